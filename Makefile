@@ -54,15 +54,17 @@ rust: $(VENV)/installed-dev
 	cargo clippy --locked --all-targets --release -- -D warnings
 	cargo test --locked --release
 
-# As many workers as there are cores; a file's tests stay together, since they share what they made.
+# As many workers as there are cores, each with one thread; a file's tests stay together, since they share what they made.
+# Compiled modules are kept, whatever the shell says: every worker reads every test, and many tests start the program anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= POLARS_MAX_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 pytest: $(VENV)/installed-dev
-	$(BIN)/pytest -n auto --dist loadfile
+	$(PYTEST)
 
-# The answers of most verbs (reports, sweeps and cases are left to `make test`), the heart, identity, errors, the tree of the rooms.
+# The answers of most verbs (those that take long, reports, sweeps and cases are left to `make test`), the heart, identity, errors, the tree of the rooms.
 CORE := $(filter-out %_written.py %_tables.py,$(wildcard tests/golden/test_golden_*.py)) tests/projection/test_model.py tests/projection/test_project.py tests/replay/test_sum.py tests/replay/contention/test_critical.py tests/laws/test_identity.py \
 	tests/test_architecture.py tests/foundation/test_errors.py tests/foundation/test_findings.py tests/foundation/test_units.py
 core: $(VENV)/installed-dev
-	$(BIN)/pytest -n auto --dist loadfile $(CORE)
+	$(PYTEST) -m "not slow and not cluster" $(CORE)
 
 # Renews the answers that tests/golden keeps, and prints what has changed in them.
 golden: $(VENV)/installed-dev
@@ -73,6 +75,7 @@ bench: $(VENV)/installed-bench
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
+	TURNBUCKLE_EXAMPLES=all $(PYTEST) $(shell grep -rlE 'from (strategies|example_counts) import' tests --include='test_*.py')
 
 docs: $(VENV)/installed-docs
 	$(BIN)/python docs/generate.py --check

@@ -32,17 +32,14 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.collectives.collectives import pattern
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.program import program
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Network, Node, Wire
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Factors from a size on [B].
 BANDWIDTH_FACTOR: Final = {

@@ -3,7 +3,7 @@
     python docs/generate.py            # write them
     python docs/generate.py --check    # 1 if a page is not current
 
-The schema's CSV files, the calls that raise errors and the heading of ``foundation.errors`` are the sources; nothing in these pages is
+The schema's CSV files, the Rust sources' errors and the heading of ``foundation.errors`` are the sources; nothing in these pages is
 written by hand.
 """
 
@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "turnbuckle"
 CORE = ROOT / "crates" / "turnbuckle-core" / "src"
 HEAD = "<!-- made by docs/generate.py; do not edit -->\n\n"
-_CODE = re.compile(r"[A-Z]\d{3}")
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -180,10 +179,12 @@ In Python every error is a `turnbuckle.TurnbuckleError` with the attributes `cod
 
 @dataclass(frozen=True, order=True)
 class Raised:
-    """One error that can be raised: its code, its text, the number the process ends with."""
+    """One error that can be raised: its code, what it says, the number the process ends with."""
 
     code: str
     what: str
+    cause: str
+    fix: str
     exit_code: int
 
 
@@ -205,92 +206,72 @@ def groups() -> tuple[Group, ...]:
     return tuple(Group(head, klass, int(exit_code), meaning) for klass, head, exit_code, meaning in found)
 
 
-def _exit_code(error: str, klass: str) -> int | None:
-    """By the class that is raised, or by the code where a helper raises it; None where it is no error at all."""
-    by_class = {g.klass: g.exit_code for g in groups()}
-    by_code = {g.head: g.exit_code for g in groups()}
-    return by_class.get(klass, by_code.get(error[:2]))
-
-
 def raised() -> list[Raised]:
-    """Every coded error that the Python sources and the Rust core can raise, in the order of the groups."""
-    out: list[Raised] = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        texts = {
-            n.targets[0].id: n.value
-            for n in ast.walk(tree)
-            if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and isinstance(n.value, ast.JoinedStr)
-        }
-        out += [e for n in ast.walk(tree) if isinstance(n, ast.Call) and (e := _called(n, texts))]
+    """Every coded error that the tables and the Rust core hold, in the order of the groups."""
+    exit_code = {g.head: g.exit_code for g in groups()}
+    out = [
+        Raised(r["code"], *(_FIELD.sub(r"<\1>", r[k]).replace("{{", "{").replace("}}", "}") for k in _TEXTS), exit_code[r["code"][:2]])
+        for klass in dict.fromkeys(g.klass for g in groups())
+        for r in rows(f"errors/{klass}")
+    ]
     for path in sorted((ROOT / "crates").rglob("src/**/*.rs")):
-        out += _native(path.read_text(encoding="utf-8"))
-    order = [g.head for g in groups()]
-    return sorted(set(out), key=lambda e: (order.index(e.code[:2]) if e.code[:2] in order else order.index("A1"), e))
+        out += [Raised(error, *told, exit_code[error[:2]]) for error, *told in _native(path.read_text(encoding="utf-8"))]
+    order = list(exit_code)
+    return sorted(set(out), key=lambda e: (order.index(e.code[:2]), e))
 
 
-def _called(node: ast.Call, texts: dict[str, ast.JoinedStr]) -> Raised | None:
-    """The error a call makes: a class of `turnbuckle.foundation.errors`, or a helper that takes a code and then a text."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name.lower().endswith("finding") or not node.args:
-        return None
-    first, *rest = node.args
-    if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and _CODE.fullmatch(first.value)):
-        return None
-    exit_code = _exit_code(first.value, name)
-    if exit_code is None:
-        return None
-    rest = [texts.get(a.id, a) if isinstance(a, ast.Name) else a for a in rest]
-    what = next((text for a in rest if (text := _text(a))), "<what was found>")
-    return Raised(first.value, what, exit_code)
+_TEXTS = ("what", "cause", "fix")
+#: A field of a text, as `str.format` has it; braces for themselves are doubled.
+_FIELD = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}(?!\})")
 
 
-def _text(node: ast.expr) -> str:
-    """A text argument for print; what is filled in stands in angle brackets."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(f"<{_filled(v.value)}>" if isinstance(v, ast.FormattedValue) else _text(v) for v in node.values)
-    return ""
-
-
-def _filled(node: ast.expr) -> str:
-    """A word for an expression: `_clip(name)` -> name, `self.text` -> text."""
-    if isinstance(node, ast.Call):
-        return _filled(node.args[0]) if node.args else "..."
-    if isinstance(node, ast.Subscript):
-        return _filled(node.value)
-    word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else "..."
-    return word.strip("_").lower()
-
-
-def _native(source: str) -> list[Raised]:
+def _native(source: str) -> Iterator[tuple[str, str, str, str]]:
+    """Code, what, cause and fix of every error of a Rust source; a text that is computed is empty."""
     source = source.split("#[cfg(test)]")[0]
-    pattern = r'(?:new\(|code:)\s*"([A-Z]\d{3})"(?:\.to_owned\(\))?,\s*(?:what:\s*)?(?:format!\()?\s*"((?:[^"\\]|\\.)*)"'
-    out = []
-    for error, what in re.findall(pattern, source):
-        if (exit_code := _exit_code(error, "")) is not None:
-            out.append(Raised(error, re.sub(r"\{(\w*)[^}]*\}", lambda m: f"<{m[1] or 'name'}>", what), exit_code))
-    return out
+    pattern = r'(?:new\(|code:)\s*"([A-Z]\d{3})"(?:\.to_owned\(\))?,\s*(?:what:\s*)?'
+    for match in re.finditer(pattern, source):
+        what, *rest = [_literal(a) for a in _arguments(source[match.end() :])]
+        if what:
+            yield match[1], what, *(rest[1:3] if len(rest) == 3 else ("", ""))  # type: ignore[misc]
+
+
+def _arguments(source: str) -> list[str]:
+    """The arguments up to the bracket that closes the call."""
+    out, depth = [""], 0
+    for piece in re.findall(r'"(?:[^"\\]|\\.)*"|.', source, re.DOTALL):
+        depth += (piece in "([{") - (piece in ")]}")
+        if depth < 0:
+            break
+        if piece == "," and not depth:
+            out.append("")
+        else:
+            out[-1] += piece
+    return [a for a in (a.strip() for a in out) if a]
+
+
+def _literal(argument: str) -> str:
+    text = re.match(r'(?:format!\(\s*)?"((?:[^"\\]|\\.)*)"', argument)
+    return re.sub(r"\{(\w*)[^}]*\}", lambda m: f"<{m[1] or 'name'}>", text[1].replace('\\"', '"')) if text else ""
 
 
 def errors() -> str:
     """The page on errors."""
-    by_code: dict[tuple[str, int], list[str]] = {}
-    for e in raised():
-        by_code.setdefault((e.code, e.exit_code), []).append(e.what)
-    body = ((code(name), "<br>".join(_plain(w) for w in whats), str(number)) for (name, number), whats in by_code.items())
-    return (
-        ERRORS
-        + table(("codes", "class", "exit code", "meaning"), ((f"{g.head}xx", code(g.klass), str(g.exit_code), g.meaning) for g in groups()))
-        + "\nExit code 0 is success, 130 an interrupt from the keyboard, 143 an end by SIGTERM.\n"
-        + "\n## Every error\n\nWords in angle brackets are filled in.\n\n"
-        + table(("code", "what", "exit code"), body)
-    )
+    every = raised()
+    heads = ((f"{g.head}xx", code(g.klass), str(g.exit_code), g.meaning) for g in groups())
+    parts = [
+        ERRORS + table(("codes", "class", "exit code", "meaning"), heads),
+        "Exit code 0 is success, 130 an interrupt from the keyboard, 143 an end by SIGTERM.\n",
+        "Words in angle brackets are filled in. A cell is empty where there is nothing to say, or where it depends on what was found.\n",
+    ]
+    for g in groups():
+        body = [(code(e.code), *(_plain(getattr(e, k)) for k in _TEXTS)) for e in every if e.code[:2] == g.head]
+        if body:
+            parts.append(f"## {g.head}xx: {g.meaning}\n\n" + table(("code", "what happened", "likely cause", "fix"), body))
+    return "\n".join(parts)
 
 
 def _plain(text: str) -> str:
-    return text.replace("<", "&lt;").replace(">", "&gt;").replace("*", "\\*").replace("_", "\\_")
+    return re.sub(r"([*_\[\]`])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 
 # --- all --------------------------------------------------------------------------------------------------------------

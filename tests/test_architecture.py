@@ -25,11 +25,17 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file: walked once, looked at by many tests."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     """Every module a file imports, at its top or inside a function, with the package's own names written out."""
     here = ("turnbuckle", *path.relative_to(PACKAGE).parent.parts)
     out: list[str] = []
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             out += [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -43,10 +49,12 @@ def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-#: Modules that open files themselves: the door, and what Turnbuckle keeps for itself (its cache, libraries that it builds, CUPTI).
+#: Modules that open files themselves: the door, what is installed beside us, and what Turnbuckle keeps for itself (its cache,
+#: libraries that it builds, CUPTI).
 OWN_DOORS = (
     "foundation/files.py",
     "foundation/private_folder.py",
+    "foundation/registry.py",
     "trace/cache/cache.py",
     "recorder/toolchain.py",
     "recorder/opencl_layer.py",
@@ -77,7 +85,7 @@ def test_every_input_comes_through_one_door() -> None:
     counted: dict[str, list[str]] = {}
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()
-        calls = [opens(node) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        calls = [opens(node) for node in nodes(path) if isinstance(node, ast.Call)]
         if place not in OWN_DOORS and any(calls):
             counted[place] = [c for c in calls if c]
     assert {place: len(calls) for place, calls in counted.items()} == known, counted
@@ -136,7 +144,7 @@ def test_who_talks_to_a_terminal() -> None:
 
 def test_nothing_is_computed_from_text() -> None:
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             assert not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec")), path.name
 
 
@@ -148,7 +156,7 @@ def test_files_and_functions_stay_readable() -> None:
     """About 500 lines a file and 60 a function; these bounds are where a smell becomes a fault."""
     for path in modules():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 550, path.name
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef):
                 assert (node.end_lineno or 0) - node.lineno <= 140, f"{path.name}: {node.name}"
 
@@ -157,7 +165,7 @@ def test_words_that_say_nothing_are_not_names() -> None:
     for path in modules():
         stem = path.stem.lower()
         assert stem not in ("utils", "util", "common", "helpers", "helper", "misc", "manager"), path
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 assert "Manager" not in node.name, path
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.arg | ast.Name):
@@ -191,3 +199,77 @@ def test_the_public_names_exist() -> None:
         assert getattr(turnbuckle, name) is not None
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = turnbuckle.nothing_of_the_kind
+
+
+# --- imports inside functions -----------------------------------------------------------------------------------------
+
+#: What takes a tenth of a second and more to load; the help of a verb and of the whole program do without.
+HEAVY = ("numpy", "polars", "scipy", "altair", "jinja2", "turnbuckle._native")
+#: Loaded by every command, so that each import there is looked at: they name what the shortest commands do without.
+START = ("cli/__init__.py", "cli/app.py", "cli/limits.py", "cli/run.py", "foundation/files.py", "foundation/registry.py")
+
+
+def steps(module: str) -> list[str]:
+    """The packages of a module, and itself."""
+    parts = module.split(".")
+    return [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
+
+
+@cache
+def brought(module: str) -> frozenset[str]:
+    """What the file of a module imports when it is imported, and the packages of all that."""
+    place = PACKAGE.parent.joinpath(*module.split("."))
+    path = next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
+    return frozenset(step for target in (at_import(path) if path and module.startswith("turnbuckle") else ()) for step in steps(target))
+
+
+@cache
+def loads(module: str) -> frozenset[str]:
+    """What importing a module imports at once, itself and its packages among it."""
+    reached = set(steps(module))
+    seen: set[str] = set()
+    while new := reached - seen:
+        seen |= new
+        reached = reached.union(*map(brought, new))
+    return frozenset(seen)
+
+
+@cache
+def at_import(path: Path) -> tuple[str, ...]:
+    """What a file imports when it is imported itself."""
+    waiting: list[ast.AST] = [*parsed(path).body]
+    out: list[str] = []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            out += targets(path, node)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return tuple(out)
+
+
+def targets(path: Path, node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [a.name for a in node.names]
+    here = ("turnbuckle", *path.relative_to(PACKAGE).parent.parts)
+    above = here[: len(here) - node.level + 1] if node.level else ()
+    module = ".".join([*above, *([node.module] if node.module else [])])
+    return [module, *(f"{module}.{a.name}" for a in node.names)]
+
+
+def test_an_import_in_a_function_has_a_reason() -> None:
+    """It stands at the head of the file, unless it loads what is heavy and the file does without; another reason is a comment beside it."""
+    idle = []
+    for path in modules():
+        name = path.relative_to(PACKAGE).as_posix()
+        lines = path.read_text(encoding="utf-8").splitlines()
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        have = {n for n in HEAVY if n in loads(module)}
+        inside = {node for f in nodes(path) if isinstance(f, ast.FunctionDef) for node in ast.walk(f)}
+        for node in inside if name not in START else ():
+            if isinstance(node, ast.Import | ast.ImportFrom) and not any("#" in lines[k - 1] for k in (node.lineno - 1, node.lineno)):
+                brings = {n for target in targets(path, node) for n in HEAVY if n in loads(target)} - have
+                idle += [f"{name}:{node.lineno}"] if not brings else []
+    assert not idle

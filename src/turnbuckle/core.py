@@ -77,6 +77,8 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "sharing": ("turnbuckle.questions.sharing.question:of_run",),
         "beside": ("turnbuckle.questions.sharing.pairs:of_runs",),
         "transfers": ("turnbuckle.questions.transfers.datasheet:of_run",),
+        "export": ("turnbuckle.questions.before_after.perfetto:of_run",),
+        "anonymise": ("turnbuckle.questions.anonymise.copy:of_run",),
     },
     "sweeps": {name: (f"turnbuckle.questions.sweep.kinds:{name.upper()}",) for name in ("project", "slack", "sharing")},
     "predictions": {

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import EDGES, Graph
 
 Number = int | float | Fraction
-Float = NDArray[np.float64]
 
 NOTHING = 0xFFFFFFFF
 """The native replay's word for no parameter."""

@@ -15,9 +15,9 @@ import pytest
 from hostile_names import ALL, EVIL, FEW, SAMPLE, SECRETS, Ran, document, outside
 
 from turnbuckle.foundation.errors import GateFailed, UsageError
+from turnbuckle.foundation.fields import finite
 from turnbuckle.machine import names
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.shown import finite
 from turnbuckle.show.terminal.gate import gate
 from turnbuckle.show.terminal.output import flattened
 
@@ -74,12 +74,12 @@ def test_help_is_quick_to_load() -> None:
         (["project", SAMPLE, "--lambda", "data=10"], "additive"),
         (["project", SAMPLE, "--model", "additive", "--lambda", "sync=10"], "waiting"),
         (["project", SAMPLE, "--model", "additive", "--lambda", "launhc=10"], "did you mean launch?"),
-        (["project", SAMPLE, "--model", "additive", "--lambda", "data=ten"], "no number"),
+        (["project", SAMPLE, "--model", "additive", "--lambda", "data=ten"], "not a number"),
         (["project", SAMPLE, "--model", "additive", "--lambda", "data=0"], "positive"),
         (["project", SAMPLE, "--fail-if", "penalty"], "A008"),
         (["project", SAMPLE, "--fail-if", "penlty > 5%"], "did you mean penalty?"),
         (["project", SAMPLE, "--fail-if", "seconds > 5%"], "percentage"),
-        (["project", SAMPLE, "--fail-if", "penalty > 1.2.3"], "no number"),
+        (["project", SAMPLE, "--fail-if", "penalty > 1.2.3"], "not a number"),
         (["project", "--totals", "gpu=1", "--lambda", "data=10"], "lacks control"),
         (["project", "--totals", "gpu=nan,control=1,data=1,cpu=1,mpi=1", "--lambda", "data=10"], "gpu"),
         (["project", "--totals", "gpu=-1,control=1,data=1,cpu=1,mpi=1", "--lambda", "data=10"], "gpu"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cli.app import app, models_app
 from turnbuckle.foundation.errors import UsageError
-from turnbuckle.foundation.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
+from turnbuckle.foundation.schema.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
 
 Run = Callable[..., Ran]
 OLD_OPTIONS = [row for row in renamed() if row.old.startswith("--")]

@@ -59,9 +59,12 @@ def test_errors_page_has_the_exit_codes_of_the_classes() -> None:
 
 
 def test_errors_page_knows_errors_of_every_kind() -> None:
-    """One of each: a class, a helper, a text in a variable, the Rust core."""
+    """Some of the tables, one of the Rust core alone, with a field and its texts."""
     raised = {(e.code, e.exit_code) for e in generate.raised()}
     assert {("A121", 3), ("M005", 2), ("M009", 2), ("P009", 2), ("A201", 1), ("I001", 4)} <= raised
+    whole = next(e for e in generate.raised() if e.code == "P008")
+    assert whole.what == "the table <name> lacks a column that is needed" and whole.cause and whole.fix
+    assert "<subject> is empty" in {e.what for e in generate.raised()}
 
 
 # --- the JSON contract ------------------------------------------------------------------------------------------------

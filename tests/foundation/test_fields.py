@@ -19,7 +19,7 @@ from turnbuckle.foundation.fields import DOCUMENTED, Declared, Field, table
 PACKAGE = Path(turnbuckle.__file__).parent
 ROOMS = sorted(".".join(("turnbuckle", *p.parent.relative_to(PACKAGE).parts)) for p in PACKAGE.rglob("fields.csv"))
 #: Units of the tables: SI, shares and ratios (1), per cent where the field says so, and those of the row itself.
-UNITS = {"", "1", "s", "ns", "B", "B/s", "m/s", "FLOP/s", "W", "J", "Hz", "m", "%", "s a unit", "s/B", "as printed"}
+UNITS = {"", "1", "s", "ns", "B", "B/s", "m/s", "FLOP/s", "FLOP/s/W", "W", "J", "Hz", "m", "%", "s a unit", "s/B", "as printed"}
 #: Described, and written by a method of another class.
 NO_CLASS = {"Provenance"}
 

@@ -19,7 +19,7 @@ def used() -> set[str]:
     found: set[str] = set()
     for folder, pattern in (("src", "*.py"), ("crates", "*.rs")):
         for path in (ROOT / folder).rglob(pattern):
-            if "tests" not in path.parts:
+            if "tests" not in path.relative_to(ROOT).parts:
                 found |= set(re.findall(r'"([PMA][1-9]\d\d)"', path.read_text(encoding="utf-8")))
     return found
 

@@ -9,6 +9,14 @@ import golden_net as net
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the questions that take long."""
+    for item in items:
+        question = getattr(item, "callspec", None) and item.callspec.params.get("question")  # type: ignore[attr-defined]
+        if question and net.SLOW.search(question):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of inputs."""

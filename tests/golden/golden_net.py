@@ -58,6 +58,11 @@ IN_WORDS = ("machines check", "sweep --settings")
 NOT_ASKED = {"record": "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of those in the inputs"}
 #: Verbs that consist of others.
 GROUPS = ("machines", "model")
+#: Words of questions whose answer takes a second or more; ``make check`` leaves them to ``make test``.
+SLOW = re.compile(
+    r"overview in/(milc|managed|unhealthy)|--(charts|study|published|repeats|by-size) |Minisweep|--mode api --(draws|slack)|model cxl"
+    r"|export in/|slack in/milc|project in/(milc|managed|unhealthy|ranks)|project in/dgemm.sqlite --format"
+)
 #: What a terminal or a user may set.
 TERMINAL = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 

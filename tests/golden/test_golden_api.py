@@ -12,7 +12,7 @@ import golden_net as net
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.projection.shown import finite
+from turnbuckle.foundation.fields import finite
 
 
 @pytest.mark.parametrize("question", api.ASKED, ids=str)

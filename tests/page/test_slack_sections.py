@@ -13,7 +13,6 @@ from turnbuckle.page.html import page
 from turnbuckle.page.slack_sections import (
     answer_sentence,
     carrier_sentences,
-    carrier_words,
     distance_section,
     modes_sentences,
     replays_section,
@@ -27,6 +26,7 @@ from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import reach
 from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
+from turnbuckle.questions.distance.slack_tables import carrier_words
 from turnbuckle.show.text import factor, percent, seconds, signed
 from turnbuckle.show.verdict import verdicts
 
@@ -59,7 +59,7 @@ def test_tables_of_distance_hold_the_numbers(studies: Studies, answer: Answer) -
         assert texts[1] == reach(link.slack) and texts[4] == reach(api.slack)
     for told, study in zip(found["carriers"], (studies.link, studies.api), strict=True):
         for row, c in zip(told["table"].rows, study.carriers, strict=False):
-            assert row[0].text == carrier_words(c) and row[1].text == percent(c.share)
+            assert row[0].text == carrier_words(c).removesuffix(f" of {c.call}") and row[1].text == percent(c.share)
     rows = {row[0].text: row for row in found["break_even_table"].rows}
     for name, one_way in (("row", 2.2e-6), ("2\xa0km of fibre", 1e-5)):
         assert rows[name][3].text == factor(break_even_utilisation(studies.link.penalty(one_way)))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import finite
 from turnbuckle.mpi.questions.messages import question as messages
 from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER
 from turnbuckle.mpi.replay.patterns import traffic_of
@@ -28,7 +29,6 @@ from turnbuckle.papers.gpudirect.patterns import (
     spans,
 )
 from turnbuckle.papers.numbers import exact, printed
-from turnbuckle.projection.shown import finite
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import strategies
+from example_counts import examples
 from frames import THREAD, tables
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies import gpu_traces
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
@@ -116,7 +117,8 @@ def test_what_was_set_aside_stays_counted() -> None:
     assert found["P101"] == (1, "kernels 1") and "P199" in found
 
 
-@given(strategies.gpu_traces(), st.floats(0.9, 1.0))
+@settings(max_examples=examples(100))
+@given(gpu_traces(), st.floats(0.9, 1.0))
 def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
     profile = build(trace)
     assume(profile.run_time_ns > 0)

@@ -13,8 +13,9 @@ import pytest
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import MachineError, ProfileError
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Run
+from turnbuckle.projection.run import DEFAULT_TARGETS, Run
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 

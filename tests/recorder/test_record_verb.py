@@ -305,7 +305,7 @@ def test_what_is_asked_wrongly(verb: Verb, bench: Bench, monkeypatch: pytest.Mon
     broken.chmod(0o755)
     refused(verb(*use, "--", broken), "N004", 2, "Exec format error")
     refused(verb(*use, "-o", "no/such/folder", "--", "true"), "N007", 2, "no such folder")
-    refused(verb("record", "--library", bench.program, "--", "true"), "N006", 2, "no recorder")
+    refused(verb("record", "--library", bench.program, "--", "true"), "N006", 2, "not a recorder")
     refused(verb("record", "--library", "nothing.so", "--", "true"), "N006", 2, "No such file")
     for options, word in (
         (("--slack", "101s"), "0s to 100s"), (("--slack=-1us",), "--slack"), (("--slack-class", "copy"), "without a delay"),

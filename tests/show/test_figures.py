@@ -69,7 +69,7 @@ def test_specifications_follow_the_schema(text: str) -> None:
         import altair
     for name, figure in json.loads(Page(text).scripts[0][1]).items():
         kind = altair.FacetChart if "facet" in figure["spec"] else altair.LayerChart
-        kind.from_dict(figure["spec"], validate=True)
+        kind.validate(figure["spec"])
         assert figure["spec"]["config"], name
 
 

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from example_counts import examples
 from frames import OTHER_PROCESS, PROCESS, THREAD, launched, tables
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.trace import check as module
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
+
+#: Every example joins whole tables.
+COSTLY = settings(max_examples=examples(100))
 
 HOUR = 3_600_000_000_000
 NAMES = pl.Series(["cudaLaunchKernel", "cudaGraphLaunch_v10000", "cuGraphLaunch", "cudaMemcpyAsync"], dtype=pl.String)
@@ -185,6 +189,7 @@ spoiled_rows = st.fixed_dictionaries(
 )
 
 
+@COSTLY
 @given(spoiled_rows)
 def test_no_row_is_lost_without_being_counted(rows: dict[str, list[dict[str, Any]]]) -> None:
     given_tables = tables(**rows)
@@ -200,6 +205,7 @@ def test_no_row_is_lost_without_being_counted(rows: dict[str, list[dict[str, Any
         assert kept[name].rows() == [r for r in given_tables[name].rows() if r in set(kept[name].rows())]
 
 
+@COSTLY
 @given(spoiled_rows)
 def test_what_is_sound_stays_sound_and_can_be_checked(rows: dict[str, list[dict[str, Any]]]) -> None:
     kept, _ = sound(tables(**rows), {})
@@ -327,6 +333,7 @@ def joined_by_hand(frames: dict[str, pl.DataFrame]) -> list[tuple[str, int, int]
     return out
 
 
+@COSTLY
 @given(join_rows(), st.booleans())
 def test_both_joins_agree_with_a_search_by_hand(rows: dict[str, list[dict[str, Any]]], hashed: bool) -> None:
     frames = tables(**rows)
@@ -339,6 +346,7 @@ def test_both_joins_agree_with_a_search_by_hand(rows: dict[str, list[dict[str, A
         assert frames["api"].select("start_ns", "end_ns", "thread").row(call) == (start, end, thread)
 
 
+@COSTLY
 @given(join_rows(), st.randoms())
 def test_the_order_of_rows_does_not_matter(rows: dict[str, list[dict[str, Any]]], random: Any) -> None:
     """Trap 3: since 2025.6 rows come in any order; the same records must meet the same calls."""

@@ -306,9 +306,9 @@ def test_a_prediction_is_for_the_delay_that_was_really_waited(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("points", "program", "what"),
     [
-        ([], "ring", "no measured points"),
-        ([(0, [1e-4, 1e-4]), (10_000, [])], "ring", "no measured points"),
-        ([(0, [1e-4]), (10_000, [2e-4])], "ring", "no measured points"),
+        ([], "ring", "the measurements hold no points"),
+        ([(0, [1e-4, 1e-4]), (10_000, [])], "ring", "the measurements hold no points"),
+        ([(0, [1e-4]), (10_000, [2e-4])], "ring", "the measurements hold no points"),
         ([(0, [1e-4, 1e-4]), (10_000, [2e-4])], "../recordings/ring", "no recording of a program"),
     ],
 )

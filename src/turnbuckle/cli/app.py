@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
 
 EXIT_CODES = (
@@ -79,11 +79,11 @@ def dispatch(words: Sequence[str]) -> int:
         if "." in words[0] or "/" in words[0] or (len(words[0]) < 256 and Path(words[0]).exists()):
             words = ["overview", *words]
         else:
-            raise UsageError(
+            raise error_of(
                 "A001",
-                f"{words[0][:60]!r} is neither a verb nor a file",
                 found=f"verbs: {', '.join(v for v in verbs if v != 'overview')}",
-                fix=did_you_mean(words[0], verbs) or "turnbuckle --help says what each does; a recording is named by its path",
+                fix=did_you_mean(words[0], verbs) or None,
+                word=words[0][:60],
             )
     if not words:
         words = ["--help"]
@@ -91,12 +91,10 @@ def dispatch(words: Sequence[str]) -> int:
     try:
         command, bound, _ = app.parse_args(words, console=Console(), exit_on_error=False, print_error=False)
     except CycloptsError as e:
-        from turnbuckle.foundation.vocabulary import refuse_old_options
+        from turnbuckle.foundation.schema.vocabulary import refuse_old_options
 
         refuse_old_options(words)
-        raise UsageError(
-            "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
-        ) from e
+        raise error_of("A002", problem=str(e).splitlines()[0] if str(e) else type(e).__name__) from e
     _keep_inputs(bound.arguments)
     return int(command(*bound.args, **bound.kwargs) or 0)
 

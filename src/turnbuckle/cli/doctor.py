@@ -13,11 +13,20 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
+from turnbuckle._native import __version__ as native
+from turnbuckle.foundation import private_folder
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.machine import all_machines
+from turnbuckle.profile.messages.traffic import traffic
+from turnbuckle.profile.summary import summary
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.trace.cache.cache import folder
+from turnbuckle.trace.recorders import recorder
+from turnbuckle.trace.secrets import look
 
 
 def examine(profile: Path | None, format: str) -> int:
@@ -45,9 +54,6 @@ def _line(state: str, what: str, detail: str) -> dict[str, Any]:
 
 def installation() -> list[dict[str, Any]]:
     """Versions, native core, catalogue, cache."""
-    from turnbuckle._native import __version__ as native
-    from turnbuckle.machine import all_machines
-
     own = version("turnbuckle")
     machines = all_machines()
     return [
@@ -63,9 +69,6 @@ def installation() -> list[dict[str, Any]]:
 
 
 def _cache() -> dict[str, Any]:
-    from turnbuckle.foundation import private_folder
-    from turnbuckle.trace.cache.cache import folder
-
     cache = folder()
     above = next(p for p in (cache, *cache.parents) if p.exists())
     try:
@@ -82,12 +85,6 @@ def _cache() -> dict[str, Any]:
 
 def recording(path: Path) -> list[dict[str, Any]]:
     """What a recording can and cannot be used for."""
-    from turnbuckle.profile.messages.traffic import traffic
-    from turnbuckle.profile.summary import summary
-    from turnbuckle.show.terminal.recording import inspected
-    from turnbuckle.trace.recorders import recorder
-    from turnbuckle.trace.secrets import look
-
     answer = inspected(path, None, False)
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}

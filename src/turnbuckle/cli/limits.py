@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError, TurnbuckleError
+from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError, TurnbuckleError, error_of, register
 
 #: Files that must still be free to open: readers, threads' wake-ups and imports take up to 20 at once.
 FILES: Final = 24
@@ -45,7 +45,7 @@ _THREADS_OUT: Final = re.compile(
 _IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemError", "ComputeError")
 
 
-def shortage(error: BaseException) -> LimitError | None:
+def shortage(error: BaseException) -> TurnbuckleError | None:
     """The coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
     seen: set[int] = set()
     link: BaseException | None = error
@@ -59,7 +59,7 @@ def shortage(error: BaseException) -> LimitError | None:
     return None
 
 
-def _refused(error: BaseException) -> LimitError | None:
+def _refused(error: BaseException) -> TurnbuckleError | None:
     if isinstance(error, MemoryError):
         return too_little_memory()
     if isinstance(error, OSError) and error.errno is not None:
@@ -79,38 +79,28 @@ def _refused(error: BaseException) -> LimitError | None:
     return None
 
 
-def too_few_files() -> LimitError:
+def too_few_files() -> TurnbuckleError:
     """L001."""
     most = _limit(resource.RLIMIT_NOFILE)
-    return LimitError(
-        "L001", "too few files may be open at once", found=f"a limit of {most} open files" if most else "no descriptor is left",
-        cause=f"Turnbuckle needs {FILES} more than it was started with", fix="raise the limit: ulimit -n 1024",
-    )  # fmt: skip
+    return error_of("L001", found=f"a limit of {most} open files" if most else "no descriptor is left", files=FILES)
 
 
-def too_little_memory(how: str = "") -> LimitError:
+def too_little_memory(how: str = "") -> TurnbuckleError:
     """L002; `how` says how the work ended, where it is over."""
     most = _space()
     found = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
-    return LimitError(
-        "L002", "too little memory", found=", ".join(filter(None, (found, how))),
-        cause=f"Turnbuckle itself needs {SPACE / 1e6:.0f} MB of address space, and a recording up to some times its unpacked size",
-        fix="raise the limit (ulimit -v unlimited), or ask the batch system for more memory",
-    )  # fmt: skip
+    return error_of("L002", found=", ".join(filter(None, (found, how))), megabytes=SPACE / 1e6)
 
 
-def too_few_threads() -> LimitError:
+def too_few_threads() -> TurnbuckleError:
     """L003."""
     most = _limit(resource.RLIMIT_NPROC)
-    return LimitError(
-        "L003", "no more threads or processes can be started",
-        found=f"a limit of {most} for this user" if most else "the system gives no more", cause="the user's other programs count too",
-        fix="raise the limit (ulimit -u), or set POLARS_MAX_THREADS=2 and RAYON_NUM_THREADS=2",
-    )  # fmt: skip
+    return error_of("L003", found=f"a limit of {most} for this user" if most else "the system gives no more")
 
 
 def check() -> None:
     """Raise `LimitError` (L001, L002) where the work could not even begin."""
+    register(LimitError.__name__)  # what to say is read while a file can be opened
     held: list[int] = []
     try:
         for _ in range(FILES):

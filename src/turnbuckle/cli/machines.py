@@ -9,10 +9,11 @@ from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.foundation.errors import MachineError
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, all_machines, load
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.machine.check import check as examine
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
@@ -90,8 +91,6 @@ def show(name: str, format: str) -> int:
 
 def check(files: list[Path]) -> int:
     """Check files, or the whole catalogue; raises the first error after all are named."""
-    from turnbuckle.machine.check import check as examine
-
     console = Terminal(highlight=False)
     machines = [load(str(f)) for f in files] if files else list(all_machines())
     worst = 0
@@ -102,7 +101,7 @@ def check(files: list[Path]) -> int:
             console.print(Text(f"  {severity}: {parameter}: {message}", style="red" if severity == "error" else "yellow"))
             worst += severity == "error"
     if worst:
-        raise MachineError("M020", f"{worst} values do not hold", fix="mend the lines named above")
+        raise error_of("M020.values", count=worst)
     return 0
 
 

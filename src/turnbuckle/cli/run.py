@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from turnbuckle.cli import limits
 from turnbuckle.cli.ending import Ended, told_to_end
-from turnbuckle.foundation.errors import InternalError, ReportError, TurnbuckleError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
 
 def main() -> int:
@@ -80,18 +80,11 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
             say(short)
             return short.exit_code
         if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
-            say(ReportError("R001", "the output cannot be written", found=e.strerror or type(e).__name__, fix="look at where stdout goes"))
+            say(error_of("R001.output", found=e.strerror or type(e).__name__))
             # what is still buffered cannot be written either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 2
-        say(
-            InternalError(
-                "I001",
-                "Turnbuckle failed on its own account",
-                found=f"{type(e).__name__}: {e}",
-                fix="run again with --debug and report what it prints, with the version from turnbuckle doctor",
-            )
-        )
+        say(error_of("I001", found=f"{type(e).__name__}: {e}"))
         return 4
 
 

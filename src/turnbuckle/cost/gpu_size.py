@@ -22,16 +22,16 @@ answer.  Memory of a larger GPU is taken to grow with it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 #: Most threads, registers and blocks of a multiprocessor (CUDA C++ Programming Guide, technical specifications, 6.0 to 10.0).
 _THREADS, _REGISTERS, _BLOCKS = 2048.0, 65536.0, 32.0
 
 
 def gpu_ratio(units: float, clock: float, efficiency: float, other_units: float, other_clock: float, other_efficiency: float) -> float:
-    """(EU f eta) of the other GPU over this one's: how many times faster a kernel is that fills both.
+    """Return how many times faster a kernel that fills both GPUs runs on the other: the ratio of their (EU f eta).
 
     >>> gpu_ratio(108, 1.41e9, 1.0, 3 * 108, 1.41e9, 1.0)
     3.0
@@ -40,7 +40,7 @@ def gpu_ratio(units: float, clock: float, efficiency: float, other_units: float,
 
 
 def spread_speedup(blocks: ArrayLike, units: ArrayLike, times: ArrayLike) -> Float:
-    """How many times faster kernels get at most on a GPU with `times` as many multiprocessors.
+    """Return how many times faster kernels get at most on a GPU with `times` as many multiprocessors.
 
     Parameters
     ----------
@@ -52,15 +52,15 @@ def spread_speedup(blocks: ArrayLike, units: ArrayLike, times: ArrayLike) -> Flo
     [1.0, 1.0, 2.0, 3.875, 4.0]
     """
     blocks, units, times = (np.asarray(v, dtype=np.float64) for v in (blocks, units, times))
-    known = (blocks > 0) & (units > 0)
-    b, m = np.where(known, blocks, 1.0), np.where(known, units, 1.0)
+    mask = (blocks > 0) & (units > 0)
+    b, m = np.where(mask, blocks, 1.0), np.where(mask, units, 1.0)
     # a hair less, so that k M comes out whole for the k that are no binary fractions
     rounds, fewer = np.ceil(b / m), np.ceil(b / (m * times) * (1 - 1e-12))
-    return np.where(known, np.minimum(rounds / fewer, times), times)
+    return np.where(mask, np.minimum(rounds / fewer, times), times)
 
 
 def resident_at_most(threads: ArrayLike, registers: ArrayLike) -> Float:
-    """Blocks that a multiprocessor holds at once at most, by threads a block and registers a thread; 0 is unknown.
+    """Return the most blocks that a multiprocessor holds at once, by threads a block and registers a thread; 0 is unknown.
 
     >>> resident_at_most([32, 256, 1024, 256, 0], [16, 16, 32, 128, 0]).tolist()
     [32.0, 8.0, 2.0, 2.0, 32.0]
@@ -72,12 +72,12 @@ def resident_at_most(threads: ArrayLike, registers: ArrayLike) -> Float:
 
 
 def unit_share(blocks: ArrayLike, units: ArrayLike) -> Float:
-    """Share of a GPU's multiprocessors that a kernel keeps busy on average over its rounds; 1 where blocks or units are unknown (0).
+    """Return share of a GPU's multiprocessors that a kernel keeps busy on average over its rounds; 1 where blocks or units are unknown (0).
 
     >>> unit_share([54, 108, 162, 0], 108).tolist()
     [0.5, 1.0, 0.75, 1.0]
     """
     blocks, units = (np.asarray(v, dtype=np.float64) for v in (blocks, units))
-    known = (blocks > 0) & (units > 0)
-    b, m = np.where(known, blocks, 1.0), np.where(known, units, 1.0)
-    return np.where(known, b / (m * np.ceil(b / m)), 1.0)
+    mask = (blocks > 0) & (units > 0)
+    b, m = np.where(mask, blocks, 1.0), np.where(mask, units, 1.0)
+    return np.where(mask, b / (m * np.ceil(b / m)), 1.0)

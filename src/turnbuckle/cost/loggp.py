@@ -7,13 +7,12 @@ here on T(n) (D4).  Valid for the sizes it was fitted on; a projection says when
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 def loggp_seconds(size_bytes: Float, latency: Float | float, bandwidth: Float | float) -> Float:
-    """Time of one copy [s].
+    """Return the time of one copy [s].
 
     Parameters
     ----------
@@ -28,14 +27,14 @@ def loggp_seconds(size_bytes: Float, latency: Float | float, bandwidth: Float | 
 
 
 def rate(seconds_per_byte: Float | float) -> Float:
-    """Bandwidth [B/s] of a cost per byte [s/B]; infinite where a byte costs nothing."""
+    """Return the bandwidth [B/s] of a cost per byte [s/B]; infinite where a byte costs nothing."""
     cost = np.asarray(seconds_per_byte, dtype=np.float64)
     out: Float = np.divide(1.0, cost, out=np.full(cost.shape, np.inf), where=cost > 0)
     return out
 
 
 def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, request_bytes: Float | float, round_trip: Float | float) -> Float:
-    """Bandwidth [B/s] of reads with a limited number in flight: min(BW, tags x request / round trip) (Little's law, D12).
+    """Return the bandwidth [B/s] of reads with a limited number in flight: min(BW, tags x request / round trip) (Little's law, D12).
 
     A device that copies from the host reads; each request waits one round trip for its data.
 

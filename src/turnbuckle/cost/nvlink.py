@@ -18,7 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from turnbuckle.cost.wire import Float, Way, Wire, carried_bytes, one_of
+from turnbuckle.cost.wire import Way, Wire, carried_bytes, one_of
+from turnbuckle.foundation.arrays import Float
 
 #: Bytes of a flit.  A header flit holds the CRC, the transaction and what the data link needs.
 FLIT: Final = 16
@@ -31,7 +32,7 @@ VERSIONS: Final[dict[int, tuple[int, float, int]]] = {
 
 
 def link_bandwidth(lanes: float, lane_bandwidth: float, links: float) -> float:
-    """Bandwidth one way [B/s]: lanes x lane bandwidth x links (AHEAD eq 8).
+    """Return the bandwidth one way [B/s]: lanes x lane bandwidth x links (AHEAD eq 8).
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def link_bandwidth(lanes: float, lane_bandwidth: float, links: float) -> float:
 
 
 def write_bytes(size_bytes: Float | float, header: float = FLIT) -> Float:
-    """Bytes on the link for writing n bytes (AHEAD eq 7).
+    """Return the bytes on the link for writing n bytes (AHEAD eq 7).
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def write_bytes(size_bytes: Float | float, header: float = FLIT) -> Float:
 
 
 def read_bytes(size_bytes: Float | float, request: float = FLIT) -> Float:
-    """Bytes on the link for reading n bytes: the first request and the answers (AHEAD eq 6).
+    """Return the bytes on the link for reading n bytes: the first request and the answers (AHEAD eq 6).
 
     >>> float(read_bytes(256.0))
     288.0
@@ -94,54 +95,54 @@ class Nvlink(Wire):
     byte_enable: bool = False
 
     def __post_init__(self) -> None:
-        one_of("A016", "version of NVLink", self.version, tuple(VERSIONS))
-        one_of("A016", f"number of links of NVLink {self.version}", self.links, tuple(range(1, VERSIONS[self.version][2] + 1)))
+        one_of("A016.version", self.version, tuple(VERSIONS))
+        one_of("A016.links", self.links, tuple(range(1, VERSIONS[self.version][2] + 1)), version=self.version)
 
     @property
     def name(self) -> str:
-        """As `packet.link` reads it."""
+        """Return the name as `packet.link` reads it."""
         return f"nvlink{self.version}-x{self.links}"
 
     @property
     def raw_bandwidth(self) -> float:
-        """One way [B/s]."""
+        """Return the bandwidth one way [B/s]."""
         lanes, lane_bandwidth, _ = VERSIONS[self.version]
         return link_bandwidth(lanes, lane_bandwidth, self.links)
 
     @property
     def packet_bandwidth(self) -> float:
-        """What is left for packets, one way [B/s]: all of it, link layer and checks are in the header flit."""
+        """Return what is left for packets, one way [B/s]: all of it, link layer and checks are in the header flit."""
         return self.raw_bandwidth
 
     @property
     def request_bytes(self) -> int:
-        """Most data that one read asks for [B]."""
+        """Return the most data that one read asks for [B]."""
         return PAYLOAD
 
     @property
     def request_header(self) -> int:
-        """Bytes of a read request."""
+        """Return the bytes of a read request."""
         return FLIT * (1 + self.address_extension)
 
     @property
     def write_header(self) -> int:
-        """Bytes of a write beyond its data."""
+        """Return the bytes of a write beyond its data."""
         return FLIT * (1 + self.address_extension + self.byte_enable)
 
-    def _sent(self, n: Float, way: str) -> Float:
-        if way == "read":
+    def _sent(self, n: Float, direction: str) -> Float:
+        if direction == "read":
             return np.where(n > 0.0, float(self.request_header), 0.0)  # the others travel while data comes
-        first = np.where(n > 0.0, float(self.request_header), 0.0) if way == "both" else 0.0
+        first = np.where(n > 0.0, float(self.request_header), 0.0) if direction == "both" else 0.0
         return first + write_bytes(n, self.write_header)
 
-    def _received(self, n: Float, way: str) -> Float:
-        if way == "write":
+    def _received(self, n: Float, direction: str) -> Float:
+        if direction == "write":
             return np.zeros(n.shape)
         return np.where(n > 0.0, read_bytes(n, self.request_header), 0.0)
 
 
 def efficiency(size_bytes: ArrayLike, link: Nvlink, way: Way) -> Float:
-    """Data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in the shape of the sizes.
+    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in the shape of the sizes.
 
     >>> round(float(efficiency(2**30, Nvlink(2, 2), "read")), 4)
     0.9412

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.pcie import LANES, RATE, Pcie
-from turnbuckle.cost.wire import Float, Way, checked_way, in_pieces
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
-from turnbuckle.foundation.vocabulary import refuse_several
+from turnbuckle.cost.wire import Way, checked_way, in_pieces
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_several
 
 Link = Pcie | Nvlink
 #: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.
@@ -38,7 +39,7 @@ _WRITTEN = re.compile(r"(pcie|nvlink)[ _-]?([0-9]{1,3})(?:\.0)?(?:[ _-]?x([0-9]{
 
 
 def link(text: str) -> Link:
-    """A link by its name: ``pcie4-x16`` (generation, lanes), ``nvlink2-x2`` (version, links).
+    """Build a link from its name: ``pcie4-x16`` (generation, lanes), ``nvlink2-x2`` (version, links).
 
     Raises
     ------
@@ -52,13 +53,13 @@ def link(text: str) -> Link:
     match = _NAME.fullmatch(word)
     if match is None:
         shown = clipped(text, _LONGEST)
-        raise UsageError("A016", "no such link", found=f'"{shown}"', fix=_meant(word))
+        raise error_of("A016.link", found=f'"{shown}"', fix=_meant(word))
     kind, version, count = match[1], int(match[2]), int(match[3])
     return Pcie(version, count) if kind == "pcie" else Nvlink(version, count)
 
 
 def is_link(text: str) -> bool:
-    """Whether a text is written as the name of a link, whatever its numbers.
+    """Return whether a text is written as the name of a link, whatever its numbers.
 
     >>> is_link("pcie4-x16"), is_link("pcie4x16")
     (True, False)
@@ -67,7 +68,7 @@ def is_link(text: str) -> bool:
 
 
 def _meant(word: str) -> str:
-    """The nearest name of a link, or how names are written."""
+    """Return the nearest name of a link, or how names are written."""
     written = _WRITTEN.fullmatch(word)
     if written is not None:
         kind, version, count = written[1].lower(), written[2], written[3]
@@ -76,8 +77,8 @@ def _meant(word: str) -> str:
         return f"say how many {'lanes' if kind == 'pcie' else 'links'}, as in {kind}{version}-x{16 if kind == 'pcie' else 2}"
     if "c2c" in word:
         return "the packets of NVLink-C2C are not published: take its bandwidth as it is (turnbuckle machines show nvlink-c2c)"
-    known = [f"pcie{g}-x{n}" for g in RATE for n in LANES] + [f"nvlink{v}-x{n}" for v in VERSIONS for n in (1, 2, 3, 4, 6, 12, 18)]
-    return did_you_mean(word, known) or "write generation and lanes as in pcie4-x16, version and links as in nvlink2-x2"
+    names = [f"pcie{g}-x{n}" for g in RATE for n in LANES] + [f"nvlink{v}-x{n}" for v in VERSIONS for n in (1, 2, 3, 4, 6, 12, 18)]
+    return did_you_mean(word, names) or "write generation and lanes as in pcie4-x16, version and links as in nvlink2-x2"
 
 
 def copy_seconds(
@@ -89,7 +90,7 @@ def copy_seconds(
     host_memory_bandwidth: float | None = None,
     pageable_threshold: float = PAGEABLE_THRESHOLD,
 ) -> Float:
-    """Time of one copy over a link [s]: pinned host memory or a peer (eq 10), pageable host memory (eq 9).
+    """Return the time of one copy over a link [s]: pinned host memory or a peer (eq 10), pageable host memory (eq 9).
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def pageable_log_sd(
     host_memory_bandwidth: float,
     pageable_threshold: float = PAGEABLE_THRESHOLD,
 ) -> Float:
-    """By how much not knowing the driver's threshold widens the answer: a standard deviation of ln T, dimensionless.
+    """Return the log-sd of the answer, dimensionless, from not knowing the driver's threshold.
 
     Below the threshold a copy may be staged piece by piece after all: the log of eq 9 over eq 10.  From it on 0; what latency and
     bandwidths add is not in it.
@@ -146,7 +147,7 @@ def pageable_log_sd(
 
 
 def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency: float) -> Float:
-    """Time of a copy inside one device [s]: eq 10 with the bandwidth of its memory (the paper counts n, not n read and n written).
+    """Return time of a copy inside one device [s]: eq 10 with the bandwidth of its memory (the paper counts n, not n read and n written).
 
     >>> float(on_device_seconds(9e6, 900e9, latency=2e-6))
     1.2e-05
@@ -157,7 +158,7 @@ def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency
 
 
 def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, round_trip: float) -> Float:
-    """Bandwidth [B/s] with so many reads on their way: min(BW_eff, tags x request / round trip) (Little's law, D12).
+    """Return the bandwidth [B/s] with so many reads on their way: min(BW_eff, tags x request / round trip) (Little's law, D12).
 
     Writes are posted and wait for no answer: theirs is the link's.  Steady state: a copy of fewer requests than tags waits once.
 
@@ -188,5 +189,5 @@ def _above_zero(**given: float) -> float:
     return value
 
 
-def _outside(name: str, value: float, wanted: str) -> UsageError:
-    return UsageError("A017", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=f"give a value {wanted}, in SI units")
+def _outside(name: str, value: float, wanted: str) -> TurnbuckleError:
+    return error_of("A017.quantity", found=f"{value:g}", quantity=name.replace("_", " "), wanted=wanted)

@@ -24,8 +24,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from turnbuckle.cost.wire import Float, Way, Wire, carried_bytes, one_of, packets
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.cost.wire import Way, Wire, carried_bytes, one_of, packets
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 
 #: Signalling rate of a lane [transfers/s] by generation.
 RATE: Final[dict[int, float]] = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9, 7: 128e9}
@@ -43,7 +44,7 @@ _PACKET_EXTRA = 28  # bytes beyond the payload that the recommended acknowledgem
 
 
 def line_code(generation: int) -> float:
-    """Share of the signalling rate that carries bytes: 8b/10b, 128b/130b, or the FLIT's 242 of 256 bytes.
+    """Return the share of the signalling rate that carries bytes: 8b/10b, 128b/130b, or the FLIT's 242 of 256 bytes.
 
     >>> [round(line_code(g), 4) for g in (2, 4, 6)]
     [0.8, 0.9846, 0.9453]
@@ -52,7 +53,7 @@ def line_code(generation: int) -> float:
 
 
 def link_bandwidth(lanes: float, rate: float, code: float) -> float:
-    """Bandwidth one way [B/s]: lanes x rate x line code / 8 (AHEAD eq 3).
+    """Return the bandwidth one way [B/s]: lanes x rate x line code / 8 (AHEAD eq 3).
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def link_bandwidth(lanes: float, rate: float, code: float) -> float:
 
 
 def acknowledgement_interval(generation: int, lanes: int, payload: int) -> int:
-    """Recommended interval between acknowledgements, as between flow-control updates (PCIe base specification 5.0, tables 3-7 to 3-9).
+    """Return the advised interval between acknowledgements, as between flow-control updates (PCIe base 5.0, tables 3-7 to 3-9).
 
     In symbol times, one byte on each lane; Neugebauer et al. take it for bytes on the link (see `usable_share`).
 
@@ -81,7 +82,7 @@ def acknowledgement_interval(generation: int, lanes: int, payload: int) -> int:
 
 
 def usable_share(interval_bytes: float) -> float:
-    """Share of a link left for packets: an acknowledgement and a flow-control update of 8 B each interval, and SKP sets.
+    """Return the share of a link left for packets: an acknowledgement and a flow-control update of 8 B each interval, and SKP sets.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def usable_share(interval_bytes: float) -> float:
 def published_read_bytes(
     size_bytes: Float | float, request: float, completion: float, header: float, request_payload: float = 0.0
 ) -> Float:
-    """Bytes for a read as AHEAD eq 4 has them: the first request ahead of the data.
+    """Return the bytes for a read as AHEAD eq 4 has them: the first request ahead of the data.
 
     Parameters
     ----------
@@ -155,35 +156,32 @@ class Pcie(Wire):
     legacy_mrrs: bool = False
 
     def __post_init__(self) -> None:
-        one_of("A016", "generation of PCI Express", self.generation, tuple(RATE))
-        one_of("A016", "number of lanes", self.lanes, LANES)
-        one_of("A017", "maximum payload size (MPS)", self.mps, PAYLOADS, " B")
-        one_of("A017", "maximum read request size (MRRS)", self.mrrs, PAYLOADS, " B")
-        one_of("A017", "read completion boundary (RCB)", self.rcb, BOUNDARIES, " B")
-        one_of("A017", "size of completions", self.completion, ("mps", "rcb"))
-        one_of("A017", "address width", self.address_bits, tuple(_ADDRESS), " bits")
-        one_of("A017", "way to count the acknowledgement interval", self.interval, ("bytes", "symbols"))
+        one_of("A016.generation", self.generation, tuple(RATE))
+        one_of("A016.lanes", self.lanes, LANES)
+        one_of("A017.payload", self.mps, PAYLOADS, " B")
+        one_of("A017.request", self.mrrs, PAYLOADS, " B")
+        one_of("A017.completion-boundary", self.rcb, BOUNDARIES, " B")
+        one_of("A017.completion", self.completion, ("mps", "rcb"))
+        one_of("A017.address", self.address_bits, tuple(_ADDRESS), " bits")
+        one_of("A017.interval", self.interval, ("bytes", "symbols"))
         if self.rcb > self.mps:
-            raise UsageError(
-                "A017", "a read completion boundary above the payload size", found=f"RCB {self.rcb} B, MPS {self.mps} B",
-                cause="a completion is a packet, and holds at most MPS", fix=f"RCB {min(self.mps, 64)}",
-            )  # fmt: skip
+            raise error_of("A017.boundary", found=f"RCB {self.rcb} B, MPS {self.mps} B", mps=min(self.mps, 64))
         if self.legacy_mrrs and not self.legacy_headers:
-            raise UsageError("A017", "the printed MRRS term belongs to the printed headers", fix="add legacy_headers (--legacy-headers)")
+            raise error_of("A017.mrrs")
 
     @property
     def name(self) -> str:
-        """As `packet.link` reads it."""
+        """Return the name as `packet.link` reads it."""
         return f"pcie{self.generation}-x{self.lanes}"
 
     @property
     def raw_bandwidth(self) -> float:
-        """After the line code, one way [B/s]."""
+        """Return the bandwidth after the line code, one way [B/s]."""
         return link_bandwidth(self.lanes, RATE[self.generation], line_code(self.generation))
 
     @property
     def share(self) -> float:
-        """What acknowledgements, flow control and SKP sets leave; 1 with legacy headers."""
+        """Return what acknowledgements, flow control and SKP sets leave; 1 with legacy headers."""
         if self.legacy_headers:
             return 1.0
         each = acknowledgement_interval(self.generation, self.lanes, self.mps)
@@ -191,53 +189,53 @@ class Pcie(Wire):
 
     @property
     def packet_bandwidth(self) -> float:
-        """What is left for packets, one way [B/s]."""
+        """Return what is left for packets, one way [B/s]."""
         return self.raw_bandwidth * self.share
 
     @property
     def request_header(self) -> int:
-        """Bytes of a read request, and of a write beyond its data."""
+        """Return the bytes of a read request, and of a write beyond its data."""
         if self.legacy_headers:
             return _ADDRESS[self.address_bits]
         return _FRAMING + _HEADER + _ADDRESS[self.address_bits] + _ECRC * self.ecrc
 
     @property
     def completion_header(self) -> int:
-        """Bytes of a completion beyond its data; it has no address, but the paper charges one."""
+        """Return the bytes of a completion beyond its data; it has no address, but the paper charges one."""
         if self.legacy_headers:
             return _ADDRESS[self.address_bits]
         return _FRAMING + _HEADER + _COMPLETION + _ECRC * self.ecrc
 
     @property
     def completion_bytes(self) -> int:
-        """Data in a completion [B]."""
+        """Return the data in a completion [B]."""
         return self.mps if self.completion == "mps" else self.rcb
 
     @property
     def request_bytes(self) -> int:
-        """Most data that one read asks for [B]."""
+        """Return the most data that one read asks for [B]."""
         return self.mrrs
 
-    def _sent(self, n: Float, way: str) -> Float:
-        if way == "write":
+    def _sent(self, n: Float, direction: str) -> Float:
+        if direction == "write":
             return carried_bytes(n, self.mps, self.request_header)
-        if way == "read" and self.legacy_headers:
+        if direction == "read" and self.legacy_headers:
             return np.zeros(n.shape)  # the paper's one request travels with the data
         requests = packets(n, self.mrrs) * self.request_header
-        return requests if way == "read" else requests + carried_bytes(n, self.mps, self.request_header)
+        return requests if direction == "read" else requests + carried_bytes(n, self.mps, self.request_header)
 
-    def _received(self, n: Float, way: str) -> Float:
-        if way == "write":
+    def _received(self, n: Float, direction: str) -> Float:
+        if direction == "write":
             return np.zeros(n.shape)
-        if way == "read" and self.legacy_headers:
+        if direction == "read" and self.legacy_headers:
             asked = self.mrrs if self.legacy_mrrs else 0
-            found = published_read_bytes(n, self.request_header, self.completion_bytes, self.completion_header, asked)
-            return np.where(n > 0.0, found, 0.0)
+            answer_bytes = published_read_bytes(n, self.request_header, self.completion_bytes, self.completion_header, asked)
+            return np.where(n > 0.0, answer_bytes, 0.0)
         return carried_bytes(n, self.completion_bytes, self.completion_header)
 
 
 def efficiency(size_bytes: ArrayLike, link: Pcie, way: Way) -> Float:
-    """Data over bytes on the heavier direction: n / n^ (AHEAD eq 2), without what the link layer takes (`usable_share`).
+    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2), without what the link layer takes (`usable_share`).
 
     Parameters
     ----------

@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
-    """Time on hardware that is `improvement` (lambda or alpha) times better [s].
+    """Return the time on hardware that is `improvement` (lambda or alpha) times better [s].
 
     >>> float(scaled_seconds(np.array([5.1]), 5.1)[0])
     1.0
@@ -34,7 +33,7 @@ def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
 
 
 def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
-    """Run time now over run time with a share of it `improvement` times faster: 1 / (1 - f (1 - 1/lambda)).
+    """Return run time now over run time with a share of it `improvement` times faster: 1 / (1 - f (1 - 1/lambda)).
 
     This is how the AMReX rows of Austin et al. 2021, Table 2, come about: they give shares of run time only.
 
@@ -52,7 +51,7 @@ def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
 
 
 def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
-    """Run time with a share of it `worsening` times slower, over run time now: 1 + f (w - 1) (Austin et al. 2021, Table 11).
+    """Return run time with a share of it `worsening` times slower, over run time now: 1 + f (w - 1) (Austin et al. 2021, Table 11).
 
     Parameters
     ----------
@@ -66,7 +65,7 @@ def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
 
 
 def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> Float:
-    """The penalty that goes with a benefit, where the same terms get lambda times better or worse: 1 + lambda (1 - 1/b).
+    """Return the penalty that goes with a benefit, where the same terms get lambda times better or worse: 1 + lambda (1 - 1/b).
 
     Both stay below lambda: the two columns of a table made so are one number.
 
@@ -77,7 +76,7 @@ def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> F
 
 
 def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi: float) -> float:
-    """t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term explains [s].
+    """Return t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term explains [s].
 
     Negative where the other terms count waits twice.
 
@@ -117,7 +116,7 @@ class AdditiveTotals:
         cls, *, gpu: float, control: float, data: float, mpi: float, total: float, waits: float = 0.0,
         calls: Mapping[str, float] | None = None, without_waits: bool = False,
     ) -> AdditiveTotals:  # fmt: skip
-        """The terms with t_CPU as the run time that the others leave; 0 where they exceed it, which `closure_defect` then shows.
+        """Return the terms with t_CPU as the run time that the others leave; 0 where they exceed it, which `closure_defect` then shows.
 
         Parameters
         ----------
@@ -135,21 +134,21 @@ class AdditiveTotals:
 
     @property
     def summed(self) -> float:
-        """Sum of the five terms (eq 3) [s]."""
+        """Return the sum of the five terms (eq 3) [s]."""
         return self.gpu + self.control + self.data + self.cpu + self.mpi
 
     @property
     def counted(self) -> float:
-        """The sum with every instant of waiting counted once, as what was waited for [s]; `summed` where no waits are known."""
+        """Return the sum with every instant of waiting counted once, as what was waited for [s]; `summed` where no waits are known."""
         return self.summed - self.waits
 
     @property
     def closure_defect(self) -> float | None:
-        """Stated total minus the sum [s]; None without a stated total."""
+        """Return the stated total minus the sum [s]; None without a stated total."""
         return None if self.total is None else self.total - self.summed
 
     def projected(self, lambda_data: float, lambda_control: float) -> float:
-        """Equation 4: t_CPU + t_GPU + t_MPI + t_data / lambda_data + t_control / lambda_control [s].
+        """Evaluate equation 4: t_CPU + t_GPU + t_MPI + t_data / lambda_data + t_control / lambda_control [s].
 
         >>> sigma = AdditiveTotals(gpu=12.48, control=13.52, data=0.90, cpu=0.19, mpi=0.12)
         >>> round(sigma.summed / sigma.projected(10, 10), 1)
@@ -158,7 +157,7 @@ class AdditiveTotals:
         return self.projected_by({"data": lambda_data, "control": lambda_control})
 
     def projected_by(self, lambdas: Mapping[str, float]) -> float:
-        """Equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or any of `calls` [s].
+        """Evaluate equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or any of `calls` [s].
 
         A class of `calls` without a lambda of its own takes that of ``control``; what is not named stays.
         """
@@ -169,7 +168,7 @@ class AdditiveTotals:
         return kernels + self.cpu + self.mpi + self.data / lambdas.get("data", 1.0) + rest / control + named
 
     def benefit(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
-        """Run time now over run time then.
+        """Return run time now over run time then.
 
         Parameters
         ----------
@@ -191,7 +190,7 @@ class AdditiveTotals:
         return now / then if then > 0 else math.inf
 
     def penalty(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
-        """Run time then over run time now; see `benefit`.
+        """Return run time then over run time now; see `benefit`.
 
         >>> epsilon = AdditiveTotals(gpu=16.79, control=22.10, data=5.05, cpu=6.54, mpi=0.66, total=50.5)
         >>> tenth = {"data": 0.1, "control": 0.1}

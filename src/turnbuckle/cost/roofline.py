@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
+
 Overlap = Literal["full", "none"]
 
 OVERLAPS: Final[tuple[Overlap, ...]] = get_args(Overlap)
@@ -60,7 +60,7 @@ class Costs:
 
 
 def roofline_parts(work: Work, costs: Costs) -> tuple[Float, Float, Float]:
-    """Seconds of arithmetic, of memory and of copies, each on its own.
+    """Return the seconds of arithmetic, of memory and of copies, each on its own.
 
     >>> arithmetic, memory, copies = roofline_parts(Work(1e12, 9e9, h2d_bytes=50e9), Costs(1e-13, 1 / 900e9, h2d=1 / 50e9))
     >>> [round(float(x), 6) for x in (arithmetic, memory, copies)]
@@ -71,7 +71,7 @@ def roofline_parts(work: Work, costs: Costs) -> tuple[Float, Float, Float]:
 
 
 def roofline_seconds(work: Work, costs: Costs, overlap: Overlap = "full") -> Float:
-    """Time of kernels [s] (eq 8).
+    """Return the time of kernels [s] (eq 8).
 
     Parameters
     ----------
@@ -88,6 +88,6 @@ def roofline_seconds(work: Work, costs: Costs, overlap: Overlap = "full") -> Flo
 
 
 def _price(cost: Float | float, amount: Float | float) -> Float:
-    """Nothing costs nothing, whatever its price: a memory that is not used need not be known."""
+    """Multiply work by its price; no work costs nothing even where the price is unknown."""
     amount = np.asarray(amount, dtype=np.float64)
     return np.where(amount == 0.0, 0.0, cost) * amount

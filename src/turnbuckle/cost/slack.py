@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Bool, Float
 
 #: One-way trips over the link that an operation waits for, at least: a command travels to the device; a device that reads
 #: host memory asks and is answered; what it writes travels with the news that it is done; a page fault is reported and answered.
@@ -22,8 +21,8 @@ RETURN_TRIPS: Final = 1
 FAULT_TRIPS: Final = 2
 
 
-def slack_seconds(crosses: NDArray[np.bool_], slack: Float | float) -> Float:
-    """Delay of each call [s]: `slack` where it crosses the host-device boundary, else 0.
+def slack_seconds(crosses: Bool, slack: Float | float) -> Float:
+    """Return the delay of each call [s]: `slack` where it crosses the host-device boundary, else 0.
 
     >>> slack_seconds(np.array([True, False]), 1e-6).tolist()
     [1e-06, 0.0]
@@ -32,7 +31,7 @@ def slack_seconds(crosses: NDArray[np.bool_], slack: Float | float) -> Float:
 
 
 def trip_seconds(trips: int, one_way: Float | float) -> Float:
-    """What some one-way trips over a link that is `one_way` longer add [s].
+    """Return the time that one-way trips over a link that is `one_way` longer add [s].
 
     >>> float(trip_seconds(READ_TRIPS, 1e-6))
     2e-06

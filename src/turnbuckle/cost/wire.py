@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 
-Float = NDArray[np.float64]
 #: What a device does over its link: read from the host (a copy to the device), write to it (a copy to the host), both at once.
 Way = Literal["read", "write", "both"]
 WAYS: Final[tuple[Way, ...]] = ("read", "write", "both")
@@ -28,7 +28,7 @@ PIECE: Final = 1 << 14
 
 
 def in_pieces(function: Callable[[Float], Float], size_bytes: ArrayLike) -> Float:
-    """A function of sizes, elementwise, a piece at a time.
+    """Evaluate an elementwise function of sizes, a piece at a time.
 
     Parameters
     ----------
@@ -51,21 +51,21 @@ def in_pieces(function: Callable[[Float], Float], size_bytes: ArrayLike) -> Floa
     except (TypeError, ValueError):
         raise _no_size(repr(size_bytes)[:60]) from None
     flat, out = sizes.ravel(), np.empty(sizes.size)
-    for at in range(0, flat.size, PIECE):
-        piece = flat[at : at + PIECE]
+    for begin in range(0, flat.size, PIECE):
+        piece = flat[begin : begin + PIECE]
         if not (piece.min() >= 0.0 and piece.max() <= LARGEST):  # false for nan too
             raise _no_size(f"{piece[~((piece >= 0.0) & (piece <= LARGEST))][0]:g}")
-        out[at : at + PIECE] = function(piece)
+        out[begin : begin + PIECE] = function(piece)
     return out.reshape(sizes.shape)
 
 
 def packets(size_bytes: Float | float, payload: float) -> Float:
-    """Packets that carry n bytes: ceil(n / payload)."""
+    """Return the number of packets that carry n bytes: ceil(n / payload)."""
     return np.ceil(np.asarray(size_bytes) / payload)
 
 
 def carried_bytes(size_bytes: Float | float, payload: float, header: float) -> Float:
-    """Bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and 7; what answers a read alike).
+    """Return the bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and 7; what answers a read alike).
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def carried_bytes(size_bytes: Float | float, payload: float, header: float) -> F
 
 
 def effective_bandwidth(size_bytes: Float | float, wire_bytes: Float | float, bandwidth: float) -> Float:
-    """Bandwidth that n bytes of data see [B/s]: n LinkBW / n^ (AHEAD eq 2).
+    """Return the bandwidth that n bytes of data see [B/s]: n LinkBW / n^ (AHEAD eq 2).
 
     Parameters
     ----------
@@ -100,46 +100,46 @@ class Wire(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As `packet.link` reads it."""
+        """Return the name as `packet.link` reads it."""
 
     @property
     @abstractmethod
     def raw_bandwidth(self) -> float:
-        """One way, after the line code [B/s]."""
+        """Return the bandwidth one way, after the line code [B/s]."""
 
     @property
     @abstractmethod
     def packet_bandwidth(self) -> float:
-        """What is left for packets, one way [B/s]."""
+        """Return what is left for packets, one way [B/s]."""
 
     @property
     @abstractmethod
     def request_bytes(self) -> int:
-        """Most data that one read asks for [B]."""
+        """Return the most data that one read asks for [B]."""
 
     @abstractmethod
-    def _sent(self, n: Float, way: str) -> Float:
-        """Bytes that the device sends."""
+    def _sent(self, n: Float, direction: str) -> Float:
+        """Return the bytes that the device sends."""
 
     @abstractmethod
-    def _received(self, n: Float, way: str) -> Float:
-        """Bytes that the device receives."""
+    def _received(self, n: Float, direction: str) -> Float:
+        """Return the bytes that the device receives."""
 
-    def _heavier(self, n: Float, way: str) -> Float:
-        return self._sent(n, way) if way == "write" else np.maximum(self._sent(n, way), self._received(n, way))
+    def _heavier(self, n: Float, direction: str) -> Float:
+        return self._sent(n, direction) if direction == "write" else np.maximum(self._sent(n, direction), self._received(n, direction))
 
     def wire_bytes(self, size_bytes: ArrayLike, way: Way) -> tuple[Float, Float]:
-        """Bytes that the device sends and receives for n bytes of data (``"both"``: n each way), in the shape of the sizes."""
+        """Return the bytes that the device sends and receives for n bytes of data (``"both"``: n each way), in the shape of the sizes."""
         checked_way(way)
         return in_pieces(lambda n: self._sent(n, way), size_bytes), in_pieces(lambda n: self._received(n, way), size_bytes)
 
     def wire_seconds(self, size_bytes: ArrayLike, way: Way) -> Float:
-        """Time the link is busy with n bytes of data [s]; 0 for none."""
+        """Return the time the link is busy with n bytes of data [s]; 0 for none."""
         checked_way(way)
         return in_pieces(lambda n: self._heavier(n, way) / self.packet_bandwidth, size_bytes)
 
     def efficiency(self, size_bytes: ArrayLike, way: Way) -> Float:
-        """Data over bytes on the heavier direction, n / n^: between 0 and 1; no bytes count as one."""
+        """Return data over bytes on the heavier direction, n / n^: between 0 and 1; no bytes count as one."""
         checked_way(way)
 
         def of(n: Float) -> Float:
@@ -149,7 +149,7 @@ class Wire(ABC):
         return in_pieces(of, size_bytes)
 
     def bandwidth(self, size_bytes: ArrayLike, way: Way) -> Float:
-        """What n bytes of data see, each way [B/s], latency apart; no bytes count as one."""
+        """Return what n bytes of data see, each way [B/s], latency apart; no bytes count as one."""
         checked_way(way)
 
         def of(n: Float) -> Float:
@@ -159,20 +159,18 @@ class Wire(ABC):
         return in_pieces(of, size_bytes)
 
 
-def checked_way(way: str) -> None:
-    """Raises `UsageError` A017 for a word that is no way of using a link."""
-    one_of("A017", "way of using a link", way, WAYS)
+def checked_way(direction: str) -> None:
+    """Refuse a word that is no direction of a link (`UsageError` A017)."""
+    one_of("A017.way", direction, WAYS)
 
 
-def one_of(code: str, what: str, found: object, known: tuple[object, ...], unit: str = "") -> None:
-    """Raises `UsageError` for what is not known, with the nearest that is."""
-    if isinstance(found, bool) or not isinstance(found, int | str | np.integer) or found not in known:
-        words = [f"{k}{unit}" for k in known]
-        fix = did_you_mean(found, words) if isinstance(found, str) else ""
-        raise UsageError(code, f"no such {what}", found=f"{found!r}"[:60], fix=fix or f"one of {', '.join(words)}")
+def one_of(name: str, value: object, allowed: tuple[object, ...], unit: str = "", /, **words: Any) -> None:
+    """Refuse a value that is not allowed with the error `name`; the fix names the nearest allowed one."""
+    if isinstance(value, bool) or not isinstance(value, int | str | np.integer) or value not in allowed:
+        choices = [f"{k}{unit}" for k in allowed]
+        near = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise error_of(name, found=f"{value!r}"[:60], fix=near or None, choices=", ".join(choices), **words)
 
 
-def _no_size(found: str) -> UsageError:
-    return UsageError(
-        "A018", "no transfer has such a size", found=found, cause="sizes are bytes, from 0 to 2^53", fix='write for example "64 KiB"'
-    )
+def _no_size(shown: str) -> TurnbuckleError:
+    return error_of("A018", found=shown)

@@ -15,14 +15,20 @@
 
 Every error has a code, what happened, where, what was found, the likely cause and the fix.  Flaws that do not stop the
 work are findings (`turnbuckle.foundation.findings`), not errors.
+
+The texts are data (``schema/errors``, a file for each class), so the manual and the checks read the same words as the program.
+Where a code has several texts, each is a case of it with a word of its own: ``"P002.directory"``.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 
 class TurnbuckleError(Exception):
@@ -118,10 +124,70 @@ class InternalError(TurnbuckleError):
     exit_code = 4
 
 
-def unwritable(code: str, what: str, place: Path, why: Exception, fix: str = "name a file in a folder you may write to") -> ReportError:
+#: Begin of a code -> its class.
+_CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
+    "P0": ProfileError,
+    "M0": MachineError,
+    "U0": UnitError,
+    "N0": NativeError,
+    "A0": UsageError,
+    "A4": UsageError,
+    "A1": CannotAnswer,
+    "A2": GateFailed,
+    "R0": ReportError,
+    "L0": LimitError,
+    "I0": InternalError,
+}
+
+
+class Texts(NamedTuple):
+    """What one case of a code says: what happened, the likely cause, the fix; the last two may be empty."""
+
+    what: str
+    cause: str
+    fix: str
+
+
+@cache
+def register(name: str) -> dict[str, Texts]:
+    """Return the texts of a class of errors, by its name: ``CODE`` or ``CODE.case`` -> texts with named fields for `str.format`."""
+    text = (files("turnbuckle.foundation") / "schema" / "errors" / f"{name}.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {".".join(filter(None, (r["code"], r["case"]))): Texts(r["what"], r["cause"], r["fix"]) for r in rows}
+
+
+def texts_of(name: str, /, **words: Any) -> Texts:
+    """Return the texts of the error `name`, filled in.  Raises `KeyError` for a name or a field that is not there."""
+    return Texts(*(text.format_map(words) for text in register(_CLASSES[name[:2]].__name__)[name]))
+
+
+def error_of(
+    name: str, /, *, where: str = "", found: str = "", cause: str | None = None, fix: str | None = None, **words: Any
+) -> TurnbuckleError:
+    """Build the error `name`: of the class of its code, with the texts of ``schema/errors``.
+
+    Parameters
+    ----------
+    name : ``CODE``, or ``CODE.case`` where the code has several texts.
+    where, found : as `TurnbuckleError` has them.
+    cause, fix : instead of those of the table, where they are computed.
+    words : what is filled into the texts, by the names of their fields.
+    """
+    klass, filled = _CLASSES[name[:2]], texts_of(name, **words)
+    return klass(
+        name.partition(".")[0],
+        filled.what,
+        where=where,
+        found=found,
+        cause=filled.cause if cause is None else cause,
+        fix=filled.fix if fix is None else fix,
+    )
+
+
+def unwritable(name: str, place: Path, why: Exception, /, **words: Any) -> TurnbuckleError:
     """Build the error for a file or folder that cannot be written, with the reason of an `OSError`, or the text of any other error."""
     found = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
-    return ReportError(code, what, where=clipped(place.name, 120), found=found, fix=fix)
+    return error_of(name, where=clipped(place.name, 120), found=found, **words)
 
 
 def clipped(text: str, most: int = 60) -> str:

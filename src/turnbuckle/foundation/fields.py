@@ -16,6 +16,7 @@ A value is a path (`run.measured`, `interval.0`); ` or null` behind it turns wha
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +24,7 @@ from importlib.resources import files
 from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, Final
 
-#: Of every JSON document: with the same number, keys keep their name, unit and meaning.
+#: Of every JSON document (docs/json.md): with the same number, keys keep their name, unit and meaning.
 SCHEMA_VERSION: Final = 1
 
 
@@ -158,3 +159,14 @@ def plain(value: Any) -> Any:
         if hasattr(value, method):
             return getattr(value, method)()
     raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def finite(value: Any) -> Any:
+    """A JSON document without infinities and NaN: both become null."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

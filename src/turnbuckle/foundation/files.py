@@ -16,15 +16,13 @@ import errno
 import io
 import os
 import re
-import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import ReportError, clipped, unwritable
+from turnbuckle.foundation.errors import clipped, error_of, unwritable
 
 #: Device and inode of every input -> the path it was read by and its time of change [ns].
 _inputs: Final[dict[tuple[int, int], tuple[str, int]]] = {}
@@ -89,11 +87,9 @@ def is_input(path: _Name) -> bool:
 def refuse_input(path: _Name, what: str) -> None:
     """Refuse to write `what` to a file that was read.  Raises `ReportError` R004."""
     if is_input(path):
-        raise ReportError(
-            "R004", f"{what} would replace a file that is read", where=clipped(Path(path).name, 120),
-            found="the same file as an input, by its name or through a link", cause="a recording cannot be made again",
-            fix="name another file",
-        )  # fmt: skip
+        raise error_of(
+            "R004", where=clipped(Path(path).name, 120), found="the same file as an input, by its name or through a link", subject=what
+        )
 
 
 def goal(path: _Name, what: str, example: str) -> Path:
@@ -107,17 +103,14 @@ def goal(path: _Name, what: str, example: str) -> Path:
     name = clipped(place.name, 120)
     try:
         if place.is_dir():
-            raise ReportError("R003", f"{what}'s path is a folder", where=name, fix=f"give the name of a file, for example {example}")
+            raise error_of("R003", where=name, subject=what, example=example)
         if not place.parent.is_dir():
-            raise ReportError(
-                "R002", f"the folder for {what} does not exist", where=name, found=f"no folder {clipped(place.parent.name)}",
-                fix="make the folder first, or name another",
-            )  # fmt: skip
+            raise error_of("R002", where=name, found=f"no folder {clipped(place.parent.name)}", subject=what)
         # a name that is none, or too long
         with suppress(FileNotFoundError):
             place.lstat()
     except (OSError, ValueError) as error:
-        raise unwritable("R001", f"{what} cannot be written", place, error) from error
+        raise unwritable("R001.file", place, error, subject=what) from error
     refuse_input(place, what)
     return place
 
@@ -144,11 +137,11 @@ def whole(path: _Name, what: str) -> Iterator[Path]:
         yield draft
         refuse_input(real, what)
         if real.exists():
-            shutil.copymode(real, draft)
+            draft.chmod(stat.S_IMODE(real.stat().st_mode))
         _to_disk(draft)
         draft.replace(real)
     except OSError as error:
-        raise unwritable("R001", f"{what} cannot be written", place, error) from error
+        raise unwritable("R001.file", place, error, subject=what) from error
     finally:
         if draft is not None:
             with suppress(OSError):
@@ -172,9 +165,11 @@ def whole_folder(path: _Name, what: str) -> Iterator[Path]:
         yield draft
         draft.replace(place)
     except OSError as error:
-        raise unwritable("R001", f"{what} cannot be written", place, error, fix="name a folder in a place you may write to") from error
+        raise unwritable("R001.folder", place, error, subject=what) from error
     finally:
         if draft is not None:
+            import shutil  # brings the compressors of archives, which `--help` has no use for
+
             shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -183,15 +178,16 @@ def free_folder(path: _Name, what: str) -> Path:
     place = Path(path)
     try:
         if place.is_symlink() or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
-            raise ReportError(
-                "R005", f"{what} needs a folder of its own", where=clipped(place.name, 120),
+            raise error_of(
+                "R005",
+                where=clipped(place.name, 120),
                 found="a link" if place.is_symlink() else "a folder with files" if place.is_dir() else "a file",
-                cause="nothing is written over: what is there may be a recording's only copy", fix="name a new folder, or remove it",
-            )  # fmt: skip
+                subject=what,
+            )
         if place.parent.exists() and not place.parent.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place.parent.name)
     except (OSError, ValueError) as error:
-        raise unwritable("R001", f"{what} cannot be written", place, error, fix="name a folder in a place you may write to") from error
+        raise unwritable("R001.folder", place, error, subject=what) from error
     return place
 
 
@@ -210,7 +206,7 @@ def write_parquet(frame: Any, path: _Name, **options: Any) -> None:
 
 
 def _draft_name() -> str:
-    return f".turnbuckle-{secrets.token_hex(8)}.part"
+    return f".turnbuckle-{os.urandom(8).hex()}.part"
 
 
 def _to_disk(draft: Path) -> None:

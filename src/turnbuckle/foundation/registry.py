@@ -25,10 +25,12 @@ The first four are open to third parties.  Nothing is imported before it is aske
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 #: Each with an ``ADDS``, in the order in which their readers are tried.
@@ -57,8 +59,38 @@ def entries(kind: str) -> Mapping[str, Entry]:
     A third party's entry of a name that a product has replaces nothing: the product's stays.
     """
     products = {name: Entry(*entry) for product in PRODUCTS for name, entry in import_module(product).ADDS.get(kind, {}).items()}
-    foreign = {e.name: Entry(e.value) for e in entry_points(group=f"turnbuckle.{kind}")} if kind in OPEN else {}
+    foreign = _foreign(kind) if kind in OPEN and _anybody_adds() else {}
     return {**{name: entry for name, entry in foreign.items() if name not in products}, **products}
+
+
+def _foreign(kind: str) -> dict[str, Entry]:
+    from importlib.metadata import entry_points  # costs a sixth of `turnbuckle --help`
+
+    return {e.name: Entry(e.value) for e in entry_points(group=f"turnbuckle.{kind}")}
+
+
+@cache
+def _anybody_adds() -> bool:
+    """Whether an installed package may name entry points of ours: its file says so, or where it stands is not for us to look into."""
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return True
+    for folder in dict.fromkeys(sys.path):
+        try:
+            packages = [p for p in Path(folder).iterdir() if p.name.lower().endswith(("dist-info", "egg-info"))]
+        except NotADirectoryError:  # an archive
+            return True
+        except OSError:
+            continue
+        if any(_names_ours(package / "entry_points.txt") for package in packages):
+            return True
+    return False
+
+
+def _names_ours(path: Path) -> bool:
+    try:
+        return b"[turnbuckle." in path.read_bytes()
+    except OSError:
+        return False
 
 
 def load(kind: str, name: str) -> Any:

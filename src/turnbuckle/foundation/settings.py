@@ -18,9 +18,9 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_old_setting
 from turnbuckle.foundation.units import UNITS, parse
-from turnbuckle.foundation.vocabulary import refuse_old_setting
 
 Scalar = str | float | int | bool
 
@@ -84,7 +84,7 @@ class Setting:
             result = None
         if result is None:
             near = did_you_mean(str(value), self.words) if self.words else ""
-            raise UsageError("A081", f"no value for {self.name}", found=clipped(str(value), 40), fix=near or self.wanted)
+            raise error_of("A081.setting-value", found=clipped(str(value), 40), fix=near or self.wanted, name=self.name)
         return result
 
     def _number(self, value: float) -> Scalar | None:
@@ -183,8 +183,13 @@ def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
     """Return the setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for an old name."""
     if name not in settings:
         refuse_old_setting(name, settings)
-        fix = did_you_mean(name, settings) or f"settings are {', '.join(list(settings)[:24])}"
-        raise UsageError("A081", f"a setting that {what} does not have", found=clipped(name, 40), fix=fix)
+        raise error_of(
+            "A081.setting",
+            found=clipped(name, 40),
+            fix=did_you_mean(name, settings) or None,
+            subject=what,
+            settings=", ".join(list(settings)[:24]),
+        )
     return settings[name]
 
 

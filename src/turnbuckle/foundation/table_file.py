@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.units import parse
-
-Float = NDArray[np.float64]
 
 LARGEST_BYTES: Final = 64 << 20
 _LONGEST_UNIT: Final = 16
@@ -107,8 +105,8 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
     """
     path = Path(path)
 
-    def refused(found: str) -> UsageError:
-        return UsageError("A061", f"{what} cannot be read", where=path.name, found=found, fix=fix)
+    def refused(found: str) -> TurnbuckleError:
+        return error_of("A061.file", where=path.name, found=found, fix=fix, subject=what)
 
     try:
         if path.exists() and not path.is_file():
@@ -159,17 +157,14 @@ class _Reading:
                 self._heading(cells)
                 continue
             if len(cells) != len(self.columns):
-                raise UsageError(
-                    "A063", "a line with too many or too few values", where=self._where(cells[-1][0]), found=str(len(cells)),
-                    fix=f"{len(self.columns)} values, as in the heading; decimal points, no decimal commas",
-                )  # fmt: skip
+                raise error_of("A063.line", where=self._where(cells[-1][0]), found=str(len(cells)), count=len(self.columns))
             rows.append(
                 [self._value(self.by_name[n], u, place, cell) for n, u, (place, cell) in zip(self.columns, self.units, cells, strict=True)]
             )
             lines.append(self.line)
             places.append([place for place, _ in cells])
         if not self.columns:
-            raise UsageError("A062", f"{self.what} is empty", where=self.name, fix=f"a heading: {self._wanted()}")
+            raise error_of("A062.empty", where=self.name, subject=self.what, columns=self._wanted())
         by_name = {n: [row[i] for row in rows] for i, n in enumerate(self.columns)}
         numbers = {n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.by_name[n].unit}
         texts = {n: [str(x) for x in v] for n, v in by_name.items() if not self.by_name[n].unit}
@@ -185,20 +180,23 @@ class _Reading:
             name = " ".join(match[1].lower().replace("_", " ").split()) if match and len(unit) <= _LONGEST_UNIT else ""
             column = next((n for n in self.by_name if n.lower() == name), None)
             if column is None or column in self.columns:
-                what = "a column stands twice" if column in self.columns else f"a column that {self.what} does not have"
                 near = did_you_mean(name, list(self.by_name)) if column is None else ""
                 fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
-                raise UsageError("A062", what, where=self._where(place), found=clipped(cell, 40), fix=fix)
+                raise (
+                    error_of("A062.twice", where=self._where(place), found=clipped(cell, 40), fix=fix)
+                    if column in self.columns
+                    else error_of("A062.key", where=self._where(place), found=clipped(cell, 40), fix=fix, subject=self.what)
+                )
             self.columns.append(column)
             self.units.append(unit)
         if missing := [c.name for c in self.by_name.values() if c.needed and c.name not in self.columns]:
             fix = f"add {', '.join(missing)}"
-            raise UsageError("A062", f"{self.what} has no column {missing[0]}", where=self._where(1), fix=fix)
+            raise error_of("A062.missing", where=self._where(1), fix=fix, subject=self.what, missing=missing[0])
 
     def _value(self, column: Column, unit: str, place: int, cell: str) -> float | str:
         if not column.unit:
             if not cell and column.needed:
-                raise UsageError("A063", f"{column.name} is empty", where=self._where(place))
+                raise error_of("A063.empty", where=self._where(place), name=column.name)
             return cell
         if not cell and not column.needed:
             return math.nan
@@ -211,7 +209,7 @@ class _Reading:
             raise
         low = value <= column.least if column.above else value < column.least
         if low or value > column.most or not math.isfinite(value) or (column.whole and value != round(value)):
-            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(place), found=clipped(cell, 40))
+            raise error_of("A063.value", where=self._where(place), found=clipped(cell, 40), name=column.name, wanted=column.wanted)
         return value
 
     def _where(self, column: int) -> str:

@@ -28,7 +28,7 @@ from decimal import Context, Decimal
 from functools import cache
 from typing import Final
 
-from .errors import UnitError, clipped, did_you_mean
+from .errors import clipped, did_you_mean, error_of
 
 UNITS: Final[dict[str, str]] = {
     "s": "time",
@@ -149,19 +149,18 @@ def parse(text: str, unit: str) -> float:
     found = f'"{clipped(text, 40)}"'
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
-        cause = "a decimal comma, or separators between thousands" if match else ""
         wanted = "a plain number" if unit == "1" else f"a number with a unit of {UNITS[unit]}"
-        raise UnitError("U004", f"not {wanted}", found=found, cause=cause, fix=example)
+        raise error_of("U004.comma" if match else "U004.word", found=found, fix=example, wanted=wanted)
     number, word = match[1], match[2].replace("µ", "u").replace("μ", "u")
     if not word and unit != "1":
-        raise UnitError("U001", f"a number without a unit: a {UNITS[unit]} was wanted", found=found, fix=example)
+        raise error_of("U001", found=found, fix=example, wanted=UNITS[unit])
     si, factor = (unit, Decimal(1)) if not word else _look_up(number, word, unit, found)
     if si != unit:
         fix = f"did you mean {number} {word}/s?" if (si, unit) == ("B", "B/s") else example
-        raise UnitError("U003", f"{word} is a unit of {UNITS[si]}: a {UNITS[unit]} was wanted", found=found, fix=fix)
+        raise error_of("U003.dimension", found=found, fix=fix, word=word, dimension=UNITS[si], wanted=UNITS[unit])
     value = float(_EXACT.multiply(_EXACT.create_decimal(number), factor))
     if not math.isfinite(value):
-        raise UnitError("U005", f"too large for a {UNITS[unit]}", found=found, fix=example)
+        raise error_of("U005", found=found, fix=example, wanted=UNITS[unit])
     return value
 
 
@@ -170,12 +169,13 @@ def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decima
     if word in spellings:
         return spellings[word]
     if lanes := _LANES.fullmatch(word):
-        raise UnitError(
-            "U003", "GT/s is a signalling rate of one lane, not a bandwidth", found=found, fix=_transfers(float(number), lanes[1], unit)
-        )
+        raise error_of("U003.lane", found=found, fix=_transfers(float(number), lanes[1], unit))
     meant = _SLIPS.get(word) or _respell(word, unit)
-    fix = f"did you mean {meant}?" if meant else f'write for example "{_EXAMPLE[unit]}"'
-    raise UnitError("U002", f"unknown unit: {clipped(word, 40)}", found=found, fix=fix)
+    raise (
+        error_of("U002.near", found=found, word=clipped(word, 40), meant=meant)
+        if meant
+        else error_of("U002.word", found=found, word=clipped(word, 40), example=_EXAMPLE[unit])
+    )
 
 
 def _respell(word: str, unit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .catalog import all_machines, load, names, recognise
 from .device_names import device_words
 from .machine import SOURCE, Change, Coupling, Fact, Machine, Nature, Pair, Parameter, schema
+from .parameter_names import ParameterName
 
 __all__ = [
     "SOURCE",
@@ -15,6 +16,7 @@ __all__ = [
     "Nature",
     "Pair",
     "Parameter",
+    "ParameterName",
     "all_machines",
     "device_words",
     "load",

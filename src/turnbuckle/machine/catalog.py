@@ -16,8 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import MachineError, clipped, did_you_mean
-from turnbuckle.foundation.vocabulary import refuse_several
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_several
 
 from .device_names import device_words, is_slice
 from .load import read
@@ -69,7 +69,7 @@ def _named(name: str) -> Machine:
         near = did_you_mean(name, names())
         fix = f"{near} " if near else ""
         fix += "turnbuckle machines list names them all; a path to a .toml file also works"
-        raise MachineError("M001", f"no machine is called {clipped(name)}", fix=fix)
+        raise error_of("M001", fix=fix, name=clipped(name))
     return _chained(_places()[name], f"{name}.toml", ())
 
 
@@ -81,15 +81,12 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     resolved = path.resolve()
     if resolved in above:
         ring = " -> ".join(p.stem for p in (*above[above.index(resolved) :], resolved))
-        raise MachineError(
-            "M012", "machines that are each other's base", where=called, found=clipped(ring), fix="let one of them stand alone"
-        )
+        raise error_of("M012", where=called, found=clipped(ring))
     if _is_path(machine.base):
         below, title = path.parent / machine.base, str(Path(called).parent / machine.base)
     else:
         if machine.base not in names():
-            fix = did_you_mean(machine.base, names()) or 'base = "source", a name from turnbuckle machines list, or a path'
-            raise MachineError("M013", f"no machine to be based on is called {clipped(machine.base)}", where=called, fix=fix)
+            raise error_of("M013", where=called, fix=did_you_mean(machine.base, names()) or None, base=clipped(machine.base))
         below, title = _places()[machine.base], f"{machine.base}.toml"
     upon = machine.on(_chained(below, title, (*above, resolved)))
     return upon if upon.relative else replace(upon, changes=())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from turnbuckle.foundation.findings import Severity
 from turnbuckle.foundation.units import show
+from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 
 from .machine import Machine, Parameter, schema
 
@@ -47,7 +48,7 @@ def _values(machine: Machine) -> Iterator[Remark]:
                 yield Remark("error", change.parameter, f"{word} of {show(part.value, part.unit)} is not plausible")
 
 
-def _value(name: str, parameter: Parameter) -> Iterator[Remark]:
+def _value(name: ParameterName, parameter: Parameter) -> Iterator[Remark]:
     meaning = schema()[name]
     shown = show(parameter.value, parameter.unit)
     if name.endswith(".efficiency") and not 0 < parameter.value <= 1:
@@ -75,8 +76,8 @@ def _consistency(machine: Machine) -> Iterator[Remark]:
     for smaller, larger in (("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("link.h2d.bandwidth", "gpu.memory_bandwidth")):
         if smaller in value and larger in value and value[smaller] > 1.001 * value[larger]:
             yield Remark("warning", smaller, f"is larger than {larger}")
-    for direction in ("h2d", "d2h"):
-        alone, both = value.get(f"link.{direction}.efficiency"), value.get("link.both.efficiency")
+    for direction in HOST_WAYS:
+        alone, both = value.get(link_parameter(direction, "efficiency")), value.get("link.both.efficiency")
         if alone is not None and both is not None and both > 1.001 * alone:
             yield Remark(
                 "warning",
@@ -89,6 +90,6 @@ def _consistency(machine: Machine) -> Iterator[Remark]:
     if machine.coupling == "apu" and not machine.copies_vanish:
         yield Remark("warning", "copies_vanish", "is not set, although the coupling is apu")
     if not machine.relative and not machine.copies_vanish:
-        for direction in ("h2d", "d2h"):
-            if f"link.{direction}.bandwidth" not in value:
-                yield Remark("warning", f"link.{direction}.bandwidth", "is missing: copies on this machine cannot be priced")
+        for direction in HOST_WAYS:
+            if link_parameter(direction, "bandwidth") not in value:
+                yield Remark("warning", link_parameter(direction, "bandwidth"), "is missing: copies on this machine cannot be priced")

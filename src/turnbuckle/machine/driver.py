@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from turnbuckle.foundation.errors import CannotAnswer, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 
 #: What loads a library into every program that uses CUDA; not into one that only asks.
 INJECTION: Final = "CUDA_INJECTION64_PATH"
@@ -58,11 +58,7 @@ def present() -> Driver:
     except subprocess.TimeoutExpired:
         output, code = "", None
     if output.startswith("none"):
-        raise CannotAnswer(
-            "A180", "there is no CUDA driver here, so nothing can be recorded", found=clipped(output[5:].strip(), 160),
-            cause="this machine has no NVIDIA GPU, or its driver is not installed (a login node, a container without the driver)",
-            fix="record where the GPU is; turnbuckle record --build -o FOLDER makes a recorder to take there. --anyway runs the command",
-        )  # fmt: skip
+        raise error_of("A180", found=clipped(output[5:].strip(), 160))
     match = re.search(r"^driver (-?\d{1,9}) (-?\d{1,9}) (-?\d{1,9})$", output, re.MULTILINE)
     result, version, devices = (int(number) for number in match.groups()) if match else (-1, 0, 0)
     if result == 0 and devices > 0:
@@ -71,8 +67,4 @@ def present() -> Driver:
         why = f"cuInit says {result}: {_RESULTS.get(result, 'see the CUDA driver manual')}" if result else "the driver sees no device"
     else:
         why = "cuInit does not return" if code is None else f"cuInit ended the process that called it ({code})"
-    raise CannotAnswer(
-        "A181", "the CUDA driver here has no device to record on", found=why,
-        cause="no GPU, none granted to this job, or a driver that does not fit its kernel module",
-        fix="look at nvidia-smi and CUDA_VISIBLE_DEVICES; --anyway runs the command all the same",
-    )  # fmt: skip
+    raise error_of("A181", found=why)

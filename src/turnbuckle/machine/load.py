@@ -38,11 +38,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from turnbuckle.foundation.errors import MachineError, UnitError, clipped, did_you_mean
+from turnbuckle.foundation.errors import MachineError, TurnbuckleError, UnitError, clipped, did_you_mean, error_of, texts_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.toml_text import NotToml, Positions, parsed
 from turnbuckle.foundation.toml_text import Path as Keys
 from turnbuckle.foundation.units import parse
+from turnbuckle.machine.parameter_names import ParameterName, found_parameter
 
 from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
 
@@ -59,8 +60,8 @@ _CHANGES = tuple(word for word in CHANGES if word != "set")
 class InvalidMachine(MachineError):
     """All flaws of one machine file: `problems` holds them in the order of the file."""
 
-    def __init__(self, file: str, problems: tuple[MachineError, ...]) -> None:
-        super().__init__("M020", f"the machine file has {len(problems)} flaws", where=file)
+    def __init__(self, file: str, problems: tuple[TurnbuckleError, ...]) -> None:
+        super().__init__("M020", texts_of("M020.file", count=len(problems)).what, where=file)
         self.problems = problems
 
     def lines(self) -> list[str]:
@@ -86,7 +87,7 @@ def read(path: Path, called: str | None = None) -> Machine:
     return machine
 
 
-def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[MachineError]]:
+def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[TurnbuckleError]]:
     """Return the machine, or None and every flaw of its file in the order of the file.  Raises nothing."""
     file = called or str(path)
     try:
@@ -104,20 +105,18 @@ def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list
 def _bytes(path: Path, file: str) -> bytes:
     try:
         if path.is_dir():
-            raise MachineError("M002", "a directory, not a machine file", where=file, fix="name the .toml file inside it")
+            raise error_of("M002.directory", where=file)
         if path.exists() and not path.is_file():
-            raise MachineError("M002", "not a regular file", where=file)
+            raise error_of("M002.special", where=file)
         with opened(path) as stream:
             raw = stream.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
-        raise MachineError(
-            "M002", "there is no such machine file", where=file, fix="turnbuckle machines list names the catalogue"
-        ) from None
+        raise error_of("M002.missing", where=file) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
-        raise MachineError("M002", "the machine file cannot be read", where=file, cause=reason.lower()) from None
+        raise error_of("M002.unreadable", where=file, cause=reason.lower()) from None
     if len(raw) > LIMIT_BYTES:
-        raise MachineError("M003", "a machine file larger than 1 MB", where=file, cause="not a machine file, or generated text")
+        raise error_of("M003.large", where=file)
     return raw
 
 
@@ -126,10 +125,9 @@ def _document(raw: bytes, file: str) -> tuple[dict[str, Any], Positions]:
         return parsed(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise MachineError("M003", "not text in UTF-8", where=f"{file}:{line}:1", fix="save the file as UTF-8") from None
+        raise error_of("M003.text", where=f"{file}:{line}:1") from None
     except NotToml as flaw:
-        fix = 'texts need quotes: value = "25 GB/s"' if "quote" in flaw.why else ""
-        raise MachineError("M004", "not valid TOML", where=file + (flaw.at or ":1:1"), found=flaw.why, fix=fix) from None
+        raise error_of("M004.quotes" if "quote" in flaw.why else "M004.toml", where=file + (flaw.at or ":1:1"), found=flaw.why) from None
 
 
 def _plain(value: object) -> str:
@@ -147,13 +145,13 @@ class _Reader:
 
     def __init__(self, file: str, document: dict[str, Any], positions: Positions) -> None:
         self.file, self.document, self.positions = file, document, positions
-        self.problems: list[tuple[tuple[int, int], MachineError]] = []
+        self.problems: list[tuple[tuple[int, int], TurnbuckleError]] = []
 
     def machine(self, sha256: str) -> Machine | None:
         head = self._table(("machine",), self.document.get("machine"), _HEAD)
         if head is None:
             if "machine" not in self.document:
-                self._flaw("M006", (), "the file does not say which machine it is", fix='begin with [machine] and name = "..."')
+                self._flaw("M006.name", ())
             return None
         name = self._name(head)
         title, summary = self._text(head, "title"), self._text(head, "summary")
@@ -161,9 +159,7 @@ class _Reader:
         coupling = self._word(("machine", "coupling"), head, "coupling", COUPLINGS)
         year = head.get("year", 0)
         if not isinstance(year, int) or isinstance(year, bool) or not (year == 0 or 1990 <= year <= 2100):
-            self._flaw(
-                "M008", ("machine", "year"), "the year must be a whole number from 1990 to 2100, or 0", found=_plain(year), value=True
-            )
+            self._flaw("M008.year", ("machine", "year"), found=_plain(year), value=True)
         shared = self._fact(("machine", "copies_vanish"), head["copies_vanish"]) if "copies_vanish" in head else None
         recognise = self._texts(("machine", "recognise"), head.get("recognise", []))
         given = dict(self._parameters((), {k: v for k, v in self.document.items() if k not in ("machine", "change")}))
@@ -190,90 +186,79 @@ class _Reader:
     def _name(self, head: dict[str, Any]) -> str:
         name = self._text(head, "name")
         if name and (not _NAME.fullmatch(name) or name in (SOURCE, "self")):
-            self._flaw(
-                "M010",
-                ("machine", "name"),
-                "not a machine name",
-                found=_plain(name),
-                fix="small letters, digits, '-' and '.'; 64 at most",
-                value=True,
-            )
+            self._flaw("M010.name", ("machine", "name"), found=_plain(name), value=True)
         return name
 
     def _text(self, head: dict[str, Any], key: str, required: bool = True) -> str:
         text = self._string(("machine",), head, key)
         if required and not text and key not in head:
-            self._flaw("M006", ("machine",), f"the machine has no {key}", fix=f'add {key} = "..." under [machine]')
+            self._flaw("M006.machine", ("machine",), key=key)
         elif required and text is not None and not text.strip():
-            self._flaw("M006", ("machine", key), f"the machine's {key} is empty", value=True)
+            self._flaw("M006.empty", ("machine", key), value=True, key=key)
         return text or ""
 
     def _texts(self, path: Keys, value: object) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() and v.isprintable() for v in value):
-            self._flaw("M008", path, f"{path[-1]} must be a list of texts", found=_plain(value), value=True)
+            self._flaw("M008.list", path, found=_plain(value), value=True, key=path[-1])
             return ()
         return tuple(value)
 
     def _fact(self, path: Keys, value: object) -> Fact | None:
         if not isinstance(value, dict):
-            fix = f'{path[-1]} = {{ value = true, nature = "spec", source = "..." }}'
-            self._flaw("M007", path, f"{path[-1]} without a source does not load", found=_plain(value), fix=fix)
+            self._flaw("M007.fact", path, found=_plain(value), key=path[-1])
             return None
         parts = self._table(path, value, ("value", "nature", "source", "note")) or {}
         truth = parts.get("value")
         if not isinstance(truth, bool):
-            self._flaw("M008", (*path, "value"), f"{path[-1]} must be true or false", found=_plain(truth), value=True)
+            self._flaw("M008.truth", (*path, "value"), found=_plain(truth), value=True, key=path[-1])
         nature, source, note = self._origin(path, parts)
         return Fact(bool(truth), nature, source, note)
 
     # parameters and changes
 
-    def _parameters(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[str, Parameter]]:
+    def _parameters(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[ParameterName, Parameter]]:
         """Walk the tables down to the names of the schema."""
         for key, value in table.items():
             place = (*path, key)
             dotted = ".".join(place)
-            if meaning := schema().get(dotted):
+            if (name := found_parameter(dotted)) is not None:
+                meaning = schema()[name]
                 parameter = self._parameter(place, value, meaning.unit, dotted, meaning)
                 if parameter is not None:
-                    yield dotted, parameter
+                    yield name, parameter
             elif isinstance(value, dict) and any(n.startswith(dotted + ".") for n in schema()):
                 yield from self._parameters(place, value)
             else:
                 self._unknown(place)
 
-    def _changes(self, given: dict[str, Parameter], base: str) -> tuple[Change, ...]:
+    def _changes(self, given: dict[ParameterName, Parameter], base: str) -> tuple[Change, ...]:
         table = self.document.get("change", {})
         if "change" in self.document and not base:
-            self._flaw("M014", ("change",), "changes need a base", fix='add base = "source" (or a machine\'s name) under [machine]')
+            self._flaw("M014", ("change",))
         changes = dict(self._change_tables(("change",), table)) if isinstance(table, dict) else {}
         if not isinstance(table, dict):
-            self._flaw("M008", ("change",), "change must be a table", found=_plain(table), value=True)
+            self._flaw("M008.change", ("change",), found=_plain(table), value=True)
         if not base:
             return ()
         names = [n for n in schema() if n in given or n in changes]
         return tuple(Change(n, set=given.get(n), **changes.get(n, {})) for n in names)
 
-    def _change_tables(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[str, dict[str, Parameter]]]:
+    def _change_tables(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[ParameterName, dict[str, Parameter]]]:
         for key, value in table.items():
             place = (*path, key)
             dotted = ".".join(place[1:])
-            if meaning := schema().get(dotted):
+            if (name := found_parameter(dotted)) is not None:
+                meaning = schema()[name]
                 parts = self._table(place, value, _CHANGES)
                 if parts is None:
                     continue
                 if not value:
-                    self._flaw(
-                        "M015",
-                        place,
-                        f"the change of {dotted} changes nothing",
-                        fix="give scale or add, each with value, nature and source",
-                    )
+                    self._flaw("M015", place, dotted=dotted)
                 read = {
                     word: self._parameter((*place, word), part, "1" if word == "scale" else meaning.unit, f"{word} of {dotted}", None)
                     for word, part in parts.items()
                 }
-                yield dotted, {word: part for word, part in read.items() if part is not None}
+                yield name, {word: part for word, part in read.items() if part is not None}
             elif isinstance(value, dict) and any(n.startswith(dotted + ".") for n in schema()):
                 yield from self._change_tables(place, value)
             else:
@@ -281,8 +266,7 @@ class _Reader:
 
     def _parameter(self, path: Keys, value: object, unit: str, name: str, meaning: Meaning | None) -> Parameter | None:
         if not isinstance(value, dict):
-            fix = f'{path[-1]} = {{ value = "...", error = "5 %", nature = "measured", source = "..." }}'
-            self._flaw("M007", path, f"{name}: a number without a source does not load", found=_plain(value), fix=fix)
+            self._flaw("M007.bare", path, found=_plain(value), name=name, key=path[-1])
             return None
         before = len(self.problems)
         parts = self._table(path, value, _PARTS) or {}
@@ -292,17 +276,9 @@ class _Reader:
         if "error" in parts:
             error = self._quantity(path, parts, "error", "1", f"the error of {name}")
             if not 0 <= error <= 3:
-                self._flaw(
-                    "M010", (*path, "error"), f"the error of {name} must lie between 0 and 300 %", found=_plain(parts["error"]), value=True
-                )
+                self._flaw("M010.error", (*path, "error"), found=_plain(parts["error"]), value=True, name=name)
         elif nature != "spec" and len(self.problems) == before:
-            self._flaw(
-                "M006",
-                path,
-                f"{name} has no error",
-                cause=f"a number of nature {nature} is uncertain",
-                fix='add error = "10 %" (one sigma, relative)',
-            )
+            self._flaw("M006.error", path, name=name, nature=nature)
         if "value" in parts and len(self.problems) == before:
             self._in_range(path, number, parts["value"], name, meaning)
         common = self._string(path, parts, "common") or ""
@@ -315,34 +291,24 @@ class _Reader:
         else:
             allowed, must = number >= 0, "must not be negative"
         if not allowed:
-            self._flaw("M010", (*path, "value"), f"{name} {must}", found=_plain(written), value=True)
+            self._flaw("M010.range", (*path, "value"), found=_plain(written), value=True, name=name, must=must)
         elif name.endswith(".efficiency") and meaning is not None and number > 1:
-            self._flaw(
-                "M010", (*path, "value"), f"{name} is a share of the nominal bandwidth: 1 at most", found=_plain(written), value=True
-            )
+            self._flaw("M010.share", (*path, "value"), found=_plain(written), value=True, name=name)
 
     def _quantity(self, path: Keys, parts: dict[str, Any], key: str, unit: str, name: str) -> float:
         value = parts.get(key)
         if value is None:
-            self._flaw("M006", path, f"{name} has no {key}", fix=f'add {key} = "..."')
+            self._flaw("M006.key", path, name=name, key=key)
             return 1.0
         if isinstance(value, int | float) and not isinstance(value, bool) and unit == "1":
             value = repr(value)
         if not isinstance(value, str):
-            self._flaw(
-                "M008",
-                (*path, key),
-                f"{name} must be a text with a unit",
-                found=_plain(value),
-                fix='write it in quotes, for example "25 GB/s"',
-                value=True,
-            )
+            self._flaw("M008.quantity", (*path, key), found=_plain(value), value=True, name=name)
             return 1.0
         try:
             return parse(value, unit)
         except UnitError as error:
-            what = f"{name}: {error.what}"
-            self._flaw("M009", (*path, key), what, found=error.found, cause=error.cause, fix=error.fix, value=True)
+            self._flaw("M009", (*path, key), found=error.found, value=True, cause=error.cause, fix=error.fix, name=name, problem=error.what)
             return 1.0
 
     def _origin(self, path: Keys, parts: dict[str, Any], name: str = "") -> tuple[Nature, str, str]:
@@ -352,7 +318,7 @@ class _Reader:
         if "source" not in parts or (source is not None and not source.strip()):
             place = (*path, "source") if "source" in parts else path
             name = name or path[-1]
-            self._flaw("M007", place, f"{name}: a number without a source does not load", fix='add source = "who says so, and where"')
+            self._flaw("M007.table", place, name=name)
         return cast(Nature, nature), (source or "").strip(), self._string(path, parts, "note") or ""
 
     # small ones
@@ -361,14 +327,14 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, dict):
-            self._flaw("M008", path, f"{'.'.join(path)} must be a table", found=_plain(value), value=True)
+            self._flaw("M008.table", path, found=_plain(value), value=True, path=".".join(path))
             return None
         for key in value:
             if key not in allowed:
                 fix = did_you_mean(key, allowed) or f"one of {', '.join(allowed)}"
                 if path[0] == "change" and key in ("set", "value"):
                     fix = f"to replace the parameter write [{'.'.join(path[1:])}] with value, nature and source"
-                self._flaw("M005", (*path, key), f"unknown key: {_plain(key)}", fix=fix)
+                self._flaw("M005.key", (*path, key), fix=fix, key=_plain(key))
         return {k: v for k, v in value.items() if k in allowed}
 
     def _string(self, path: Keys, parts: dict[str, Any], key: str) -> str | None:
@@ -376,19 +342,19 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, str):
-            self._flaw("M008", (*path, key), f"{key} must be a text", found=_plain(value), value=True)
+            self._flaw("M008.text", (*path, key), found=_plain(value), value=True, key=key)
             return None
         if not all(c.isprintable() or c == "\n" for c in value):
-            self._flaw("M010", (*path, key), f"{key} holds control characters", found=_plain(value), value=True)
+            self._flaw("M010.control", (*path, key), found=_plain(value), value=True, key=key)
         return " ".join(value.split())
 
     def _word(self, path: Keys, parts: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
         value = parts.get(key)
         if value is None:
-            self._flaw("M006", path[:-1], f"{'.'.join(path[:-1])} has no {key}", fix=f"add {key} = one of {', '.join(allowed)}")
+            self._flaw("M006.word", path[:-1], path=".".join(path[:-1]), key=key, allowed=", ".join(allowed))
         elif value not in allowed:
             fix = did_you_mean(value, allowed) if isinstance(value, str) else ""
-            self._flaw("M011", path, f"not a {key}: {_plain(value)}", fix=fix or f"one of {', '.join(allowed)}", value=True)
+            self._flaw("M011", path, value=True, fix=fix or None, key=key, word=_plain(value), allowed=", ".join(allowed))
         return value if value in allowed else allowed[0]
 
     def _unknown(self, path: Keys, after: int = 0) -> None:
@@ -396,11 +362,22 @@ class _Reader:
         near = did_you_mean(dotted, schema())
         if not near and not after:
             near = did_you_mean(path[0], ["machine", "change", *{n.split(".")[0] for n in schema()}])
-        self._flaw("M005", path, f"not a machine parameter: {_plain(dotted)}", fix=near or "docs/machines.md lists all parameters")
+        self._flaw("M005.parameter", path, fix=near or None, dotted=_plain(dotted))
 
-    def _flaw(self, code: str, path: Keys, what: str, *, found: str = "", cause: str = "", fix: str = "", value: bool = False) -> None:
+    def _flaw(
+        self,
+        name: str,
+        path: Keys,
+        /,
+        *,
+        found: str = "",
+        cause: str | None = None,
+        fix: str | None = None,
+        value: bool = False,
+        **words: Any,
+    ) -> None:
         place = self.positions.value(path) if value else self.positions.key(path)
         where = f"{self.file}:{place[0]}:{place[1]}"
-        self.problems.append((place, MachineError(code, what, where=where, found=found, cause=cause, fix=fix)))
+        self.problems.append((place, error_of(name, where=where, found=found, cause=cause, fix=fix, **words)))
         if len(self.problems) >= _MOST_FLAWS:
             raise _Enough

@@ -15,8 +15,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
-from turnbuckle.foundation.errors import MachineError, did_you_mean
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import show
+from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 
 Nature = Literal["spec", "measured", "assumption"]
 Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "api-remoting", "relative"]
@@ -32,7 +33,7 @@ SOURCE: Final = "source"
 class Meaning:
     """One row of ``schema/machine.csv``: what a parameter is and what it may plausibly be [`unit`]."""
 
-    parameter: str
+    parameter: ParameterName
     unit: str
     scope: str
     minimum: float
@@ -41,12 +42,15 @@ class Meaning:
 
 
 @cache
-def schema() -> Mapping[str, Meaning]:
+def schema() -> Mapping[ParameterName, Meaning]:
     """Return every parameter that a machine may have, in the order of the manual."""
     text = (files("turnbuckle.foundation") / "schema" / "machine.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {
-        r["parameter"]: Meaning(r["parameter"], r["unit"], r["scope"], float(r["minimum"]), float(r["maximum"]), r["meaning"]) for r in rows
+        (name := parameter_name(r["parameter"])): Meaning(
+            name, r["unit"], r["scope"], float(r["minimum"]), float(r["maximum"]), r["meaning"]
+        )
+        for r in rows
     }
 
 
@@ -103,7 +107,7 @@ class Change:
     stays unknown.  `scale` is a plain number, the others carry the parameter's unit.
     """
 
-    parameter: str
+    parameter: ParameterName
     set: Parameter | None = None
     scale: Parameter | None = None
     add: Parameter | None = None
@@ -166,7 +170,7 @@ class Machine:
     year: int
     coupling: Coupling
     base: str = ""
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    parameters: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     recognise: tuple[str, ...] = ()
     memory_shared: Fact | None = None
@@ -177,7 +181,7 @@ class Machine:
     @staticmethod
     def load(name_or_path: str) -> Machine:
         """Return a machine of the catalogue by name, or any machine by the path of its TOML file; see `turnbuckle.machine.load`."""
-        from turnbuckle.machine.catalog import load
+        from turnbuckle.machine.catalog import load  # the catalogue reads machines
 
         return load(name_or_path)
 
@@ -192,30 +196,28 @@ class Machine:
         return self.memory_shared is not None and self.memory_shared.value
 
     @property
-    def has(self) -> frozenset[str]:
+    def has(self) -> frozenset[ParameterName]:
         """Return the names of the parameters that are given."""
         return frozenset(self.parameters)
 
-    def get(self, name: str) -> Parameter | None:
+    def get(self, name: ParameterName) -> Parameter | None:
         """Return the parameter `name`, or None where this machine does not give it.
 
         Raises
         ------
         KeyError : `name` is not in the schema (a slip in the program, not in a file).
         """
-        if name not in schema():
-            raise KeyError(f"{name}: {did_you_mean(name, schema()) or 'not a machine parameter'}")
-        return self.parameters.get(name)
+        return self.parameters.get(parameter_name(name))
 
-    def value(self, name: str) -> float | None:
+    def value(self, name: ParameterName) -> float | None:
         """Return the value of the parameter `name` in SI units, or None where this machine does not give it."""
         parameter = self.get(name)
         return None if parameter is None else parameter.value
 
-    def with_parameters(self, parameters: Mapping[str, Parameter]) -> Machine:
+    def with_parameters(self, parameters: Mapping[ParameterName, Parameter]) -> Machine:
         """Return this machine with some parameters replaced or added; for a relative machine they become changes."""
-        if unknown := [n for n in parameters if n not in schema()]:
-            raise KeyError(f"{unknown[0]}: {did_you_mean(unknown[0], schema()) or 'not a machine parameter'}")
+        for name in parameters:
+            parameter_name(name)
         if self.relative:
             return replace(self, changes=self.changes + tuple(Change(n, set=p) for n, p in parameters.items()))
         return replace(self, parameters={**self.parameters, **parameters})
@@ -252,7 +254,7 @@ class Machine:
                 parameters[change.parameter] = after
         return replace(upon, parameters={n: parameters[n] for n in schema() if n in parameters})
 
-    def lacking(self, source: Machine) -> tuple[str, ...]:
+    def lacking(self, source: Machine) -> tuple[ParameterName, ...]:
         """Return parameters that this relative machine changes but `source` does not give: they stay unknown."""
         given = set(source.parameters)
         out = []
@@ -288,15 +290,10 @@ class Machine:
 
 def _stands_alone(source: Machine) -> None:
     if source.relative:
-        raise MachineError(
-            "M016",
-            f"{source.name} describes changes to a machine and cannot be the source",
-            where=source.file,
-            fix="name a machine that stands alone with --source; see turnbuckle machines list",
-        )
+        raise error_of("M016", where=source.file, name=source.name)
 
 
-def _within(name: str, parameter: Parameter) -> Parameter:
+def _within(name: ParameterName, parameter: Parameter) -> Parameter:
     """Return a parameter with a share limited to 1: an efficiency never exceeds it."""
     return replace(parameter, value=1.0) if name.endswith(".efficiency") and parameter.value > 1 else parameter
 

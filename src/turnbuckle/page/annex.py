@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from turnbuckle.machine import Machine, Parameter, schema
+from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.target_table import COUPLING_WORDS
@@ -38,7 +39,7 @@ def _machine(m: Machine, role: str) -> dict[str, Any]:
     if m.sha256:
         about.append(f"SHA-256 of the file {clean(m.sha256)}")
     if m.relative:
-        rows = [_parameter(f"{c.parameter}", word, part) for c in m.changes for word, part in c.parts().items()]
+        rows = [_parameter(c.parameter, word, part) for c in m.changes for word, part in c.parts().items()]
         head = ["parameter", "change", ">value", ">error", "nature", "source", "note"]
         caption = (
             "Changes to the source machine: set replaces, then scale multiplies, add adds, limit caps; assume stands in "
@@ -59,8 +60,8 @@ def _machine(m: Machine, role: str) -> dict[str, Any]:
     }
 
 
-def _parameter(name: str, word: str | None, p: Parameter) -> list[Cell]:
-    meaning = schema()[name].meaning if name in schema() else ""
+def _parameter(name: ParameterName, word: str | None, p: Parameter) -> list[Cell]:
+    meaning = schema()[name].meaning
     value = number(p.value, p.unit, 4)
     first = [Cell(name, meaning, tone="code"), *([Cell(word)] if word is not None else [])]
     return [*first, *cells(value, percent(p.error, 2) if p.error else DASH, p.nature, clean(p.source), clean(p.note) or DASH)]

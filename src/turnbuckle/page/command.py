@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from turnbuckle.examples import sample
+from turnbuckle.page.html import write
+from turnbuckle.show.terminal import projections as show
 from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, targets
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
@@ -33,9 +37,6 @@ def report(
     part: PartOptions = NO_PART,
 ) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
-    from dataclasses import replace
-
-    from turnbuckle.page.html import write
 
     chosen = replace(model_of(alpha, "nething", None), replay=replay)
     seen, machines = inspected(profile, source, no_cache, part), targets(on)
@@ -48,10 +49,6 @@ def report(
 
 def demo(*, output: ReportTo = None) -> int:
     """Run the main job on the recording that ships with Turnbuckle and write its report."""
-    from turnbuckle.examples import sample
-    from turnbuckle.page.html import write
-    from turnbuckle.show.terminal import projections as show
-
     with sample() as path:
         answer = inspected(path, None, False).project()
         show.emit(answer, "demo", "table", None)

@@ -29,6 +29,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from turnbuckle.foundation.fields import finite
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
@@ -37,7 +38,7 @@ from turnbuckle.page.profile_sections import cover_facts, profiled_section, synt
 from turnbuckle.page.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.page.studied import studied
 from turnbuckle.projection.run import Answer, Run
-from turnbuckle.show.figures.figure import Figure, draw, finite
+from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.text import clean
 from turnbuckle.show.verdict import sentence, verdicts
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -157,7 +157,7 @@ def link_fit(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) ->
     return Figure("fit", title, f"{title}: {sentence}", spec, table, sentence, half=True)
 
 
-def _fit_lines(fit: LinkFit, sizes: NDArray[np.float64], nominal_rate: float | None) -> tuple[Rows, Rows]:
+def _fit_lines(fit: LinkFit, sizes: Float, nominal_rate: float | None) -> tuple[Rows, Rows]:
     """Return the fitted line with its error, and what the nominal rate alone would take."""
     times = fit.seconds(sizes)
     slope = fit.bandwidth_error / fit.bandwidth**2 if fit.bandwidth and fit.bandwidth_error else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.findings import Finding
+from turnbuckle.machine.parameter_names import LINK_WAYS, link_parameter
 from turnbuckle.page import profile_charts
 from turnbuckle.page.answer_sections import named, severity_cell
 from turnbuckle.page.offload_map import offload_figure
@@ -285,7 +286,7 @@ def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
     out = []
     for (direction, _), fit in answer.run.fits.items():
         base = direction.removeprefix("migration_")
-        stated = answer.run.source.get(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
+        stated = next((answer.run.source.get(link_parameter(way, "bandwidth")) for way in LINK_WAYS if way == base), None)
         out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
     return sorted(
         out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from turnbuckle.machine.hops import hops
@@ -11,7 +10,6 @@ from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import Share
 from turnbuckle.questions.before_after.figures import before_after
-from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import (
     ADDERS,
     DECISION,
@@ -25,40 +23,37 @@ from turnbuckle.questions.distance.figures import (
 )
 from turnbuckle.questions.distance.question import Slack, Tolerance
 from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
+from turnbuckle.questions.distance.slack_tables import bracket, carrier_table, carrier_words, tolerance_table
 from turnbuckle.questions.distance.speeds import Surface
 from turnbuckle.questions.distance.surface_figure import penalty_at, placed, surface_map
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, factor, listed, number, percent, plural, seconds, signed
+from turnbuckle.show.text import DASH, MINUS, clean, count, factor, listed, number, percent, plural, seconds, signed
 from turnbuckle.show.verdict import Verdict
 
-#: Carriers in a table, and those put into a sentence.
-CARRIERS, SAID = 8, 3
-#: A carrier worth a sentence carries this share of the penalty, and a change worth saying this share of the run time.
+#: Carriers put into a sentence.
+SAID = 3
+#: A carrier worth a sentence carries this share of the penalty.
 _WORTH: Final = 0.05
+#: Two replays agree that differ by less than this share of the run time.
 _SAME: Final = 5e-4
 #: A change of calls worth a sentence takes this share off the penalty.
 _GAIN: Final = 0.1
 #: Lengths of fibre in a table, as latencies [s].
 _FIBRES: Final = (1e-5, 1e-4)
-_PAYS: Final = {
-    "command": "way there", "transfer": "transfer", "return": "way back", "call": "the call itself", "host work": "host work",
-}  # fmt: skip
-_BYTES: Final = re.compile(r"(?<=\d) B\b")
-_GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
 
 
-def distance_section(studies: Studies, found: list[Verdict], answer: Answer) -> dict[str, Any]:
+def distance_section(studies: Studies, verdicts: list[Verdict], answer: Answer) -> dict[str, Any]:
     """Curve, tolerances, carriers, map of latency and bandwidth, break-even use."""
     both = [studies.link, studies.api]
     marks = placed(
         studies.surface,
-        [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, found, strict=True)] if studies.both else [],
+        [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, verdicts, strict=True)] if studies.both else [],
     )
     return {
         "figures": [slack_curve(both)],
         "modes": modes_sentences(studies.link, studies.api),
-        "tolerances": _tolerance_table(studies.link, studies.api),
-        "carriers": [{"title": carrier_title(s), "words": carrier_sentences(s), "table": _carrier_table(s)} for s in both],
+        "tolerances": tolerance_table(studies.link, studies.api),
+        "carriers": [{"title": carrier_title(s), "words": carrier_sentences(s), "table": carrier_table(s)} for s in both],
         "surface": surface_map(studies.surface, marks),
         "surface_words": _surface_sentence(studies.surface),
         "break_even": [break_even(s, float(studies.surface.slack[-1])) for s in both],
@@ -68,18 +63,14 @@ def distance_section(studies: Studies, found: list[Verdict], answer: Answer) -> 
     }
 
 
-def tolerated(found: Slack, share: float = DECISION) -> Tolerance:
+def tolerated(study: Slack, share: float = DECISION) -> Tolerance:
     """How much distance lengthens the run by a share."""
-    return next(t for t in found.tolerances if t.share == share)
+    return next(t for t in study.tolerances if t.share == share)
 
 
 def _with_interval(t: Tolerance) -> str:
     text = reach(t.slack)
-    return f"{text} {_bracket(t)}" if t.slack is not None and interval_matters(t.slack, t.low, t.high) else text
-
-
-def _bracket(t: Tolerance) -> str:
-    return f"[{reach(t.low)}, {reach(t.high)}]"
+    return f"{text} {bracket(t)}" if t.slack is not None and interval_matters(t.slack, t.low, t.high) else text
 
 
 def answer_sentence(studies: Studies) -> str:
@@ -94,20 +85,20 @@ def answer_sentence(studies: Studies) -> str:
 def modes_sentences(link: Slack, api: Slack) -> list[str]:
     """Which machine each way to be far away describes, and by how much they differ here."""
     a, b = tolerated(link), tolerated(api)
-    said = [
+    sentences = [
         "A longer link is a composable machine: the GPU sits behind PCIe or CXL switches or an optical cable. Asynchronous calls stay "
         "asynchronous; each one-way trip that something waits for takes longer, and reads of host memory slow down once the requests in "
         "flight cannot cover the round trip.",
         "Calls over a network are API remoting: every call that crosses to the GPU blocks its host thread for the added latency, as in "
         "studies that put a sleep into each call.",
     ]
-    here = f"Here {percent(DECISION)} is reached at {_with_interval(a)} on a longer link and at {reach(b.slack)} with calls over a network"
+    text = f"Here {percent(DECISION)} is reached at {_with_interval(a)} on a longer link and at {reach(b.slack)} with calls over a network"
     if a.slack is None or b.slack is None:
-        return [*said, here + "."]
+        return [*sentences, text + "."]
     ratio = max(a.slack, b.slack) / min(a.slack, b.slack)
     if ratio < 1.1:
-        return [*said, here + ": no difference that matters."]
-    return [*said, here + f": {_farther(a.slack > b.slack, ratio)}."]
+        return [*sentences, text + ": no difference that matters."]
+    return [*sentences, text + f": {_farther(a.slack > b.slack, ratio)}."]
 
 
 def _farther(link: bool, ratio: float) -> str:
@@ -117,92 +108,29 @@ def _farther(link: bool, ratio: float) -> str:
     return f"the run tolerates {factor(ratio, 2)} as much distance with {far} as with {near}"
 
 
-def _tolerance_table(link: Slack, api: Slack) -> Table:
-    rows = []
-    for a, b in zip(link.tolerances, api.tolerances, strict=True):
-        interval = DASH if a.slack is None else _bracket(a) if interval_matters(a.slack, a.low, a.high) else "exact"
-        rows.append(
-            cells(
-                Cell(f"{percent(a.share)} longer", tone="strong"),
-                reach(a.slack),
-                interval,
-                fibre(a.slack) if a.slack is not None else DASH,
-                reach(b.slack),
-                fibre(b.slack) if b.slack is not None else DASH,
-            )
-        )
-    caption = (
-        "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
-        f"fibre that delays as much (5 ns a metre). Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, "
-        "how large, how long a round trip" + ("; nobody measured these here, they are assumed." if link.assumed else ".")
-    )
-    head = ["run may be", ">longer link", ">interval", ">as fibre", ">calls over a network", ">as fibre"]
-    return Table(caption, head, rows)
-
-
-def _carrier_table(found: Slack) -> Table | None:
-    if not found.carriers:
-        return None
-    rows = []
-    for c in found.carriers[:CARRIERS]:
-        rows.append(
-            cells(
-                carrier_words(c),
-                Cell(percent(c.share), bar=min(c.share, 1.0)),
-                number(c.seconds, "s"),
-                Cell(clean(c.call, 80), tone="code"),
-                listed([_PAYS.get(p, p) for p in c.pays]),
-                "; ".join(what_if(c, found)) or DASH,
-            )
-        )
-    longer = float(found.curve(found.carried_at)) - found.measured
-    caption = (
-        f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
-        "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "
-        "crossing call between them, made one."
-    )
-    head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
-    return Table(caption, head, rows, kind="carriers")
-
-
-def carrier_words(c: Carrier) -> str:
-    """Which calls, with groups of three as everywhere in the report."""
-    return clean(_BYTES.sub(NARROW + "B", _GROUPED.sub("\N{NARROW NO-BREAK SPACE}", c.what)))
-
-
-def what_if(c: Carrier, found: Slack) -> list[str]:
-    """Run times if these calls were changed, in short."""
-    out = []
-    most = float(found.curve(found.carried_at)) - _SAME * found.measured
-    if c.asynchronous is not None and c.asynchronous < most:
-        out.append(f"did not wait there: {seconds(c.asynchronous)}")
-    if c.batched is not None and c.batches is not None and c.batched < most:
-        out.append(f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
-    return out
-
-
-def carrier_title(found: Slack) -> str:
+def carrier_title(study: Slack) -> str:
     """Which way to be far away, how far, and what that costs."""
-    words = MODE_WORDS[found.mode]
-    change = float(found.curve(found.carried_at)) / found.measured - 1.0
-    return f"{words[:1].upper()}{words[1:]}, {reach(found.carried_at)} added: the run takes {signed(change).lstrip('+')} longer"
+    words = MODE_WORDS[study.mode]
+    change = float(study.curve(study.carried_at)) / study.measured - 1.0
+    return f"{words[:1].upper()}{words[1:]}, {reach(study.carried_at)} added: the run takes {signed(change).lstrip('+')} longer"
 
 
-def carrier_sentences(found: Slack) -> list[str]:
+def carrier_sentences(study: Slack) -> list[str]:
     """The largest carriers as findings."""
-    there = float(found.curve(found.carried_at))
-    if not found.carriers:
+    there = float(study.curve(study.carried_at))
+    if not study.carriers:
         return ["No call carries added latency into the run time."]
     out = []
-    for c in found.carriers[:SAID]:
+    for c in study.carriers[:SAID]:
         if c.share < _WORTH:
             continue
-        one, gain = c.count == 1, _GAIN * (there - found.measured)
+        lone, gain = c.count == 1, _GAIN * (there - study.measured)
         of = "" if c.call in c.what or not c.call else f" ({clean(c.call, 60)})"
-        text = f"{carrier_words(c)}{of} {'carries' if one else 'carry'} {percent(c.share)} of the penalty"
+        text = f"{carrier_words(c)}{of} {'carries' if lone else 'carry'} {percent(c.share)} of the penalty"
         options = []
         if c.asynchronous is not None and there - c.asynchronous > gain:
-            options.append(f"if {'it' if one else 'they'} did not wait, the run would take {seconds(c.asynchronous)}, not {seconds(there)}")
+            subject = "it" if lone else "they"
+            options.append(f"if {subject} did not wait, the run would take {seconds(c.asynchronous)}, not {seconds(there)}")
         if c.batched is not None and c.batches is not None and there - c.batched > gain:
             fewer = f"if {plural(c.batches, 'batch', 'batches')} stood for all {count(c.of)} of them"
             options.append(
@@ -210,16 +138,16 @@ def carrier_sentences(found: Slack) -> list[str]:
                 + ("" if options else f", not {seconds(there)}")
             )
         out.append(text + (f": {'; '.join(options)}" if options else "") + ".")
-    return out or [f"No kind of call carries more than {percent(found.carriers[0].share)} of the penalty: it is spread over many."]
+    return out or [f"No kind of call carries more than {percent(study.carriers[0].share)} of the penalty: it is spread over many."]
 
 
-def _surface_sentence(found: Surface) -> str:
-    slow, fast = float(found.bandwidth[0]), float(found.bandwidth[-1])
-    far = float(found.slack[-1])
+def _surface_sentence(surface: Surface) -> str:
+    slow, fast = float(surface.bandwidth[0]), float(surface.bandwidth[-1])
+    far = float(surface.slack[-1])
     return (
-        f"With nothing added to the latency, {factor(fast, 1)} the bandwidth changes the run by {_change(penalty_at(found, 0.0, fast))} "
-        f"and 1/{1 / slow:.0f} of it by {_change(penalty_at(found, 0.0, slow))}; at the recorded bandwidth, {number(far, 's', 2)} more "
-        f"one-way latency changes it by {_change(penalty_at(found, far, 1.0))}."
+        f"With nothing added to the latency, {factor(fast, 1)} the bandwidth changes the run by {_change(penalty_at(surface, 0.0, fast))} "
+        f"and 1/{1 / slow:.0f} of it by {_change(penalty_at(surface, 0.0, slow))}; at the recorded bandwidth, {number(far, 's', 2)} more "
+        f"one-way latency changes it by {_change(penalty_at(surface, far, 1.0))}."
     )
 
 
@@ -238,13 +166,13 @@ def _break_even_table(both: list[Slack]) -> Table:
     rows = []
     for name, what, one_way in distances:
         row: list[str | Cell] = [Cell(name, what, tone="strong"), number(one_way, "s", 2)]
-        for found in both:
-            penalty = found.penalty(one_way)
+        for study in both:
+            penalty = study.penalty(one_way)
             row += [_change(penalty), *(factor(break_even_utilisation(penalty, adder)) for adder in ADDERS)]
         rows.append(cells(*row))
     head = ["distance", ">one way"]
-    for found in both:
-        head += [f">{MODE_WORDS[found.mode]}", *(f">{'use' if not a else 'use, +' + percent(a)}" for a in ADDERS)]
+    for study in both:
+        head += [f">{MODE_WORDS[study.mode]}", *(f">{'use' if not a else 'use, +' + percent(a)}" for a in ADDERS)]
     caption = (
         "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: slowdown "
         "times one plus what the fabric adds to the cost of a GPU. What it adds is assumed, not known: nothing, "
@@ -253,9 +181,9 @@ def _break_even_table(both: list[Slack]) -> Table:
     return Table(caption, head, rows)
 
 
-def _break_even_sentence(found: Slack) -> str:
+def _break_even_sentence(study: Slack) -> str:
     row = next(h for h in hops() if h.name == "row")
-    need = break_even_utilisation(found.penalty(row.one_way), ADDERS[-1])
+    need = break_even_utilisation(study.penalty(row.one_way), ADDERS[-1])
     return (
         "A run that takes longer holds its GPU longer, so a pooled GPU pays only if it is used more than a local one would be. For "
         f"example, a row away on a longer link, with a fabric that adds {percent(ADDERS[-1])} to the cost of a GPU, a pooled GPU must be "
@@ -279,12 +207,12 @@ def moved_section(studies: Studies) -> dict[str, Any]:
     }
 
 
-def replays_section(studies: Studies, found: list[Verdict]) -> dict[str, Any]:
+def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]:
     """Timeline and sum side by side."""
     if not studies.both:
         return {"table": None, "words": ""}
     rows, apart = [], []
-    for v, (timed, summed) in zip(found, studies.both, strict=True):
+    for v, (timed, summed) in zip(verdicts, studies.both, strict=True):
         if v.kind == "self":
             continue
         measured = timed.measured_seconds or 1.0
@@ -371,9 +299,9 @@ _COUPLED: Final = frozenset(
 )
 
 
-def _shares_sentence(found: list[Share], measured: float) -> str:
-    top = found[0]
-    coupled = sum(s.seconds for s in found if s.what in _COUPLED)
+def _shares_sentence(shares: list[Share], measured: float) -> str:
+    top = shares[0]
+    coupled = sum(s.seconds for s in shares if s.what in _COUPLED)
     return (
         f"The run time is most sensitive to {clean(top.what)}: one per cent more makes it {per_cent(top.right, measured)} longer. The link "
         f"between CPU and GPU (copies and pages, deliveries, returns of waits) holds {percent(coupled / measured)} of the critical path."

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
 from turnbuckle.projection.order import Prepared
@@ -20,8 +20,6 @@ from turnbuckle.questions.before_after.question import Moved, Window, moved, win
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, NEAREST, Slack, tolerate
 from turnbuckle.questions.distance.speeds import Surface, surface
 from turnbuckle.replay.timeline import TimelineReplay, no_change
-
-Float = NDArray[np.float64]
 
 #: Activities that a before-and-after time line shows, at most.
 SHOWN: Final = 100

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.papers.reproduce import PAPERS, counts
+from turnbuckle.papers.reproduce import reproduce as recompute
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
     from turnbuckle.papers.reproduce import Row
@@ -30,12 +39,6 @@ def reproduce(
     *, paper: Paper = None, verdict: Verdict = None, table_13: Table13 = False, format: FormatOption = "table", output: Output = None
 ) -> int:
     """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
-    from turnbuckle.foundation.errors import GateFailed
-    from turnbuckle.papers.reproduce import PAPERS, counts
-    from turnbuckle.papers.reproduce import reproduce as recompute
-    from turnbuckle.projection.run import SCHEMA_VERSION
-    from turnbuckle.show.terminal.output import write_answer
-
     if table_13:
         return _emit_table_13(bool(paper or verdict), format, output)
     rows = recompute(tuple(paper or PAPERS))
@@ -48,20 +51,11 @@ def reproduce(
         _print(shown, counts(rows), output)
     moved = [f"{r.id}: {r.moved}" for r in rows if r.moved]
     if moved:
-        raise GateFailed(
-            "A202", f"{len(moved)} of {len(rows)} rows moved from what is recorded", found="; ".join(moved[:5]),
-            cause="an equation or a printed number was changed",
-            fix="mend it, or record the new verdict with its reason (papers/recorded.csv)",
-        )  # fmt: skip
+        raise error_of("A202", found="; ".join(moved[:5]), moved=len(moved), count=len(rows))
     return 0
 
 
 def _print(rows: list[Row], verdicts: dict[str, int], output: Path | None) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.papers.reproduce import PAPERS
-    from turnbuckle.show.terminal.console import console_for
 
     console = console_for(output)
     for letter, title in PAPERS.values():
@@ -85,18 +79,11 @@ def _print(rows: list[Row], verdicts: dict[str, int], output: Path | None) -> No
 
 
 def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
-    from dataclasses import asdict
 
-    from rich.table import Table
-
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.table_13 import TECHNOLOGIES, statements, table_13
-    from turnbuckle.projection.run import SCHEMA_VERSION
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     if chosen:
-        raise UsageError("A076", "--table-13 is one table, whole", fix="leave --paper and --verdict out")
+        raise error_of("A076")
     cells = table_13()
     if format != "table":
         listed = [c.as_dict() for c in cells]
@@ -129,8 +116,6 @@ def _joined(verdicts: dict[str, int]) -> list[Any]:
 
 
 def _cells(row: Row) -> list[Any]:
-    from rich.text import Text
-
     now = row.now
     if now is None:
         return [row.id, "", "", "", "", Text("missing", style="red")]

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.numbers import Recomputed
 
 #: First letter of the ids, and the title, of each paper by its word on the command line.
@@ -46,7 +47,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Declared):
     """Published number as recomputed now, and as recorded.
 
     Attributes
@@ -81,24 +82,25 @@ class Row:
             return f"{got if got is not None else 'nothing'}, recorded as {was:g}"
         return ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of one row of ``reproduce``."""
-        now = self.now
-        return {
-            "id": self.id,
-            "paper": next(word for word, (letter, _) in PAPERS.items() if self.id.startswith(f"{letter}.")),
-            "what": now and now.what,
-            "printed": now and now.printed,
-            "recomputed": now and now.recomputed,
-            "low": now and now.low,
-            "high": now and now.high,
-            "deviation": now and now.deviation,
-            "verdict": now.verdict if now else "missing",
-            "recorded_verdict": self.recorded and self.recorded.verdict,
-            "moved": self.moved or None,
-            "note": now.note if now else "",
-            "resolution": now.resolution if now else "",
-        }
+    @property
+    def paper(self) -> str:
+        """Return the word of the paper, a key of `PAPERS`."""
+        return next(word for word, (letter, _) in PAPERS.items() if self.id.startswith(f"{letter}."))
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict of the recomputed row."""
+        return self.now.verdict if self.now else "missing"
+
+    @property
+    def note(self) -> str:
+        """Return the reason of the verdict."""
+        return self.now.note if self.now else ""
+
+    @property
+    def resolution(self) -> str:
+        """Return what Turnbuckle does where the paper contradicts itself."""
+        return self.now.resolution if self.now else ""
 
 
 @cache

@@ -15,11 +15,12 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 
 from turnbuckle.cost.ratio import fraction_benefit
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.ecp import simulators, tables
 from turnbuckle.papers.models.bound.affine import benefit_from_penalty, most_benefit
 from turnbuckle.papers.numbers import Interval, Recomputed, Verdict, exact, judged, printed, swept
@@ -42,7 +43,7 @@ _TRACES = "the traces of its requests are not published"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Declared):
     """One number of Table 13, printed and recomputed.
 
     Attributes
@@ -82,9 +83,10 @@ class Cell:
         """Return whether only a lower bound of the number can be computed."""
         return self.high is not None and math.isinf(self.high)
 
-    def as_dict(self) -> dict[str, object]:
-        """Return one row for JSON; an infinite upper end becomes None."""
-        return {**asdict(self), "high": None if self.is_bound else self.high, "bound": self.is_bound}
+    @property
+    def greatest(self) -> float | None:
+        """Return the most within the rounding of the inputs; None for a lower bound."""
+        return None if self.is_bound else self.high
 
 
 @cache

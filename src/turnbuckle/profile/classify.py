@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool
 from turnbuckle.foundation.schema import words
 
 KINDS: Final = words("kinds")
@@ -66,7 +67,7 @@ BOUNDARY_CLASSES: Final = ("launch", "copy", "memset", "sync", "alloc", "event")
 
 
 def call_class(name: str) -> str:
-    """Class of one host call.
+    """Return the class of one host call.
 
     >>> [call_class(n) for n in ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize", "cuMemAlloc", "cudaGetDeviceCount")]
     ['launch', 'copy', 'sync', 'alloc', 'query']
@@ -77,7 +78,7 @@ def call_class(name: str) -> str:
 
 
 def opencl(name: str) -> bool:
-    """Whether a call is one of OpenCL.
+    """Return whether a call is one of OpenCL.
 
     >>> [opencl(n) for n in ("clFinish", "cudaFree", "close")]
     [True, False, False]
@@ -86,7 +87,7 @@ def opencl(name: str) -> bool:
 
 
 def waits(name: str) -> bool:
-    """Whether a host call waits for device work by its nature: synchronisation, or a copy that blocks until it is done.
+    """Return whether a host call waits for device work by its nature: synchronisation, or a copy that blocks until it is done.
 
     >>> [waits(n) for n in ("cudaDeviceSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaMemcpyAsync", "cudaMemset", "cudaFree")]
     [True, True, True, False, False, False]
@@ -100,19 +101,19 @@ def waits(name: str) -> bool:
 
 
 def call_classes(name: pl.Series, names: pl.Series) -> np.ndarray:
-    """Class code of every call: `name` holds indices into `names`; int8 array of the same length, 9 (other) where the name is missing."""
+    """Return the class code of every call, int8: `name` holds indices into `names`; 9 (other) where the name is missing."""
     return by_name(name, names, lambda text: CALL_CLASS[call_class(text)], CALL_CLASS["other"])
 
 
-def calls_wait(name: pl.Series, names: pl.Series) -> NDArray[np.bool_]:
-    """Whether each call `waits`: `name` holds indices into `names`; False where the name is missing."""
+def calls_wait(name: pl.Series, names: pl.Series) -> Bool:
+    """Return whether each call `waits`: `name` holds indices into `names`; False where the name is missing."""
     return by_name(name, names, waits, False)
 
 
 def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool) -> NDArray[Any]:
-    """What `rule` says of every call's name, asked once a name; `missing` where there is none."""
+    """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it has no name."""
     of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
     for index in name.drop_nulls().unique().to_list():
         of_name[index] = rule(names[index] or "")
-    found: NDArray[Any] = of_name[name.fill_null(len(names)).to_numpy()]
-    return found
+    values: NDArray[Any] = of_name[name.fill_null(len(names)).to_numpy()]
+    return values

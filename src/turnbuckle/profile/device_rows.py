@@ -15,7 +15,7 @@ _MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.sta
 
 
 def device_rows(trace: Trace) -> dict[str, Any] | None:
-    """The part of `turnbuckle.profile.summary.coverage.coverage` on device rows."""
+    """Count the device rows for `turnbuckle.profile.summary.coverage.coverage`."""
     pairs = trace.launch_pairs
     count = with_call = time = called = 0
     for name in DEVICE_TABLES:
@@ -23,9 +23,9 @@ def device_rows(trace: Trace) -> dict[str, Any] | None:
         if not frame.height:
             continue
         length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
-        mine = np.zeros(frame.height, np.bool_)
-        mine[pairs.filter(pl.col("table") == name)["row"].to_numpy()] = True
-        own = ~frame["direction"].is_in(_MIGRATIONS).to_numpy() if name == "copies" else np.ones(frame.height, np.bool_)
-        count, with_call = count + int(own.sum()), with_call + int((mine & own).sum())
-        time, called = time + int(length[own].sum()), called + int(length[mine & own].sum())
+        named = np.zeros(frame.height, np.bool_)
+        named[pairs.filter(pl.col("table") == name)["row"].to_numpy()] = True
+        counted = ~frame["direction"].is_in(_MIGRATIONS).to_numpy() if name == "copies" else np.ones(frame.height, np.bool_)
+        count, with_call = count + int(counted.sum()), with_call + int((named & counted).sum())
+        time, called = time + int(length[counted].sum()), called + int(length[named & counted].sum())
     return {"count": count, "with_call": with_call, "time_share": called / time if time else None} if count else None

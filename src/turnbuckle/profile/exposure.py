@@ -13,15 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.trace.intervals import covered_ns, merge, new_cover_ns
-
-Int = NDArray[np.int64]
 
 
 def exposed(
     start_ns: Int, end_ns: Int, level: NDArray[np.int8], felt_ns: Int | None = None, tie: Int | None = None
-) -> tuple[Int, NDArray[np.bool_], Int]:
-    """Share of the time line that belongs to each interval.
+) -> tuple[Int, Bool, Int]:
+    """Return the share of the time line that belongs to each interval.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ def exposed(
 
 
 def between(starts: Sequence[int] | Int, ends: Sequence[int] | Int, first: int, last: int) -> tuple[Int, Int]:
-    """The complement of a set of intervals inside [first, last]: starts and ends of what they leave uncovered."""
+    """Return the complement of a set of intervals inside [first, last]: starts and ends of what they leave uncovered."""
     start, end = merge(np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64))
     left = np.concatenate([[first], end]).astype(np.int64)
     right = np.concatenate([start, [last]]).astype(np.int64)

@@ -15,14 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile
 
 #: Stands for the memory of copies whose size is not recorded: no machine's link tells how long they would take.
 UNSIZED: Final = "unsized"
-
-Float = NDArray[np.float64]
-Text = NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Pieces:
     call_class: Text
     direction: Text
     memory: Text
-    idle_device: NDArray[np.bool_]
+    idle_device: Bool
     size_bytes: Float
     count: Float
     seconds: Float
@@ -57,8 +55,8 @@ class Pieces:
         return len(self.kind)
 
     @cached_property
-    def crosses(self) -> NDArray[np.bool_]:
-        """Whether each is a host call that crosses to the device."""
+    def crosses(self) -> Bool:
+        """Return whether each is a host call that crosses to the device."""
         return np.isin(self.call_class, BOUNDARY_CLASSES)
 
 
@@ -68,7 +66,7 @@ def pieces(profile: Profile) -> Pieces:
 
 
 def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
-    """The pieces of a profile, and per row of its activities the piece it belongs to."""
+    """Return the pieces of a profile, and per row of its activities the piece it belongs to."""
     keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
@@ -96,15 +94,15 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
     members = rows.select("activity").with_row_index("piece").explode("activity")
     piece = np.zeros(profile.activities.height, dtype=np.int32)
     piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
-    found = Pieces(
+    groups = Pieces(
         **described(rows), count=number("count"), seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9,
         tail_count=number("tails"),
     )  # fmt: skip
-    return found, piece
+    return groups, piece
 
 
 def described(rows: pl.DataFrame) -> dict[str, Any]:
-    """The columns of `Pieces` that say what each row is, from columns of the same names."""
+    """Return the columns of `Pieces` that say what each row is, from columns of the same names."""
     words = ("kind", "category", "call_class", "direction", "memory")
     return {
         **{name: np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object) for name in words},

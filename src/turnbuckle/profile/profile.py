@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.files import whole, write_parquet
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.foundation.schema import words
@@ -26,8 +26,6 @@ from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.recorders import recorder_of
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
 
 DIRECTIONS = words("directions")
 MEMORIES = words("memories")
@@ -76,34 +74,34 @@ class Profile:
 
     @property
     def run_time_ns(self) -> int:
-        """Run time [ns]: first instant of any recorded activity to the last."""
+        """Return the run time [ns]: first instant of any recorded activity to the last."""
         return self.last_ns - self.first_ns
 
     @property
     def seconds(self) -> float:
-        """Run time [s]."""
+        """Return the run time [s]."""
         return self.run_time_ns * 1e-9
 
     @cached_property
     def has(self) -> frozenset[str]:
-        """What this profile can say: kinds of activity that occur, and the trace's tables with rows."""
+        """Return what this profile can say: kinds of activity that occur, and the trace's tables with rows."""
         return frozenset(self.activities["kind"].cast(pl.String).unique().to_list()) | frozenset(self.trace.has)
 
     @cached_property
     def device_rows(self) -> dict[str, Any] | None:
-        """Rows on devices and how many of them name their call, as `turnbuckle.profile.summary.coverage.coverage` says it."""
+        """Return the rows on devices and how many of them name their call, as `turnbuckle.profile.summary.coverage.coverage` says it."""
         return device_rows(self.trace)
 
     def of(self, *kinds: str) -> pl.DataFrame:
-        """The activities of some kinds."""
+        """Return the activities of some kinds."""
         return self.activities.filter(pl.col("kind").is_in(list(kinds)))
 
     def to_pandas(self) -> Any:
-        """The activities as a pandas frame, with names in place of indices (needs pandas and pyarrow)."""
+        """Return the activities as a pandas frame, with names in place of indices (needs pandas and pyarrow)."""
         return self.table().to_pandas()
 
     def to_arrow(self) -> Any:
-        """The activities as a pyarrow table, with names in place of indices (needs pyarrow)."""
+        """Return the activities as a pyarrow table, with names in place of indices (needs pyarrow)."""
         return self.table().to_arrow()
 
     def to_parquet(self, path: str | Path) -> None:
@@ -112,7 +110,7 @@ class Profile:
             write_parquet(self.table(), draft)
 
     def table(self) -> pl.DataFrame:
-        """The activities with names in place of indices."""
+        """Return the activities with names in place of indices."""
         return self.activities.with_columns(name=self.trace.text(self.activities))
 
 
@@ -162,14 +160,14 @@ def build(trace: Trace) -> Profile:
 
 
 def _in_words(column: str, words: pl.Enum) -> pl.Expr:
-    """A column of codes as the words they number; a code that numbers none is unknown."""
+    """Return a column of codes as the words they number; a code that numbers none is unknown."""
     code = pl.col(column).cast(pl.Int64)
-    known = pl.when(code.is_between(0, len(words.categories) - 1)).then(code).cast(pl.UInt32)
-    return pl.lit(pl.Series(words.categories, dtype=words)).gather(known).alias(column)
+    valid = pl.when(code.is_between(0, len(words.categories) - 1)).then(code).cast(pl.UInt32)
+    return pl.lit(pl.Series(words.categories, dtype=words)).gather(valid).alias(column)
 
 
 def _recorded(trace: Trace) -> pl.DataFrame:
-    """One row an activity that was recorded, in the common columns."""
+    """Return one row per recorded activity, in the common columns."""
     parts = [part for part in (_device_part(trace), _host_part(trace), _mpi_part(trace)) if part.height]
     return pl.concat(parts, how="diagonal") if parts else _empty()
 
@@ -186,7 +184,7 @@ def _empty() -> pl.DataFrame:
 
 
 def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
-    """Rows of one source table in the common columns; what the table lacks is null."""
+    """Return the rows of one source table in the common columns; what the table lacks is null."""
     template = _empty()
     given = {k: v if isinstance(v, pl.Expr) else pl.lit(v) for k, v in columns.items()}
     out = frame.with_row_index("row").select(
@@ -199,7 +197,7 @@ def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
 
 
 def _device_part(trace: Trace) -> pl.DataFrame:
-    """Kernels, graphs, sets, copies.  Time-line level 0 computes, 1 moves."""
+    """Return the kernels, graphs, sets, copies.  Time-line level 0 computes, 1 moves."""
     compute = {"category": CATEGORY["kernel"], "level": 0}
     kind_of_direction = {i: KIND[KIND_OF_DIRECTION[w]] for i, w in enumerate(DIRECTIONS)}
     host_end = pl.when(pl.col("direction").is_in([1])).then("source_memory").when(pl.col("direction").is_in([2])).then("target_memory")
@@ -219,7 +217,7 @@ def _device_part(trace: Trace) -> pl.DataFrame:
 
 
 def _host_part(trace: Trace) -> pl.DataFrame:
-    """Host calls.  One that finds its device idle counts until what it started begins: that wait is the price of distance.
+    """Return the host calls; one that finds its device idle counts until its work begins, the price of distance.
 
     A driver call inside a runtime call is the runtime's way of doing its work: it stays a row, but only the outer call
     crosses to the device.
@@ -247,17 +245,17 @@ def _host_part(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _copies_on_device(trace: Trace) -> NDArray[np.bool_]:
-    """Calls that copy inside one device: whatever their name, the host does not wait for those."""
+def _copies_on_device(trace: Trace) -> Bool:
+    """Return the calls that copy inside one device: whatever their name, the host does not wait for those."""
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies")
     inside = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()] == DIRECTIONS.index("d2d")
-    found = np.zeros(trace.api.height, dtype=np.bool_)
-    found[pairs["api_row"].to_numpy()[inside]] = True
-    return found
+    mask = np.zeros(trace.api.height, dtype=np.bool_)
+    mask[pairs["api_row"].to_numpy()[inside]] = True
+    return mask
 
 
 def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
-    """Per host call: when the first of what it started began, if its device was idle until then [ns], else null; and
+    """Return per host call when its first work began, if its device was idle until then [ns], else null; and
     whether it was idle, null where the call started nothing."""
     pairs = trace.launch_pairs
     # in merged recordings, a device's number means something inside one process only
@@ -265,18 +263,18 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     calls, starts, frees = [], [], []
     for table in DEVICE_TABLES:
         frame = trace.table(table)
-        mine = pairs.filter(pl.col("table") == table)
-        rows = mine["row"].to_numpy()
+        started = pairs.filter(pl.col("table") == table)
+        rows = started["row"].to_numpy()
         began = frame["start_ns"].to_numpy()[rows]
         device = frame["device"].fill_null(-1).to_numpy()[rows]
-        called = mine["call_start_ns"].to_numpy()
+        called = started["call_start_ns"].to_numpy()
         free = np.zeros(len(rows), dtype=np.bool_)
         process = frame["process"].fill_null(-1).to_numpy()[rows] if merged else np.zeros(len(rows), np.int64)
         for number, owner in pl.DataFrame({"device": device, "process": process}).unique().rows():
-            here = (device == number) & (process == owner)
+            mask = (device == number) & (process == owner)
             busy = device_busy(trace, number, process=owner if merged else None)
-            free[here] = covered_ns(called[here], np.maximum(began[here], called[here]), *busy) == 0
-        calls.append(mine["api_row"].to_numpy())
+            free[mask] = covered_ns(called[mask], np.maximum(began[mask], called[mask]), *busy) == 0
+        calls.append(started["api_row"].to_numpy())
         starts.append(began)
         frees.append(free)
     call, began, free = np.concatenate(calls), np.concatenate(starts), np.concatenate(frees)
@@ -284,17 +282,17 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     call, began, free = call[order], began[order], free[order]
     first = np.flatnonzero(np.diff(call, prepend=-1))
     delivered = np.full(trace.api.height, -1, dtype=np.int64)
-    known, idle = np.zeros(trace.api.height, dtype=np.bool_), np.zeros(trace.api.height, dtype=np.bool_)
-    known[call[first]] = True
+    linked, idle = np.zeros(trace.api.height, dtype=np.bool_), np.zeros(trace.api.height, dtype=np.bool_)
+    linked[call[first]] = True
     idle[call[first]] = free[first]
     delivered[call[first]] = np.maximum(began[first], trace.api["start_ns"].to_numpy()[call[first]])
-    frame = pl.DataFrame({"delivered": delivered, "idle": idle, "known": known})
-    found = frame.select(pl.when("idle").then("delivered").alias("delivered"), pl.when("known").then("idle").alias("idle"))
-    return found["delivered"], found["idle"]
+    frame = pl.DataFrame({"delivered": delivered, "idle": idle, "known": linked})
+    columns = frame.select(pl.when("idle").then("delivered").alias("delivered"), pl.when("known").then("idle").alias("idle"))
+    return columns["delivered"], columns["idle"]
 
 
 def _tie(rows: pl.DataFrame) -> Int:
-    """Decides between activities of one level that begin and end together, by what they are: the order of rows must not matter."""
+    """Return a sort key for activities of one level that begin and end together, so that the order of rows does not matter."""
     tie = np.zeros(rows.height, dtype=np.int64)
     for column in ("kind", "direction", "memory", "call_class", "idle_device"):
         tie = tie * 16 + rows[column].cast(pl.Int64).fill_null(-1).to_numpy() + 1
@@ -306,7 +304,7 @@ def _tie(rows: pl.DataFrame) -> Int:
 def device_busy(
     trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES, process: int | None = None
 ) -> tuple[Int, Int]:
-    """Merged busy intervals [ns] of one device (of one process), or of all: starts and ends, disjoint and sorted."""
+    """Return the merged busy intervals [ns] of one device (of one process), or of all: starts and ends, disjoint and sorted."""
     chosen = [trace.table(t) for t in tables]
     if process is not None:
         chosen = [f.filter(pl.col("process").fill_null(-1) == process) for f in chosen]
@@ -322,7 +320,7 @@ def _mpi_part(trace: Trace) -> pl.DataFrame:
 
 
 def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
-    """First and last instant [ns] of any activity; of a recording without any, of its host-side records; of a part, its bounds too."""
+    """Return the first and last instant [ns] of any activity; without any, of the host-side records; of a part, its bounds too."""
     frames = [rows] if rows.height else [f for f in (trace.os_calls, trace.ranges.filter(pl.col("end_ns").is_not_null())) if f.height]
     first = [int(f["start_ns"].to_numpy().min()) for f in frames]
     last = [int(f["end_ns"].to_numpy().max()) for f in frames]
@@ -332,7 +330,7 @@ def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
 
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
-    """Host time between the calls of each thread, and whatever instant of the run nothing covers."""
+    """Return the host time between the calls of each thread, and whatever instant of the run nothing covers."""
     gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
     times = rows.select("start_ns", "end_ns", "process", "thread")
     parts: list[pl.DataFrame] = []

@@ -9,6 +9,7 @@ import polars as pl
 
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Coupling, Machine, Parameter, recognise
+from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
 from turnbuckle.profile.transfers import LinkFit, fit_links, known_links, link_findings, looks_like, reference_fit
@@ -22,7 +23,7 @@ CALL_ERROR = 0.1
 
 
 def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Machine, dict[tuple[str, str], LinkFit], list[Finding]]:
-    """The source machine as this profile shows it.
+    """Return the source machine as this profile shows it.
 
     Parameters
     ----------
@@ -40,12 +41,12 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     launches = launch(profile)
     # without work on a device no answer asks for its machine
     unknown = base is None and not profile.has.isdisjoint(DEVICE_TABLES)
-    found: list[Finding] = [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")] if unknown else []
+    findings: list[Finding] = [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")] if unknown else []
     fits = fit_links(profile)
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[ParameterName, Parameter] = {}
     nominal: dict[str, float] = {}
-    for direction in ("h2d", "d2h"):
-        stated = base.get(f"link.{direction}.bandwidth") if base else None
+    for direction in HOST_WAYS:
+        stated = base.get(link_parameter(direction, "bandwidth")) if base else None
         if stated:
             nominal[direction] = stated.value
         parameters |= _link_parameters(fits, direction, base, names)
@@ -66,13 +67,13 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         )
     )
     if launches["count"] and not launches["idle_count"]:
-        found.append(finding("P204", launches["count"]))
-    return machine, fits, found + link_findings(fits, nominal)
+        findings.append(finding("P204", launches["count"]))
+    return machine, fits, findings + link_findings(fits, nominal)
 
 
 def _coupling(fits: dict[tuple[str, str], LinkFit], devices: Sequence[str]) -> Coupling:
-    """The kind of link whose rate the copies fit, for an unrecognised machine; PCIe where no single kind fits."""
-    rate = next((fit.bandwidth for d in ("h2d", "d2h") if (fit := reference_fit(fits, d)) and fit.bandwidth), None)
+    """Return the kind of link whose rate the copies fit, for an unrecognised machine; PCIe where no single kind fits."""
+    rate = next((fit.bandwidth for d in HOST_WAYS if (fit := reference_fit(fits, d)) and fit.bandwidth), None)
     kinds = {link.kind for link in looks_like(rate, devices)} if rate else set()
     return next((kind for kind in get_args(Coupling) if kinds == {kind}), "pcie")
 
@@ -82,17 +83,17 @@ def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
 
 
 def _rate_error(fit: LinkFit) -> float:
-    """Relative error of a fitted bandwidth: of the slope, or of the form where that is more; half of it at most."""
+    """Return the relative error of a fitted bandwidth: of the slope, or of the form where that is more; half of it at most."""
     slope = (fit.bandwidth_error or 0.0) / fit.bandwidth if fit.bandwidth else 0.0
     return min(max(slope, fit.residual_spread), 0.5)
 
 
 def _link_parameters(
-    fits: dict[tuple[str, str], LinkFit], direction: str, base: Machine | None, devices: Sequence[str]
-) -> dict[str, Parameter]:
-    stated = base.get(f"link.{direction}.bandwidth") if base else None
-    latency_known = base.get(f"link.{direction}.latency") if base else None
-    out: dict[str, Parameter] = {}
+    fits: dict[tuple[str, str], LinkFit], direction: HostWay, base: Machine | None, devices: Sequence[str]
+) -> dict[ParameterName, Parameter]:
+    stated = base.get(link_parameter(direction, "bandwidth")) if base else None
+    latency_known = base.get(link_parameter(direction, "latency")) if base else None
+    out: dict[ParameterName, Parameter] = {}
     reference = reference_fit(fits, direction)
     # regions that are mapped on a device of the host's own memory are there at once, whatever their size
     if stated and reference and (reference.bandwidth or 0.0) > max(stated.value, known_links()[-1].bandwidth):
@@ -103,16 +104,16 @@ def _link_parameters(
         rate = stated.value if stated and stated.value >= reference.bandwidth else (named[0].bandwidth if named else reference.bandwidth)
         if not stated or stated.value < reference.bandwidth:
             source = "; ".join(dict.fromkeys(n.source for n in named)) or f"this profile: {where}"
-            out[f"link.{direction}.bandwidth"] = Parameter(
+            out[link_parameter(direction, "bandwidth")] = Parameter(
                 value=rate, error=0.0, unit="B/s", nature="spec" if named else "measured", source=source
             )
-        out[f"link.{direction}.efficiency"] = _measured(min(reference.bandwidth / rate, 1.0), "1", _rate_error(reference), where)
+        out[link_parameter(direction, "efficiency")] = _measured(min(reference.bandwidth / rate, 1.0), "1", _rate_error(reference), where)
         if reference.latency_s > 0:
             relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
-            out[f"link.{direction}.latency"] = _measured(reference.latency_s, "s", relative, where)
+            out[link_parameter(direction, "latency")] = _measured(reference.latency_s, "s", relative, where)
         elif latency_known is None:
             source = "assumed: no copy of this run is small enough to show the fixed part"
-            out[f"link.{direction}.latency"] = Parameter(
+            out[link_parameter(direction, "latency")] = Parameter(
                 value=ASSUMED_LINK[2], error=ASSUMED_ERROR, unit="s", nature="assumption", source=source
             )
     staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
@@ -120,20 +121,20 @@ def _link_parameters(
         out |= _assumed_link(direction, staged)
     for (d, memory), fit in fits.items():
         # the reference class is the link itself; the others carry what they cost beyond it
-        mine = d == direction or d == f"migration_{direction}"
-        if not mine or fit is reference or fit.bandwidth is None:
+        matches = d == direction or d == f"migration_{direction}"
+        if not matches or fit is reference or fit.bandwidth is None:
             continue
         word = "migration" if d.startswith("migration") else memory
         where = f"{fit.count} {word} copies {direction}"
-        out[f"observed.{direction}.{word}.bandwidth"] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
+        out[observed_parameter(direction, word, "bandwidth")] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
         if fit.latency_s > 0:
-            out[f"observed.{direction}.{word}.latency"] = _measured(
+            out[observed_parameter(direction, word, "latency")] = _measured(
                 fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where
             )
     return out
 
 
-def _assumed_link(direction: str, staged: LinkFit) -> dict[str, Parameter]:
+def _assumed_link(direction: HostWay, staged: LinkFit) -> dict[ParameterName, Parameter]:
     rate, share, latency = ASSUMED_LINK
     seen = staged.latency_s if 0 < staged.latency_s < latency else latency
     source = "assumed: only pageable copies or migrations were recorded, on an unknown machine; PCIe 4 x16 stands for its link"
@@ -142,15 +143,15 @@ def _assumed_link(direction: str, staged: LinkFit) -> dict[str, Parameter]:
         return Parameter(value=value, error=error, unit=unit, nature="assumption", source=source)
 
     return {
-        f"link.{direction}.bandwidth": assumed(rate, "B/s", ASSUMED_ERROR),
-        f"link.{direction}.efficiency": assumed(share, "1", 0.1),
-        f"link.{direction}.latency": assumed(seen, "s", ASSUMED_ERROR),
+        link_parameter(direction, "bandwidth"): assumed(rate, "B/s", ASSUMED_ERROR),
+        link_parameter(direction, "efficiency"): assumed(share, "1", 0.1),
+        link_parameter(direction, "latency"): assumed(seen, "s", ASSUMED_ERROR),
     }
 
 
-def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[str, Parameter]:
-    out: dict[str, Parameter] = {}
-    pairs = {
+def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[ParameterName, Parameter]:
+    out: dict[ParameterName, Parameter] = {}
+    pairs: dict[ParameterName, tuple[float | None, float, str]] = {
         "launch.call": (launches["call_median_ns"], 1e-9, "median launch call"),
         "launch.latency": (launches["latency_median_ns"], 1e-9, "median call start to kernel start, device idle"),
         "sync.return": (sync_return_s(profile), 1.0, "median end of device work to return of the wait"),
@@ -162,9 +163,9 @@ def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[str, Pa
     return out
 
 
-def _device_parameters(profile: Profile) -> dict[str, Parameter]:
-    """Facts of an unrecognised device as the profiler states them."""
-    out: dict[str, Parameter] = {}
+def _device_parameters(profile: Profile) -> dict[ParameterName, Parameter]:
+    """Return the facts of an unrecognised device as the profiler states them."""
+    out: dict[ParameterName, Parameter] = {}
     devices = profile.trace.devices.filter(pl.col("memory_bytes").is_not_null())
     if devices.height:
         first = devices.row(0, named=True)

@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import device_words
 from turnbuckle.profile.profile import Profile
-
-Float = NDArray[np.float64]
 
 #: Distinct sizes, and span of sizes, below which latency and bandwidth cannot be told apart.
 MIN_SIZES, MIN_SPAN = 4, 8.0
@@ -75,13 +73,13 @@ class LinkFit(Declared):
     bins: pl.DataFrame = field(repr=False)
 
     def seconds(self, size_bytes: Float) -> Float:
-        """The line at `size_bytes` [B] -> [s]."""
+        """Evaluate the line at `size_bytes` [B] -> [s]."""
         per_byte = 0.0 if self.bandwidth is None else 1.0 / self.bandwidth
         return self.latency_s + size_bytes * per_byte
 
 
 def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float, Float, float]:
-    """Robust relative fit of ``seconds = a + b size_bytes`` with a, b >= 0.
+    """Return the robust relative fit of ``seconds = a + b size_bytes`` with a, b >= 0.
 
     Parameters
     ----------
@@ -133,7 +131,7 @@ def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float
 
 
 def size_bins(size_bytes: Float, seconds: Float) -> pl.DataFrame:
-    """Copies by factor of two in size: count, mean size [B], median seconds [s], bandwidth [B/s], bytes."""
+    """Return the copies by factor of two in size: count, mean size [B], median seconds [s], bandwidth [B/s], bytes."""
     frame = pl.DataFrame({"n": size_bytes, "t": seconds}).with_columns(octave=pl.col("n").clip(1).log(2).floor().cast(pl.Int32))
     return (
         frame.group_by("octave")
@@ -176,7 +174,7 @@ def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) ->
 
 
 def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
-    """Latency from copies that are small, bandwidth from copies that are large; a spread that says how little that is."""
+    """Read the latency off small copies and the bandwidth off large ones; the spread says how little that is."""
     if not len(n):
         return LinkFit(
             latency_s=0.0, latency_error=0.0, bandwidth=None, bandwidth_error=None, r2=None, residual_spread=0.5, fitted=False, **facts
@@ -189,8 +187,8 @@ def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
     bandwidth = error = None
     # where large copies take no longer than small ones, within what the latency is worth, they tell no bandwidth
     if large.any() and (rest := float(np.median(beyond))) > unsure:
-        told = beyond > unsure
-        bandwidth = float(np.median(n[large][told] / beyond[told]))
+        resolved = beyond > unsure
+        bandwidth = float(np.median(n[large][resolved] / beyond[resolved]))
         error = bandwidth * float(np.hypot(READ_OFF_BANDWIDTH, unsure / rest))
     return LinkFit(
         latency_s=latency, latency_error=unsure, bandwidth=bandwidth, bandwidth_error=error, r2=None, residual_spread=READ_OFF_BANDWIDTH,
@@ -199,7 +197,7 @@ def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
 
 
 def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:
-    """One `LinkFit` for every direction and host memory kind of copies between host and device, peers, and migrations."""
+    """Fit one `LinkFit` for every direction and host memory kind of copies between host and device, peers, and migrations."""
     copies = profile.activities.filter(
         pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_p2p", "migration"]), pl.col("size_bytes").is_not_null()
     )
@@ -213,10 +211,10 @@ def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:
 
 
 def reference_fit(fits: dict[tuple[str, str], LinkFit], direction: str) -> LinkFit | None:
-    """The class that shows the link itself: pinned copies, else whichever moved most bytes without being staged by the driver."""
-    mine = [f for (d, _), f in fits.items() if d == direction and f.bandwidth is not None and f.memory != "pageable"]
-    pinned = [f for f in mine if f.memory == "pinned"]
-    return max(pinned or mine, key=lambda f: f.size_bytes, default=None)
+    """Return the class that shows the link itself: pinned copies, else whichever moved most bytes without being staged by the driver."""
+    matches = [f for (d, _), f in fits.items() if d == direction and f.bandwidth is not None and f.memory != "pageable"]
+    pinned = [f for f in matches if f.memory == "pinned"]
+    return max(pinned or matches, key=lambda f: f.size_bytes, default=None)
 
 
 @dataclass(frozen=True)
@@ -232,7 +230,7 @@ class NamedLink:
 
 @cache
 def known_links() -> tuple[NamedLink, ...]:
-    """The links Turnbuckle can name, slowest first (``schema/links.csv``)."""
+    """Return the links Turnbuckle can name, slowest first (``schema/links.csv``)."""
     text = (files("turnbuckle.foundation") / "schema" / "links.csv").read_text(encoding="utf-8")
     return tuple(
         NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"], frozenset(r["gpus"].split()))
@@ -241,7 +239,7 @@ def known_links() -> tuple[NamedLink, ...]:
 
 
 def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie") -> tuple[NamedLink, ...]:
-    """Links a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
+    """Return the links a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
 
     Parameters
     ----------
@@ -270,7 +268,7 @@ def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "p
 
 
 def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float]) -> list[Finding]:
-    """Flaws of the link as observed; `nominal` maps a direction to the rate [B/s] its link should have."""
+    """Return the flaws of the link as observed; `nominal` maps a direction to the rate [B/s] its link should have."""
     out: list[Finding] = []
     if not any(d in ("h2d", "d2h") for d, _ in fits):
         out.append(finding("P203"))

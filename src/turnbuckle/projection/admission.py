@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.machine import Pair
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
@@ -26,10 +26,7 @@ _OTHER_TIMES: Final = "records were lost, or calls and device were recorded over
 def require_order(ready: Prepared, otherwise: str = "") -> None:
     """Refuse a timeline whose recorded order cannot be trusted (A122); `otherwise` names a way that needs no order."""
     if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
-        raise CannotAnswer(
-            "A122", "the recorded order cannot be trusted, so the timeline cannot be replayed elsewhere",
-            found=ready.trust.refused, fix=ready.trust.record + otherwise,
-        )  # fmt: skip
+        raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
 
 
 def require(profile: Profile, pair: Pair) -> None:
@@ -41,14 +38,14 @@ def require(profile: Profile, pair: Pair) -> None:
 def require_activity(profile: Profile) -> None:
     """Refuse a profile without any GPU activity (A121)."""
     if not profile.has & DEVICE_ACTIVITY:
-        raise CannotAnswer(
-            "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
+        raise error_of(
+            "A121",
             found="no kernels, copies or memsets" + (", only MPI calls" if profile.trace.mpi.height else ""),
             cause=_OF_PART if _in_part(profile) else "recorded without GPU tracing, or a run without a GPU",
-            fix=_other_part(profile) + f"record the GPU too: {with_calls(profile.trace.facts)}" + (
-                "; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""
-            ),
-        )  # fmt: skip
+            fix=_other_part(profile)
+            + f"record the GPU too: {with_calls(profile.trace.facts)}"
+            + ("; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""),
+        )
 
 
 def _in_part(profile: Profile) -> bool:
@@ -74,9 +71,10 @@ def require_calls(profile: Profile) -> None:
     if trace.api.height and (_in_part(profile) or (profile.device_rows or {"count": 0})["count"] < _FEW):
         return
     work = f"{trace.kernels.height:,} kernels and {trace.copies.height:,} copies"
-    raise CannotAnswer(
-        "A140", "this recording lacks the host calls behind its work, and what another coupling changes is what they cost and wait for",
+    raise error_of(
+        "A140",
         found=f"{work}, {share:.0%} of their time with a call" if trace.api.height else f"{work} without the calls behind them",
         cause=_OF_PART if _in_part(profile) else _OTHER_TIMES if trace.api.height else "recorded on the device alone",
-        fix=f"{_other_part(profile)}record host calls too: {with_calls(trace.facts)}",
-    )  # fmt: skip
+        otherwise=_other_part(profile),
+        advice=with_calls(trace.facts),
+    )

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.model import Falls, Model, Priced
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Durations:
 
     @property
     def seconds(self) -> Float:
-        """New durations, counted together [s]."""
+        """Return the new durations, counted together [s]."""
         return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
 
 
@@ -74,8 +72,8 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
     return Durations(run, np.maximum(scaled, 0.0), delay, falls, tuple(missing))
 
 
-def _raised(values: Float, covered: NDArray[np.bool_], change: Float) -> Float:
-    """`values` plus `change` where covered, with the draws of either along the leading axes."""
+def _raised(values: Float, covered: Bool, change: Float) -> Float:
+    """Return `values` plus `change` where covered; draws of either stand along the leading axes."""
     draws = np.broadcast_shapes(values.shape[:-1], change.shape[:-1])
     out = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
     out[..., covered] += change

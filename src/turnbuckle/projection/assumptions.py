@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
@@ -18,36 +20,39 @@ from turnbuckle.trace.recorders import recorder_of
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
 CALLED: Final = 0.95
 
+#: Ways to describe distance, by what an added second falls on.
+_SLACK: Final[Mapping[str, ParameterName]] = {"call": "slack.call", "link": "slack.link"}
+
 
 def kernel_ratio(pair: Pair, model: Model) -> float | None:
-    """How much faster kernels run on the target; None where they keep their time."""
+    """Return how much faster kernels run on the target; None where they keep their time."""
     if pair.target is pair.source or model.alpha == "hold":
         return None
     if not isinstance(model.alpha, str):
         return float(model.alpha)
-    here, there = kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha)
-    return None if here is None or there is None else float(there / here)
+    source_rate, target_rate = kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha)
+    return None if source_rate is None or target_rate is None else float(target_rate / source_rate)
 
 
 def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
-    """Link, latency and bandwidth on both sides, per direction: no ratio stands without them (decision D17)."""
+    """Return link, latency and bandwidth of both machines per direction; every ratio is shown with them (decision D17)."""
     out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish}
-    for direction in ("h2d", "d2h"):
-        here, there = link_bandwidth(source, direction, source), link_bandwidth(target, direction, source)
-        latency = source.value(f"link.{direction}.latency"), target.value(f"link.{direction}.latency")
+    for direction in HOST_WAYS:
+        source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(target, direction, source)
+        latency = source.value(link_parameter(direction, "latency")), target.value(link_parameter(direction, "latency"))
         out[direction] = {
-            "source_bandwidth": None if here is None else float(here),
-            "target_bandwidth": None if there is None else float(there),
+            "source_bandwidth": None if source_bandwidth is None else float(source_bandwidth),
+            "target_bandwidth": None if target_bandwidth is None else float(target_bandwidth),
             "source_latency_s": latency[0],
             "target_latency_s": latency[1],
         }
-    for way in ("call", "link"):
-        out[f"added_{way}_slack_s"] = (target.value(f"slack.{way}") or 0.0) - (source.value(f"slack.{way}") or 0.0)
+    for kind, name in _SLACK.items():
+        out[f"added_{kind}_slack_s"] = (target.value(name) or 0.0) - (source.value(name) or 0.0)
     return out
 
 
 def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missing: tuple[str, ...]) -> list[Finding]:
-    """What the projection assumed, lacked or took over; nothing for a run on its own machine."""
+    """Return findings on what the projection assumed, lacked or took over; none for a run on its own machine."""
     if pair.target is pair.source:
         return []
     out = [finding("A308")] if ready.timeline is None or ready.trust is None else [finding("A309", 1, ready.trust.words())]
@@ -64,9 +69,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
         out.append(finding("A305"))
     elif isinstance(model.alpha, str):
         out.append(finding("A301", 1, f"alpha {alpha:.2f} by {model.alpha}"))
-        here, there = (m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target))
-        if model.alpha == "flop" and here and there and abs(np.log(alpha * here / there)) > np.log(1.5):
-            out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {there / here:.2f} by memory bandwidth"))
+        source_rate, target_rate = (m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target))
+        if model.alpha == "flop" and source_rate and target_rate and abs(np.log(alpha * source_rate / target_rate)) > np.log(1.5):
+            out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {target_rate / source_rate:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
     else:
@@ -81,7 +86,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
 
 
 def uncalled(profile: Profile) -> list[Finding]:
-    """Finding A365 where a share of the device's work names no host call: what distance does to that share is not in the answer."""
+    """Return finding A365 where part of the device's work names no host call: the answer leaves out what distance does to it."""
     rows = profile.device_rows
     if rows is None:
         return []
@@ -94,12 +99,12 @@ def uncalled(profile: Profile) -> list[Finding]:
 
 
 def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -> list[Finding]:
-    """Parameters a charge wanted and one of the machines does not give.
+    """Return findings on parameters that a charge needs and that one of the machines lacks.
 
     A target that only changes the coupling says nothing of what it leaves alone, and need not.
     """
     touched = {c.parameter for c in pair.target.changes}
-    wanted: dict[str, None] = {}
+    wanted: dict[ParameterName, None] = {}
     for charge in model.charges:
         if not charge.covers(run).any() or (pair.target.copies_vanish and charge.kept):
             continue
@@ -112,7 +117,7 @@ def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -
 
 
 def _read_limited(pair: Pair) -> str:
-    """How far reads in flight cut the target's host-to-device bandwidth below eta BW; empty where they do not."""
+    """Say how far reads in flight cut the target's host-to-device bandwidth below eta BW; empty where they do not."""
     reached, nominal = link_bandwidth(pair.target, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
     efficiency = pair.target.value("link.h2d.efficiency") or pair.source.value("link.h2d.efficiency") or 1.0
     if reached is None or nominal is None or float(reached) >= 0.999 * min(efficiency, 1.0) * nominal:

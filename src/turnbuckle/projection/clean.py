@@ -23,9 +23,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
@@ -39,9 +39,6 @@ from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.trace import Trace
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-
 #: A profiler that takes longer for one call does something else than note it [s].  A bound of ours, ten times what notes of calls
 #: are seen to cost.
 MOST_PER_CALL: Final = 20e-6
@@ -53,7 +50,7 @@ _TRIALS: Final = 60
 
 
 def cleaned(profile: Profile, seconds: float) -> Profile:
-    """The profile of the same run without its profiler.
+    """Return the profile of the same run without its profiler.
 
     Parameters
     ----------
@@ -72,13 +69,9 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     """
     longer = seconds * 1e9 >= profile.run_time_ns + 0.5
     if longer or not math.isfinite(seconds) or round(seconds * 1e9) <= 0:
-        raise UsageError(
-            "A424", "the run time without profiler is longer than the recorded one" if longer else "no run time",
-            where="--clean-time", found=f"{seconds:.9g} s; recorded are {profile.seconds:.9g} s",
-            cause="a profiler makes a run slower; the other run did something else, or its time is of more than what was recorded"
-            if longer else "",
-            fix="time the same stretch of the run, from the first GPU or MPI call to the last",
-        )  # fmt: skip
+        raise error_of(
+            "A424.longer" if longer else "A424.empty", where="--clean-time", found=f"{seconds:.9g} s; recorded are {profile.seconds:.9g} s"
+        )
     wanted_ns = float(round(seconds * 1e9))
     if wanted_ns == profile.run_time_ns:
         return profile
@@ -97,13 +90,13 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     most = min(float(timeline.graph.lag_ns[calls].max(initial=0)), MOST_PER_CALL * 1e9)
     least = ends(_shortened(timeline.graph, taken, 1.0, calls, most))
     if wanted_ns < least - _NEAR_NS:
-        raise CannotAnswer(
-            "A198", "the profiler's cost to host calls cannot explain this run time", where="--clean-time",
+        raise error_of(
+            "A198",
+            where="--clean-time",
             found=f"{seconds:.9g} s; with {show(MOST_PER_CALL, 's')} less for every call the recorded run takes {least * 1e-9:.9g} s"
-            if calls.any() else f"{seconds:.9g} s; the recording holds no host calls of the GPU runtime or of MPI",
-            cause="the profiler slowed something else (kernels, the application's own work), or the other run did less",
-            fix="record with fewer kinds of events, and time the run the same way",
-        )  # fmt: skip
+            if calls.any()
+            else f"{seconds:.9g} s; the recording holds no host calls of the GPU runtime or of MPI",
+        )
     share = _solved(lambda x: ends(_shortened(timeline.graph, taken, x, calls, 0.0)), wanted_ns, 1.0)
     per_call = 0.0 if share < 1.0 else _solved(lambda x: ends(_shortened(timeline.graph, taken, 1.0, calls, x)), wanted_ns, most)
     shorter = _shortened(timeline.graph, taken, share, calls, per_call)
@@ -115,15 +108,15 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     return _rebuilt(profile, timeline.graph, after, tail_ns, detail)
 
 
-def _calls(profile: Profile, graph: Graph) -> NDArray[np.bool_]:
-    """Edges that are what a host call of the GPU runtime or of MPI takes itself."""
+def _calls(profile: Profile, graph: Graph) -> Bool:
+    """Return the edges whose lag is the time that a host call of the GPU runtime or of MPI takes itself."""
     host = profile.activities["category"].cast(pl.String).is_in(["api", "mpi"]).to_numpy()[graph.activity]
-    out: NDArray[np.bool_] = (graph.kind == EDGE["call"]) & host[graph.owner]
+    out: Bool = (graph.kind == EDGE["call"]) & host[graph.owner]
     return out
 
 
-def _shortened(graph: Graph, taken: Int, share: float, calls: NDArray[np.bool_], per_call: float) -> Graph:
-    """Gaps shorter by a share of what the profiler wrote of itself, calls by a time each: whole nanoseconds that add up to it."""
+def _shortened(graph: Graph, taken: Int, share: float, calls: Bool, per_call: float) -> Graph:
+    """Shorten gaps by `share` of the profiler's own records and each call by `per_call` [ns], rounded so that the sum is exact."""
     lag = graph.lag_ns - np.floor(taken * share).astype(np.int64)
     steps = np.diff(np.floor(np.arange(int(calls.sum()) + 1) * per_call)).astype(np.int64)
     lag[calls] = np.maximum(lag[calls] - steps, 0)
@@ -131,24 +124,24 @@ def _shortened(graph: Graph, taken: Int, share: float, calls: NDArray[np.bool_],
 
 
 def _records(profile: Profile, graph: Graph) -> Int:
-    """Per edge, how much of a gap between two calls of a thread the profiler's own records cover [ns]."""
+    """Return per edge how much of a gap between two calls of a thread the profiler's own records cover [ns]."""
     taken = np.zeros(len(graph.lag_ns), dtype=np.int64)
-    own = profile.trace.overheads.filter(~pl.col("kind").fill_null(-1).is_in(DRIVER_OVERHEAD), pl.col("end_ns") > pl.col("start_ns"))
-    if not own.height:
+    overheads = profile.trace.overheads.filter(~pl.col("kind").fill_null(-1).is_in(DRIVER_OVERHEAD), pl.col("end_ns") > pl.col("start_ns"))
+    if not overheads.height:
         return taken
     thread = activities(profile)["thread"].fill_null(-1).to_numpy()
     gaps = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.source > 0) & (graph.lag_ns > 0))
-    for number, mine in own.group_by("thread"):
+    for number, rows in overheads.group_by("thread"):
         # work that names no thread was done on the thread that was profiled
-        here = gaps if number[0] is None else gaps[thread[graph.owner[gaps]] == number[0]]
-        busy = merge_intervals(mine["start_ns"].to_numpy() - profile.first_ns, mine["end_ns"].to_numpy() - profile.first_ns)
-        covered = covered_ns(graph.time_ns[graph.source[here]], graph.time_ns[graph.target[here]], *busy)
-        taken[here] = np.minimum(taken[here] + covered, graph.lag_ns[here])
+        thread_gaps = gaps if number[0] is None else gaps[thread[graph.owner[gaps]] == number[0]]
+        busy = merge_intervals(rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns)
+        covered = covered_ns(graph.time_ns[graph.source[thread_gaps]], graph.time_ns[graph.target[thread_gaps]], *busy)
+        taken[thread_gaps] = np.minimum(taken[thread_gaps] + covered, graph.lag_ns[thread_gaps])
     return taken
 
 
 def _solved(ends: Callable[[float], float], wanted: float, longest: float) -> float:
-    """How much it takes until the run ends as it should, up to `longest`: `ends` falls with it."""
+    """Find how much must be taken out, at most `longest`, until the run ends as measured; `ends` decreases with it."""
     low, high = 0.0, longest
     at_low, at_high = ends(low), ends(high)
     if at_high >= wanted:
@@ -160,13 +153,13 @@ def _solved(ends: Callable[[float], float], wanted: float, longest: float) -> fl
         # the run time falls in ever flatter pieces: the chord first, then halves, so that neither end stays for ever
         chord = low + (at_low - wanted) / (at_low - at_high) * (high - low)
         middle = chord if trial % 2 == 0 and low < chord < high else 0.5 * (low + high)
-        found = ends(middle)
-        if abs(found - wanted) <= _NEAR_NS or high - low <= 1e-9 * longest:
+        end = ends(middle)
+        if abs(end - wanted) <= _NEAR_NS or high - low <= 1e-9 * longest:
             break
-        if found > wanted:
-            low, at_low = middle, found
+        if end > wanted:
+            low, at_low = middle, end
         else:
-            high, at_high = middle, found
+            high, at_high = middle, end
     return middle
 
 
@@ -174,7 +167,7 @@ def _solved(ends: Callable[[float], float], wanted: float, longest: float) -> fl
 
 
 def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: str) -> Profile:
-    """The profile of the moved recording, with its flaws: what was set aside before it was moved is not found again."""
+    """Return the profile of the moved recording, with its flaws: what was set aside before it was moved is not found again."""
     trace = profile.trace
     first = profile.first_ns
     rows = activities(profile)
@@ -191,11 +184,11 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
             moved[name] = frame
             continue
         moved[name] = clocks.moved(frame, trace, first)
-        own = host[name] if name in host else device & (table == TABLE.get(name, UNKNOWN))
-        mine = np.flatnonzero(own & (row >= 0))
-        if len(mine):
+        in_table = host[name] if name in host else device & (table == TABLE.get(name, UNKNOWN))
+        activity = np.flatnonzero(in_table & (row >= 0))
+        if len(activity):
             begun, done = (moved[name][c].to_numpy().copy() for c in ("start_ns", "end_ns"))
-            begun[row[mine]], done[row[mine]] = after[2 * mine + 1] + first, after[2 * mine + 2] + first
+            begun[row[activity]], done[row[activity]] = after[2 * activity + 1] + first, after[2 * activity + 2] + first
             moved[name] = moved[name].with_columns(start_ns=pl.Series(begun), end_ns=pl.Series(np.maximum(begun, done)))
     order = {n: ["start_ns"] if "start_ns" in f.columns else ["time_ns"] if "time_ns" in f.columns else [] for n, f in moved.items()}
     sorted_ = {n: f.sort(order[n], maintain_order=True) if order[n] else f for n, f in moved.items()}
@@ -209,7 +202,7 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
 
 
 def _set_aside(profile: Profile, moved: Profile) -> Iterator[Finding]:
-    """Findings of rows that were set aside before, as far as the moved recording does not have them."""
+    """Return the findings of rows that were set aside before, as far as the moved recording does not have them."""
     has = {f.code: f.count for f in moved.findings}
     for f in profile.findings:
         if f.code in SET_ASIDE and f.count > has.get(f.code, 0):
@@ -217,10 +210,10 @@ def _set_aside(profile: Profile, moved: Profile) -> Iterator[Finding]:
 
 
 def _groups(values: Int) -> Iterator[tuple[int, Int]]:
-    """Every value with its places, in ascending order."""
+    """Yield each distinct value and the indices that hold it, in ascending order."""
     order = np.argsort(values, kind="stable")
-    at = np.flatnonzero(np.diff(values[order])) + 1
-    for places in np.split(order, at) if len(order) else ():
+    bounds = np.flatnonzero(np.diff(values[order])) + 1
+    for places in np.split(order, bounds) if len(order) else ():
         yield int(values[places[0]]), places
 
 
@@ -230,8 +223,8 @@ class _Clocks:
     def __init__(self, rows: pl.DataFrame, before: Int, after: Int) -> None:
         threads = rows["thread"].fill_null(-1).to_numpy()
         self._of: dict[int, tuple[Int, Int]] = {}
-        for thread, mine in _groups(threads):
-            instants = np.stack([2 * mine + 1, 2 * mine + 2], axis=1).reshape(-1)
+        for thread, members in _groups(threads):
+            instants = np.stack([2 * members + 1, 2 * members + 2], axis=1).reshape(-1)
             old, new = before[instants], after[instants]
             order = np.lexsort((new, old))
             old, new = old[order], np.maximum.accumulate(new[order])
@@ -241,7 +234,7 @@ class _Clocks:
         self._main = max(calls, key=lambda t: calls[t]) if calls else None
 
     def moved(self, frame: pl.DataFrame, trace: Trace, first: int) -> pl.DataFrame:
-        """A table's times on the moved clock of the thread that each row belongs to."""
+        """Return a table with its times on the moved clock of the thread that each row belongs to."""
         if self._main is None:
             return frame
         thread = self._threads(frame, trace)
@@ -249,18 +242,18 @@ class _Clocks:
         for name in ("start_ns", "end_ns", "time_ns"):
             if name not in frame.columns:
                 continue
-            known = frame[name].is_not_null().to_numpy()
+            recorded = frame[name].is_not_null().to_numpy()
             times = frame[name].fill_null(first).to_numpy() - first
             out = times.copy()
-            for number, mine in _groups(thread):
+            for number, members in _groups(thread):
                 old, new = self._of.get(number, self._of[self._main])
-                shift = np.interp(times[mine], old, new - old)
-                out[mine] = times[mine] + np.rint(shift).astype(np.int64)
-            columns.append(pl.Series(name, out + first).to_frame().select(pl.when(pl.Series(known)).then(name).alias(name))[name])
+                shift = np.interp(times[members], old, new - old)
+                out[members] = times[members] + np.rint(shift).astype(np.int64)
+            columns.append(pl.Series(name, out + first).to_frame().select(pl.when(pl.Series(recorded)).then(name).alias(name))[name])
         return frame.with_columns(columns)
 
     def _threads(self, frame: pl.DataFrame, trace: Trace) -> Int:
-        """The thread of each row; where it names none, that of the call it belongs to."""
+        """Return the thread of each row; a row without thread takes that of the call it belongs to."""
         if "thread" in frame.columns:
             return frame["thread"].fill_null(-1).to_numpy()
         if {"process", "correlation"} <= set(frame.columns):

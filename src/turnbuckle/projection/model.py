@@ -9,23 +9,30 @@ The presets are the published methods:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
 from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Bool, Float, Text
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.machine.parameter_names import (
+    HOST_WAYS,
+    READS_IN_FLIGHT,
+    HostWay,
+    LinkWay,
+    ParameterName,
+    link_parameter,
+    observed_parameter,
+)
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
 Replay = Literal["auto", "sum", "timeline"]
@@ -36,12 +43,12 @@ Falls = Literal["activity", "delivery", "return"]
 class Priced(Protocol):
     """A machine as a cost sees it: a value for a parameter name, or None.  Arrays of draws have shape (draws, 1)."""
 
-    def value(self, name: str) -> Float | float | None:
-        """Value in SI units."""
+    def value(self, name: ParameterName) -> Float | float | None:
+        """Return the value in SI units."""
 
     @property
     def copies_vanish(self) -> bool:
-        """Whether host and device share one memory, so that a copy costs nothing."""
+        """Return whether host and device share one memory, so that a copy costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ class Charge:
     covers: Callable[[Pieces], Bool]
     seconds: Callable[[Pieces, Priced, Priced], Float | None]
     anchor: Anchor
-    needs: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    needs: tuple[ParameterName, ...] = ()
+    kept: tuple[ParameterName, ...] = ()
     fitted: bool = False
     falls: Falls = "activity"
     replayed: Callable[[Pieces], Bool] | None = None
@@ -101,7 +108,7 @@ class Model:
 
 
 def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
-    """Copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
+    """Build the model: copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
 
     Parameters
     ----------
@@ -114,8 +121,8 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
     UsageError : A429 for a charge that no installed package has.
     """
     priced = [
-        *(_copy_charge(direction) for direction in ("h2d", "d2h")),
-        *(_migration_charge(direction) for direction in ("h2d", "d2h")),
+        *(_copy_charge(direction) for direction in HOST_WAYS),
+        *(_migration_charge(direction) for direction in HOST_WAYS),
         Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",), fitted=True),
         Charge(
             "launch",
@@ -140,9 +147,9 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
         *_distance_charges(),
     ]
     if alpha != "hold":
-        memory = "gpu.memory_bandwidth"
+        memory: ParameterName = "gpu.memory_bandwidth"
         priced += [
-            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _rates(alpha)),
+            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _RATES.get(str(alpha), ())),
             Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate(memory), "ratio", (memory,)),
         ]
     return Model(
@@ -157,16 +164,16 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
 
 def charge_named(name: str) -> Charge:
     """Return the charge of that name from the registry.  Raises A429 where no installed package has it."""
-    known = registry.entries("charges")
-    if name not in known:
-        fix = did_you_mean(name, known) or (f"one of {', '.join(known)}" if known else "install the package that has it")
-        raise UsageError("A429", f"no charge is called {clipped(name)}", cause="charges are entry points turnbuckle.charges", fix=fix)
-    charge: Charge = known[name].load()
+    charges = registry.entries("charges")
+    if name not in charges:
+        fix = did_you_mean(name, charges) or (f"one of {', '.join(charges)}" if charges else "install the package that has it")
+        raise error_of("A429", fix=fix, name=clipped(name))
+    charge: Charge = charges[name].load()
     return charge
 
 
 def additive(lambdas: dict[str, float]) -> Model:
-    """Every class divided by its lambda; waiting is never scaled.
+    """Build the model that divides each class of time by its lambda; waiting is never scaled.
 
     Parameters
     ----------
@@ -177,28 +184,16 @@ def additive(lambdas: dict[str, float]) -> Model:
     ------
     UsageError : A004 for an unknown class, waiting, or a lambda that is not positive; A005 without any.
     """
-    known = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
+    classes = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
     for name, improvement in lambdas.items():
         if name == "sync":
-            raise UsageError(
-                "A004",
-                "waiting is a result and has no lambda of its own",
-                found=name,
-                fix="scale what is waited for (data, kernel, launch)",
-            )
-        if name not in known:
-            raise UsageError(
-                "A004", f"no class of time is called {name!r}", found=name, fix=did_you_mean(name, known) or f"one of {', '.join(known)}"
-            )
+            raise error_of("A004.waiting", found=name)
+        if name not in classes:
+            raise error_of("A004.class", found=name, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes))
         if not 0 < improvement < math.inf:
-            raise UsageError(
-                "A004",
-                f"lambda of {name} must be positive",
-                found=str(improvement),
-                fix="above 1 is better hardware, 0.1 is ten times worse",
-            )
+            raise error_of("A004.sign", found=str(improvement), name=name)
     if not lambdas:
-        raise UsageError("A005", "the additive model needs the lambda of at least one class", fix="--lambda data=10,control=10")
+        raise error_of("A005")
     moved = ("copy_h2d", "copy_d2h", "migration")
 
     def factor(name: str, covers: Callable[[Pieces], Bool]) -> Charge:
@@ -230,76 +225,75 @@ def additive(lambdas: dict[str, float]) -> Model:
 # --- prices -----------------------------------------------------------------------------------------------------------
 
 
-def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | float | None:
-    """What a pinned copy reaches on a machine's link [B/s]: eta BW (observed eta where none is stated), limited by reads in flight."""
-    nominal = machine.value(f"link.{direction}.bandwidth")
+def link_bandwidth(machine: Priced, direction: LinkWay, source: Priced) -> Float | float | None:
+    """Return the bandwidth of a pinned copy on a link [B/s]: eta BW (observed eta where none is stated), limited by reads in flight."""
+    nominal = machine.value(link_parameter(direction, "bandwidth"))
     if nominal is None:
         return None
-    efficiency = machine.value(f"link.{direction}.efficiency")
+    efficiency = machine.value(link_parameter(direction, "efficiency"))
     if efficiency is None:
-        efficiency = source.value(f"link.{direction}.efficiency")
+        efficiency = source.value(link_parameter(direction, "efficiency"))
     reached = np.minimum(1.0 if efficiency is None else efficiency, 1.0) * nominal
-    tags, request, trip = (machine.value(f"link.{n}") for n in ("tags", "read_request", "round_trip"))
+    tags, request, trip = (machine.value(n) for n in READS_IN_FLIGHT)
     if direction == "h2d" and tags is not None and request is not None and trip is not None:
         return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(machine.value("slack.link"))))
     return reached
 
 
 def _link_charge(
-    name: str, covers: Callable[[Pieces], Bool], seconds: Callable[[Pieces, Priced, Priced], Float | None], direction: str
+    name: str, covers: Callable[[Pieces], Bool], seconds: Callable[[Pieces, Priced, Priced], Float | None], direction: HostWay
 ) -> Charge:
-    latency = f"link.{direction}.latency"
-    return Charge(name, covers, seconds, "ratio", (f"link.{direction}.bandwidth", latency), (latency,), fitted=True)
+    latency = link_parameter(direction, "latency")
+    return Charge(name, covers, seconds, "ratio", (link_parameter(direction, "bandwidth"), latency), (latency,), fitted=True)
 
 
-def _copy_charge(direction: str) -> Charge:
+def _copy_charge(direction: HostWay) -> Charge:
     kind = f"copy_{direction}"
 
     def covers(p: Pieces) -> Bool:
         return np.asarray(p.kind == kind)
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        mine = covers(p)
+        mask = covers(p)
         if machine.copies_vanish:
-            return np.zeros(int(mine.sum()))
-        return _class_seconds(p.size_bytes[mine], p.memory[mine], direction, machine, source)
+            return np.zeros(int(mask.sum()))
+        return _class_seconds(p.size_bytes[mask], p.memory[mask], direction, machine, source)
 
     return _link_charge(kind, covers, seconds, direction)
 
 
-def _migration_charge(direction: str) -> Charge:
+def _migration_charge(direction: HostWay) -> Charge:
     def covers(p: Pieces) -> Bool:
         return np.asarray((p.kind == "migration") & (p.direction == f"migration_{direction}"))
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        mine = covers(p)
+        mask = covers(p)
         if machine.copies_vanish:
-            return np.zeros(int(mine.sum()))
-        return _class_seconds(p.size_bytes[mine], np.full(int(mine.sum()), "migration", dtype=object), direction, machine, source)
+            return np.zeros(int(mask.sum()))
+        return _class_seconds(p.size_bytes[mask], np.full(int(mask.sum()), "migration", dtype=object), direction, machine, source)
 
     return _link_charge(f"migration_{direction}", covers, seconds, direction)
 
 
-def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, machine: Priced, source: Priced) -> Float | None:
-    """LogGP of every memory class: the link's own line, plus what the class cost beyond its link on the source."""
-    here, there = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
-    latency_here, latency_there = source.value(f"link.{direction}.latency"), machine.value(f"link.{direction}.latency")
-    if here is None or there is None or latency_here is None:
+def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Priced, source: Priced) -> Float | None:
+    """Price copies by LogGP per memory class: the link's line, plus what the class cost beyond its link on the source [s]."""
+    source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
+    source_latency, target_latency = source.value(link_parameter(direction, "latency")), machine.value(link_parameter(direction, "latency"))
+    if source_bandwidth is None or target_bandwidth is None or source_latency is None:
         return None
-    if latency_there is None:  # the target's file does not say: unchanged, and a finding
-        latency_there = latency_here
+    if target_latency is None:  # the target's file gives none: keep the source's, and a finding says so
+        target_latency = source_latency
     parts: list[tuple[Bool, Float]] = []
     for word in dict.fromkeys(memory.tolist()):
         rows = memory == word
         if word == UNSIZED:  # alike on both machines: what is not known is not changed
             parts.append((rows, np.ones(int(rows.sum()))))
             continue
-        own_bandwidth, own_latency = (
-            source.value(f"observed.{direction}.{word}.bandwidth"),
-            source.value(f"observed.{direction}.{word}.latency"),
-        )
-        per_byte = on_other_link(1.0 / (here if own_bandwidth is None else own_bandwidth), 1.0 / here, 1.0 / there)
-        fixed = on_other_link(latency_here if own_latency is None else own_latency, latency_here, latency_there)
+        class_bandwidth = source.value(observed_parameter(direction, word, "bandwidth"))
+        class_latency = source.value(observed_parameter(direction, word, "latency"))
+        bandwidth = source_bandwidth if class_bandwidth is None else class_bandwidth
+        per_byte = on_other_link(1.0 / bandwidth, 1.0 / source_bandwidth, 1.0 / target_bandwidth)
+        fixed = on_other_link(source_latency if class_latency is None else class_latency, source_latency, target_latency)
         parts.append((rows, loggp_seconds(size[rows], fixed, rate(per_byte))))
     out = np.zeros((*np.broadcast_shapes(*(part.shape[:-1] for _, part in parts)), len(size)))
     for rows, part in parts:
@@ -308,7 +302,7 @@ def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, mac
 
 
 def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-    mine = p.kind == "copy_p2p"
+    mask = p.kind == "copy_p2p"
     bandwidth = machine.value("link.p2p.bandwidth")
     if bandwidth is None:
         return None
@@ -318,11 +312,11 @@ def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
     latency = machine.value("link.p2p.latency")
     if latency is None:
         latency = source.value("link.p2p.latency")
-    each = loggp_seconds(p.size_bytes[mine], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
-    return np.asarray(np.where(p.memory[mine] == UNSIZED, 1.0, each))
+    each = loggp_seconds(p.size_bytes[mask], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
+    return np.asarray(np.where(p.memory[mask] == UNSIZED, 1.0, each))
 
 
-def _parameter(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+def _parameter(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         value = machine.value(name)
         return None if value is None else np.asarray(value, dtype=np.float64)
@@ -335,7 +329,7 @@ def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
 
 
 def _distance_charges() -> list[Charge]:
-    """A longer link: what each operation waits for, trip by trip (`turnbuckle.cost.slack`)."""
+    """Return charges for a longer link: what each operation waits for, trip by trip (`turnbuckle.cost.slack`)."""
 
     def trips(number: int) -> Callable[[Pieces, Priced, Priced], Float]:
         return lambda p, machine, source: trip_seconds(number, _or_zero(machine.value("slack.link")))
@@ -367,12 +361,15 @@ def _or_zero(value: Float | float | None) -> Float | float:
     return 0.0 if value is None else value
 
 
-def _rates(alpha: float | str) -> tuple[str, ...]:
-    return {"flop": ("gpu.fp64_matrix", "gpu.fp64"), "memory": ("gpu.memory_bandwidth",)}.get(str(alpha), ())
+#: Rates that kernels are scaled by, by the word for alpha.
+_RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+    "flop": ("gpu.fp64_matrix", "gpu.fp64"),
+    "memory": ("gpu.memory_bandwidth",),
+}
 
 
 def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
-    """The rate kernels are scaled by: double precision (matrix units if there are any, as the paper's Table I) or memory bandwidth."""
+    """Return the rate that scales kernels: double precision (matrix units if any, as the paper's Table I) or memory bandwidth."""
     if alpha == "memory":
         return machine.value("gpu.memory_bandwidth")
     matrix = machine.value("gpu.fp64_matrix")
@@ -389,7 +386,7 @@ def _kernel_seconds(alpha: float | str) -> Callable[[Pieces, Priced, Priced], Fl
     return seconds
 
 
-def _per_rate(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+def _per_rate(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         value = machine.value(name)
         return None if value is None else np.asarray(1.0 / value)

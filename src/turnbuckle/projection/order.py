@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
@@ -16,8 +16,6 @@ from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 from turnbuckle.replay.trust import Trust, trust
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,11 @@ class Prepared:
 
     @property
     def replay(self) -> str:
-        """Which replay it is ready for."""
+        """Return which replay it is ready for."""
         return "sum" if self.timeline is None else "timeline"
 
     def to(self, replay: str) -> Prepared:
-        """The same run, ready for a replay: ``auto`` takes the sum where the order cannot be trusted."""
+        """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
             return Prepared(self.run, self.measured)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
@@ -100,7 +98,7 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
 
 
 def timeline_change(durations: Durations) -> Change:
-    """Durations as changes of edges."""
+    """Convert durations to changes of edges."""
     run = durations.run
     ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
     return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], durations.host)

@@ -17,12 +17,10 @@ import re
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
-
-Float = NDArray[np.float64]
 
 #: Two machines differ by this much more (log-sd) than one differs from the middle of all.
 _PAIR: Final = float(np.sqrt(2.0))
@@ -77,32 +75,32 @@ _VENDORS: Final = (
 
 
 def half_normal(z: Float, spread: float) -> Float:
-    """How much longer something takes that may only be slower: exp(spread |z|), 1 or more."""
+    """Return the factor exp(spread |z|), 1 or more, by which something that may only be slower takes longer."""
     return np.asarray(np.exp(spread * np.abs(z)))
 
 
 def shared(z: Float, sharers: int) -> Float:
-    """How much longer a copy takes whose link may be shared: between 1 and `sharers`, alike likely on a log scale."""
+    """Return the factor by which a copy on a shared link takes longer: between 1 and `sharers`, uniform on a log scale."""
     return np.asarray(float(max(min(sharers, MOST_SHARERS), 1)) ** ndtr(z))
 
 
 def other_host(pair: Pair) -> bool:
-    """Whether the target is a machine of its own, with a host of its own; a changed coupling keeps its host."""
+    """Return whether the target has a host of its own; a changed coupling keeps the source's host."""
     return pair.target is not pair.source and not pair.target.changes
 
 
 def vendor(machine: Machine) -> str:
-    """Who made a machine's GPUs: ``nvidia``, ``amd``, ``intel``, or empty where no name tells."""
+    """Return the vendor of a machine's GPUs: ``nvidia``, ``amd``, ``intel``, or empty where no name shows it."""
     text = " ".join((*machine.recognise, machine.title, machine.name.replace("-", " ")))
     return next((name for name, pattern in _VENDORS if pattern.search(text)), "")
 
 
 def other_vendor(pair: Pair) -> bool:
-    """Whether the GPUs of source and target are known to be of two vendors."""
-    here, there = vendor(pair.source), vendor(pair.target)
-    return bool(here and there) and here != there
+    """Return whether the GPUs of source and target are known to be of two vendors."""
+    source, target = vendor(pair.source), vendor(pair.target)
+    return bool(source and target) and source != target
 
 
 def of_pair(spread: float) -> float:
-    """Log-sd between two machines of numbers that lie `spread` apart around their middle."""
+    """Return the log-sd between two machines of numbers that lie `spread` apart around their middle."""
     return _PAIR * spread

@@ -20,7 +20,7 @@ from turnbuckle.projection.projection import Projection
 
 
 def project(profile: Profile, pair: Pair, model: Model) -> Projection:
-    """What `profile`, recorded on ``pair.source``, would take on ``pair.target``.
+    """Project `profile`, recorded on ``pair.source``, on ``pair.target``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
 
 def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
-    """`project` for a profile that is already prepared."""
+    """Do the same as `project` for a profile that is already prepared."""
     require(profile, pair)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")

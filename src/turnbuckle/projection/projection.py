@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
-
-Float = NDArray[np.float64]
 
 #: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls and host work.
 PARTS = ("launch", "kernel", "copy", "other")
@@ -32,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Projection(Declared):
-    """One run on one target.
+    """One run projected on one target.
 
     Attributes
     ----------
@@ -69,37 +67,37 @@ class Projection(Declared):
 
     @property
     def penalty(self) -> float:
-        """Projected over measured run time; above 1 is slower."""
+        """Return the projected over measured run time; above 1 is slower."""
         return self.seconds / self.measured_seconds if self.measured_seconds else 1.0
 
     @property
     def benefit(self) -> float:
-        """Measured over projected run time; above 1 is faster."""
+        """Return the measured over projected run time; above 1 is faster."""
         return self.measured_seconds / self.seconds if self.seconds else float("inf")
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the interval [s]; the answer itself where nothing was drawn."""
+        """Return the ends of the interval [s]; the answer itself where nothing was drawn."""
         return (self.interval.low, self.interval.high) if self.interval else (self.seconds, self.seconds)
 
     @property
     def median(self) -> float:
-        """Median of the draws [s]; the answer itself where nothing was drawn."""
+        """Return the median of the draws [s]; the answer itself where nothing was drawn."""
         return self.interval.median if self.interval else self.seconds
 
     @property
     def draws(self) -> int:
-        """How many machines the interval was drawn from."""
+        """Return how many machines the interval was drawn from."""
         return self.interval.draws if self.interval else 0
 
     @property
     def utilisation_factor(self) -> float:
-        """How much better used a pooled GPU must be to pay, at equal cost."""
+        """Return how much better used a pooled GPU must be to pay, at equal cost."""
         return break_even_utilisation(self.penalty)
 
 
 def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
-    """How much better used a pooled GPU must be to pay: pooling pays when U_pooled > U_local x s x (1 + f).
+    """Return how much better used a pooled GPU must be to pay: pooling pays when U_pooled > U_local x s x (1 + f).
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
 
 
 def faster(projections: list[Projection]) -> dict[str, dict[str, float]]:
-    """P(row is faster than column) over common draws; ties count half.  Empty for projections without draws."""
+    """Return P(row is faster than column) over common draws; ties count half.  Empty for projections without draws."""
     drawn = [p for p in projections if p.sample is not None]
     out: dict[str, dict[str, float]] = {}
     for a in drawn:

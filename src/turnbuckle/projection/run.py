@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 import polars as pl
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError, did_you_mean
-from turnbuckle.foundation.fields import SCHEMA_VERSION as SCHEMA_VERSION
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
@@ -115,50 +114,50 @@ class Run(Shown):
 
     @classmethod
     def of(cls, profile: Profile, *, source: str | Machine | None = None, command: str = "") -> Run:
-        """A run of a profile at hand; `source` as in `read`."""
+        """Make a run of a profile in memory; `source` as in `read`."""
         named = machine_of(source) if source else None
         if named is not None and named.relative:
             Pair(named, named)  # says why a relative machine cannot be a source
-        machine, fits, found = observed_machine(profile, named)
-        return cls(profile, machine, fits, found, command)
+        machine, fits, findings = observed_machine(profile, named)
+        return cls(profile, machine, fits, findings, command)
 
     @property
     def trace(self) -> Trace:
-        """The tables of the recording."""
+        """Return the tables of the recording."""
         return self.profile.trace
 
     @property
     def seconds(self) -> float:
-        """Recorded run time [s]."""
+        """Return the recorded run time [s]."""
         return self.profile.seconds
 
     @property
     def findings(self) -> list[Finding]:
-        """Flaws of the recording and of the source machine."""
+        """Return the flaws of the recording and of the source machine."""
         return merge([*self.profile.findings, *self.source_findings])
 
     @property
     def on_device(self) -> bool:
-        """Whether the recording holds GPU activity."""
+        """Return whether the recording holds GPU activity."""
         return bool(self.profile.has & DEVICE_ACTIVITY)
 
     @property
     def projectable(self) -> bool:
-        """Whether it also holds the host calls behind it, so that another coupling could change anything that was recorded."""
+        """Return whether it also holds the host calls behind it, so that another coupling could change anything that was recorded."""
         return self.on_device and self.trace.api.height > 0
 
     @property
     def untold(self) -> frozenset[str]:
-        """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
+        """Return categories of the time line that were not recorded; their time is missing, not zero."""
         return untold(self.profile)
 
     @cached_property
     def ordered(self) -> Prepared:
-        """Its activities in order: the graph compiled, and how far the order can be trusted.  Made once, when first asked for."""
+        """Compile the graph of activities once, at first use, and score how far its order can be trusted."""
         return prepared(self.profile, replace(nething("hold"), replay="timeline"))
 
     def prepared(self, model: Model) -> Prepared:
-        """The run made ready for the replay that a model names; ``auto`` takes the sum where the order cannot be trusted."""
+        """Prepare the run for a model's replay; ``auto`` takes the sum where the order cannot be trusted."""
         if model.replay == "sum" and "ordered" not in self.__dict__:
             return prepared(self.profile, model)  # no graph is made for it
         return self.ordered.to(model.replay)
@@ -166,7 +165,7 @@ class Run(Shown):
     # --- questions
 
     def summary(self) -> Summary:
-        """What the recording amounts to: ``turnbuckle inspect``."""
+        """Summarise the recording: ``turnbuckle inspect``."""
         return Summary(self)
 
     def project(
@@ -197,10 +196,7 @@ class Run(Shown):
         if model.machine_free:
             if asked is not None and set(asked) != {"self"}:
                 names = ", ".join(m if isinstance(m, str) else m.name for m in asked)
-                raise UsageError(
-                    "A014", "the additive model has no target machine: its lambdas say all that changes", found=f"--on {names}",
-                    fix="leave --on out, or use --model nething to ask about a machine",
-                )  # fmt: skip
+                raise error_of("A014", found=f"--on {names}")
             targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
         else:
             targets = tuple(self.source if m == "self" else machine_of(m) for m in (DEFAULT_TARGETS if asked is None else asked))
@@ -256,8 +252,8 @@ class Run(Shown):
         settings |= {"repeats": tuple(repeats)} if len(repeats) else {}
         settings |= {"draws": draws} if draws is not None else {}
         settings |= {"seed": seed} if seed != SEED else {}
-        found: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
-        return found
+        answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
+        return answer
 
     def sharing(
         self,
@@ -290,30 +286,74 @@ class Run(Shown):
         UsageError : A075, A096, A097.
         """
         settings = {"bandwidth": bandwidth, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, "cores": cores}
-        found: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
-        return found
+        answer: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
+        return answer
 
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
         """Replay the run and another at once: ``turnbuckle model sharing --beside``.  Settings: `questions.sharing.pairs.pair`."""
-        found: Beside = registry.load("asks", "beside")(self, other, form, **settings)
-        return found
+        answer: Beside = registry.load("asks", "beside")(self, other, form, **settings)
+        return answer
 
-    def transfers(self, on: Sequence[str] | str | None = None, **settings: Any) -> Transfers:
+    def transfers(self, on: Sequence[str | Machine] | str | Machine | None = None, **settings: Any) -> Transfers:
         """Price every copy on data sheets of other nodes: ``turnbuckle transfers``.  Settings: `questions.transfers.datasheet.of_run`."""
-        found: Transfers = registry.load("asks", "transfers")(self, **({} if on is None else {"on": on}), **settings)
-        return found
+        answer: Transfers = registry.load("asks", "transfers")(self, **({} if on is None else {"on": on}), **settings)
+        return answer
 
     def messages(self, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Messages:
         """Replay its MPI messages through host memory and by GPUDirect: ``turnbuckle model messages``."""
-        found: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
-        return found
+        answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
+        return answer
+
+    def export(self, path: str | Path, on: str | Machine, window: tuple[float, float] | None = None, model: Model | None = None) -> Path:
+        """Write measured and projected time lines for a trace viewer: ``turnbuckle export``.
+
+        Parameters
+        ----------
+        path : of the file; compressed where it ends in ``.gz``.
+        on : the target, by name, file or object.
+        window : activities that overlap this part alone, seconds from the start of the run.
+        model : the price list; `nething` where it is None.
+
+        Returns
+        -------
+        The path written.
+
+        Raises
+        ------
+        CannotAnswer : A121, A122.
+        UsageError : A070 where nothing is in the window.
+        ReportError : R001 to R003.
+        """
+        written: Path = registry.load("asks", "export")(self, path, machine_of(on), window, model)
+        return written
+
+    def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> list[dict[str, Any]]:
+        """Write a copy without names, ids, dates and places: ``turnbuckle anonymise``.
+
+        Parameters
+        ----------
+        folder : new or empty; `read` takes it.
+        key : of the hashes; the same key makes the same hashes, None a random one.
+        keep : kernels whose names match this regular expression keep them.
+
+        Returns
+        -------
+        What was kept, hashed and dropped: action, what, count.  Names of the original are not in it.
+
+        Raises
+        ------
+        UsageError : A402.
+        ReportError : R005.
+        """
+        treated: list[dict[str, Any]] = registry.load("asks", "anonymise")(self, folder, key, keep)
+        return treated
 
     # --- what is shown
 
     def provenance(
         self, model: Model | None = None, targets: Sequence[Machine] = (), seed: int = SEED, draws: int = DRAWS
     ) -> dict[str, Any]:
-        """Enough to repeat an answer: versions, hashes, machines, model, seed, command."""
+        """Return what is needed to repeat an answer: versions, hashes, machines, model, seed, command."""
         facts = self.trace.facts
         return {
             "tool": "turnbuckle",
@@ -337,15 +377,15 @@ class Run(Shown):
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``inspect``."""
+        """Return the JSON contract of ``inspect``."""
         return self.summary().as_dict()
 
     def table(self) -> pl.DataFrame:
-        """Where its time goes, as `Summary.table`."""
+        """Return where its time goes, as `Summary.table`."""
         return self.summary().table()
 
     def headline(self) -> str:
-        """The run in one line."""
+        """Return the run in one line."""
         counts = f"{self.trace.kernels.height:,} kernels, {self.trace.copies.height:,} copies, {self.trace.api.height:,} host calls"
         flaws = len(self.findings)
         return f"Run {self.trace.name}: {show(self.seconds, 's')} on {self.source.title}; {counts}; {flaws} finding{'s' * (flaws != 1)}"
@@ -364,21 +404,21 @@ class Summary(Shown):
         return describe(self.run.profile, self.run.source, self.run.fits)
 
     def table(self) -> pl.DataFrame:
-        """Where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
+        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
         spent = categories_ns(self.run.profile)
-        told = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
+        recorded = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
         whole = self.run.seconds
         return pl.DataFrame(
             {
-                "category": list(told),
-                "seconds": list(told.values()),
-                "share": [None if v is None or not whole else v / whole for v in told.values()],
+                "category": list(recorded),
+                "seconds": list(recorded.values()),
+                "share": [None if v is None or not whole else v / whole for v in recorded.values()],
             },
             schema={"category": pl.String, "seconds": pl.Float64, "share": pl.Float64},
         )
 
     def headline(self) -> str:
-        """The run in one line."""
+        """Return the run in one line."""
         return self.run.headline()
 
 
@@ -405,7 +445,7 @@ class Answer(Shown):
     draws: int = DRAWS
 
     def __getitem__(self, target: str) -> Projection:
-        """The projection on a machine, by its name; KeyError names the nearest."""
+        """Return the projection on a machine, by its name; KeyError names the nearest."""
         for projection in self.projections:
             if projection.target == target:
                 return projection
@@ -417,15 +457,15 @@ class Answer(Shown):
 
     @property
     def findings(self) -> list[Finding]:
-        """Flaws of the recording and of the source machine; those of a projection stand with it."""
+        """Return the flaws of the recording and of the source machine; those of a projection stand with it."""
         return self.run.findings
 
     def provenance(self) -> dict[str, Any]:
-        """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""
+        """Return what is needed to repeat an answer: versions, hashes, machines, model, seed, command."""
         return self.run.provenance(self.model, self.targets, self.seed, self.draws)
 
     def table(self) -> pl.DataFrame:
-        """The projections as a table, one row a target; `.to_pandas()`, `.to_arrow()` and `.write_parquet()` take it further."""
+        """Return the projections as a table, one row a target; `.to_pandas()`, `.to_arrow()` and `.write_parquet()` take it further."""
         flat = []
         for p in self.projections:
             low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
@@ -439,11 +479,11 @@ class Answer(Shown):
         return faster(self.projections)
 
     def headline(self) -> str:
-        """The answer in one line."""
+        """Return the answer in one line."""
         names = ", ".join(p.target for p in self.projections) or "nothing"
         return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
 
 
 def machine_of(machine: str | Machine) -> Machine:
-    """A machine at hand, or that of a name or file."""
+    """Return the machine given, or load it by name or file."""
     return machine if isinstance(machine, Machine) else load(machine)

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float, Text
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
-
-Float = NDArray[np.float64]
 
 #: Breakpoints looked for along one line, at most; beyond it `Curve.gap` says how far the curve may be off.
 MOST = 4096
@@ -43,11 +41,11 @@ class Curve:
     gap: float
 
     def __call__(self, at: Float | float) -> Float:
-        """Run time [s] at any points between the ends."""
+        """Return the run time [s] at any points between the ends."""
         return np.asarray(np.interp(at, self.at, self.seconds))
 
     def reaches(self, seconds: float) -> float | None:
-        """The largest point at which the run takes no longer than `seconds`; None if it never does take longer."""
+        """Return the largest point at which the run takes no longer than `seconds`; None if it never does take longer."""
         above = np.flatnonzero(self.seconds > seconds)
         if not len(above):
             return None
@@ -59,12 +57,12 @@ class Curve:
 
     @property
     def breakpoints(self) -> Float:
-        """Inner knots, where the critical path changes."""
+        """Return the inner knots, where the critical path changes."""
         return self.at[1:-1]
 
 
 def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Sequence[float], offset: float = 0.0, most: int = MOST) -> Curve:
-    """Run time along a line.
+    """Compute the run time along a line.
 
     Parameters
     ----------
@@ -77,7 +75,7 @@ def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Seque
     points = np.array(sorted(set(ends)), dtype=np.float64)
     values = np.broadcast_to(change(points[:, None]).values, (len(points), parameters(len(replay.run))))
     threads = os.cpu_count() or 1
-    at: list[Float] = [points[:1]]
+    positions: list[Float] = [points[:1]]
     seconds: list[Float] = []
     slopes: list[Float] = []
     gap = 0.0
@@ -85,17 +83,17 @@ def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Seque
         length = points[k + 1] - points[k]
         start, direction = np.ascontiguousarray(values[k]), np.ascontiguousarray((values[k + 1] - values[k]) / length)
         raw = replay.native.line(start, direction, 0.0, float(length), limit=most, threads=threads)
-        knots, found, slope = (np.frombuffer(b, dtype=np.float64) for b in raw[:3])
+        knots, times, slope = (np.frombuffer(b, dtype=np.float64) for b in raw[:3])
         if not seconds:
-            seconds.append(found[:1])
-        at.append(points[k] + knots[1:])
-        seconds.append(found[1:])
+            seconds.append(times[:1])
+        positions.append(points[k] + knots[1:])
+        seconds.append(times[1:])
         slopes.append(slope)
         gap = max(gap, raw[3])
-    knots, found, slope = np.concatenate(at), np.concatenate(seconds), np.concatenate(slopes)
+    knots, times, slope = np.concatenate(positions), np.concatenate(seconds), np.concatenate(slopes)
     # where two stretches meet there is a corner only if the slope changes
     bends = np.concatenate([[True], np.abs(np.diff(slope)) > 1e-12 * np.abs(slope).max(initial=0.0), [True]])
-    return Curve(knots[bends], found[bends] * 1e-9 + offset, slope[bends[:-1]] * 1e-9, gap * 1e-9)
+    return Curve(knots[bends], times[bends] * 1e-9 + offset, slope[bends[:-1]] * 1e-9, gap * 1e-9)
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Share:
     right: float
 
     def elasticity(self, run_time: float) -> float:
-        """Per cent of run time for one per cent more of this class."""
+        """Return per cent of run time for one per cent more of this class."""
         return self.right / run_time if run_time else 0.0
 
 
@@ -130,8 +128,8 @@ _COPIES: Final = {
 }
 
 
-def classes(run: Pieces) -> NDArray[np.object_]:
-    """What each piece is, in words: the classes of time that can be scaled."""
+def classes(run: Pieces) -> Text:
+    """Return the class of time of each piece, in words; each class can be scaled."""
     words = []
     for category, call_class, direction in zip(run.category, run.call_class, run.direction, strict=True):
         if category == "api":
@@ -144,7 +142,7 @@ def classes(run: Pieces) -> NDArray[np.object_]:
 
 
 def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
-    """Attribution of the recorded run time, largest first: T = sum of theta dT/dtheta over all classes, plus what no rule explains.
+    """Attribute the recorded run time, largest first: T = sum of theta dT/dtheta over all classes, plus what no rule explains.
 
     Parameters
     ----------
@@ -164,22 +162,22 @@ def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
     derivatives = np.frombuffer(raw, dtype=np.float64).reshape(-1, 3) * 1e-9
     on_path = _on_critical_path(replay, of)
     on_path[REST] = on_path.get(REST, 0.0) + beyond
-    found = [Share(n, on_path.get(n, 0.0), float(d[1]), float(d[2])) for n, d in zip(names, derivatives, strict=True)]
-    found += [Share(n, on_path.get(n, 0.0), on_path.get(n, 0.0), on_path.get(n, 0.0)) for n in (RETURNS, REST)]
-    return sorted((s for s in found if s.right > 0 or s.seconds > 0), key=lambda s: -s.right)
+    attribution = [Share(n, on_path.get(n, 0.0), float(d[1]), float(d[2])) for n, d in zip(names, derivatives, strict=True)]
+    attribution += [Share(n, on_path.get(n, 0.0), on_path.get(n, 0.0), on_path.get(n, 0.0)) for n in (RETURNS, REST)]
+    return sorted((s for s in attribution if s.right > 0 or s.seconds > 0), key=lambda s: -s.right)
 
 
-def _on_critical_path(replay: TimelineReplay, of: NDArray[np.object_]) -> dict[str, float]:
-    """Seconds of every class on the recorded critical path."""
+def _on_critical_path(replay: TimelineReplay, of: Text) -> dict[str, float]:
+    """Return the seconds of every class on the recorded critical path."""
     graph = replay.graph
     _, path = replay.path(no_change(len(replay.run)))
     kind, target, lag = graph.kind[path], graph.target[path], graph.lag_ns[path] * 1e-9
     if not len(path):
         return {}
-    own = np.isin(kind, [EDGE[w] for w in ("run", "call", "meet")])
-    named = np.where(own, of[replay.piece[(target - 1) // 2]], REST)
+    by_piece = np.isin(kind, [EDGE[w] for w in ("run", "call", "meet")])
+    named = np.where(by_piece, of[replay.piece[(target - 1) // 2]], REST)
     for word, name in (("host", HOST_WORK), ("deliver", DELIVERIES), ("sync", RETURNS), ("queue", RETURNS), ("fault", "kernels")):
         named[kind == EDGE[word]] = name
-    found = {str(n): float(lag[named == n].sum()) for n in np.unique(named.astype(str))}
-    found[REST] = found.get(REST, 0.0) + float(graph.residual_ns[target].sum()) * 1e-9
-    return found
+    spent = {str(n): float(lag[named == n].sum()) for n in np.unique(named.astype(str))}
+    spent[REST] = spent.get(REST, 0.0) + float(graph.residual_ns[target].sum()) * 1e-9
+    return spent

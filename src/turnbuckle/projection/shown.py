@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
-from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
 
 if TYPE_CHECKING:
     from turnbuckle.show.figures.figure import Figure
@@ -34,14 +33,14 @@ class Shown(Declared, ABC):
 
     @abstractmethod
     def table(self) -> pl.DataFrame:
-        """The answer as a table."""
+        """Return the answer as a table."""
 
     @abstractmethod
     def headline(self) -> str:
-        """The answer in one line."""
+        """Return the answer in one line."""
 
     def to_json(self, indent: int | None = 1) -> str:
-        """The answer as JSON text; infinities and NaN, which JSON lacks, are null."""
+        """Return the answer as JSON text; infinities and NaN, which JSON lacks, are null."""
         return json.dumps(finite(self.as_dict()), indent=indent)
 
     def __repr__(self) -> str:
@@ -50,33 +49,25 @@ class Shown(Declared, ABC):
 
     def figures(self) -> list[Figure]:
         """Return its figures, not yet drawn; a notebook draws each that it shows.  Empty for an answer without one."""
-        known = registry.entries("figures")
-        return list(known[self.question].load()(self)) if self.question in known else []
+        entries = registry.entries("figures")
+        return list(entries[self.question].load()(self)) if self.question in entries else []
 
     def figure(self, name: str = "") -> Figure:
         """Return one figure: the first, or that of a name.  Raises `UsageError` A430 where there is none."""
         figures = {figure.name: figure for figure in self.figures()}
         if not figures or (name and name not in figures):
             fix = did_you_mean(name, figures) or (f"one of {', '.join(figures)}" if figures else "take its table")
-            what = f"this answer has no figure called {clipped(name)}" if figures else "this answer has no figures"
-            raise UsageError("A430", what, found=type(self).__name__, fix=fix)
+            raise (
+                error_of("A430.name", found=type(self).__name__, fix=fix, name=clipped(name))
+                if figures
+                else error_of("A430.none", found=type(self).__name__, fix=fix)
+            )
         return figures[name] if name else next(iter(figures.values()))
 
     def _repr_html_(self) -> str:
-        known = registry.entries("terminal")
-        if self.question in known:
-            drawn: str = registry.load("services", "terminal as html")(known[self.question].load(), self)
+        views = registry.entries("terminal")
+        if self.question in views:
+            drawn: str = registry.load("services", "terminal as html")(views[self.question].load(), self)
             return drawn
         with pl.Config(tbl_rows=60, tbl_cols=20, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
             return f"<p>{html.escape(self.headline())}</p>{self.table()._repr_html_()}"
-
-
-def finite(value: Any) -> Any:
-    """A JSON document without infinities and NaN: both become null."""
-    if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
+from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
@@ -44,8 +45,6 @@ from turnbuckle.projection.priors import (
 from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Interval, Projection
 
-Float = NDArray[np.float64]
-
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 #: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second.
 AFFORDABLE, FEWEST = 2_000_000_000, 100
@@ -62,12 +61,12 @@ ALPHA_UNKNOWN = 0.5
 HOST_ERROR = 0.15
 #: Kinds of piece that cross the link between host and device.
 _CROSSING = ("copy_h2d", "copy_d2h", "migration")
-#: Names of three unknowns of the model's form; those of another machine stand in `turnbuckle.projection.priors`.
+#: Names of the three unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT, HOST_SPEED = "kernel alpha", "copies kept in one memory", "host of the other machine"
 
 
 def normals(name: str, draws: int, seed: int) -> Float:
-    """Standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
+    """Return the standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
     key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
     return np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
 
@@ -76,24 +75,24 @@ def normals(name: str, draws: int, seed: int) -> Float:
 class DrawnMachine:
     """A machine whose parameters are arrays of draws, shape (draws, 1)."""
 
-    values: Mapping[str, Float]
+    values: Mapping[ParameterName, Float]
     copies_vanish: bool
 
-    def value(self, name: str) -> Float | None:
-        """Draws of one parameter [SI], or None."""
+    def value(self, name: ParameterName) -> Float | None:
+        """Return the draws of one parameter [SI], or None."""
         return self.values.get(name)
 
 
-def _drawn(own: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
-    """Draws of one number, (draws, 1); its value alone where it is certain, or where only another number is drawn."""
-    name = parameter.unknown(own)
+def _drawn(default_name: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
+    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn."""
+    name = parameter.unknown(default_name)
     if parameter.error <= 0 or (only is not None and only != name):
         return np.full((1, 1), parameter.value)
     return (parameter.value * np.exp(parameter.error * normals(name, draws, seed)))[:, None]
 
 
 def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: str | None = None) -> DrawnMachine:
-    """A machine that stands alone, drawn; the arrays' counterpart of `Machine.drawn`."""
+    """Draw a machine that stands alone; the arrays' counterpart of `Machine.drawn`."""
     values = {n: _drawn(f"{machine.name}/{n}", p, draws, seed, only) for n, p in machine.parameters.items()}
     return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
 
@@ -101,7 +100,7 @@ def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: s
 def drawn_target(
     declared: Machine, resolved: Machine, source: DrawnMachine, draws: int = DRAWS, seed: int = SEED, only: str | None = None
 ) -> DrawnMachine:
-    """A target, drawn: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
+    """Draw a target: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
     if not declared.relative:
         return drawn_source(declared, draws, seed, only)
     values = dict(source.values)
@@ -131,11 +130,11 @@ class Uncertain:
 
     @property
     def run(self) -> Pieces:
-        """The pieces that are drawn."""
+        """Return the pieces that are drawn."""
         return self.ready.run
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
-        """Run times [s] over the draws, shape (draws,); with `only`, everything but that number stays at its value."""
+        """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
         source = drawn_source(self.source, self.draws, self.seed, only)
         target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
         durations = anchored(self.run, source, target, model)
@@ -151,7 +150,7 @@ class Uncertain:
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
     def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:
-        """How far the model's own form is off: one factor a class of copy and size decade, one for kernels.
+        """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
 
         Where source and target are priced alike, what the form misses is the same on both and cancels; a copy's factor
         counts in full from a twofold change on, and in proportion to its logarithm below.
@@ -176,7 +175,7 @@ class Uncertain:
         return out
 
     def _form_names(self, pair: Pair, model: Model) -> list[str]:
-        """For each piece, the model-form unknown that touches it; empty where none does."""
+        """Return for each piece the model-form unknown that touches it; empty where none does."""
         run = self.run
         decade = np.floor(np.log10(np.maximum(run.size_bytes, 1.0))).astype(int)
         kernels = alpha_spread(pair, model) > 0
@@ -200,7 +199,7 @@ class Uncertain:
         return out
 
     def _delivered(self, durations: Durations, pair: Pair, draws: Draws) -> Float:
-        """Time added before device work begins on the timeline [s]: what is known, and launches that the target does not say."""
+        """Return the time added before device work begins on the timeline [s]: what is known, and launches that the target does not say."""
         delay, latency = durations.falls["delivery"], pair.source.value("launch.latency")
         if latency is None or pair.target.value("launch.latency") is not None:
             return delay
@@ -208,13 +207,13 @@ class Uncertain:
         return delay + np.where(self.run.kind == "launch", longer, 0.0)
 
     def _copies_kept(self, pair: Pair) -> Float:
-        """Seconds of each piece if the program keeps its copies in the one memory: read and written once at its bandwidth."""
+        """Return the seconds of each piece if the program keeps its copies in the one memory: read and written once at its bandwidth."""
         bandwidth = pair.target.value("gpu.memory_bandwidth")
         kept = self.run.count * 2.0 * self.run.size_bytes / bandwidth if bandwidth else self.run.seconds
         return np.where(self.run.memory == UNSIZED, self.run.seconds, np.minimum(kept, self.run.seconds))
 
     def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
-        """Everything uncertain in a question, by name."""
+        """Return the names of all uncertain numbers in a question."""
         form = sorted({*self._form_names(pair, model)} - {""})
         if other_host(pair):
             form += [HOST_SPEED, *_names_of_other_machine(self.run, pair)]
@@ -230,18 +229,18 @@ class Draws:
     only: str | None = None
 
     def of(self, name: str) -> Float:
-        """Of one name, shape (draws,)."""
+        """Return the draws of one name, shape (draws,)."""
         return normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws)
 
 
-def _launches_kept(run: Pieces, pair: Pair) -> NDArray[np.bool_]:
-    """Launches whose price the target's file does not say: they keep that of A."""
-    said = [pair.target.value(f"launch.{word}") is not None for word in ("latency", "call")]
-    return np.asarray((run.kind == "launch") & ~np.where(run.idle_device, *said))
+def _launches_kept(run: Pieces, pair: Pair) -> Bool:
+    """Return the mask of launches that keep the source's price because the target's file states none."""
+    stated = [pair.target.value("launch.latency") is not None, pair.target.value("launch.call") is not None]
+    return np.asarray((run.kind == "launch") & ~np.where(run.idle_device, *stated))
 
 
-def _carried(run: Pieces) -> dict[str, NDArray[np.bool_]]:
-    """Pieces that another node's link or host carries, by the unknown that decides."""
+def _carried(run: Pieces) -> dict[str, Bool]:
+    """Return masks of pieces that another node's link or host carries, by the unknown that decides."""
     crossing = np.isin(run.kind, _CROSSING) & (run.memory != UNSIZED)
     staged = crossing & ((run.memory == "pageable") | (run.kind == "migration"))
     return {LINK: crossing & ~staged, STAGED: staged, PEER: (run.kind == "copy_p2p") & (run.memory != UNSIZED)}
@@ -250,17 +249,17 @@ def _carried(run: Pieces) -> dict[str, NDArray[np.bool_]]:
 def _names_of_other_machine(run: Pieces, pair: Pair) -> list[str]:
     carried = {} if pair.target.copies_vanish else _carried(run)
     out = [name for name, rows in carried.items() if rows.any()]
-    if any(rows[run.direction == way].any() for rows in carried.values() for way in ("h2d", "d2h") if _latency_kept(pair, way)):
+    if any(rows[run.direction == word].any() for rows in carried.values() for word in HOST_WAYS if _latency_kept(pair, word)):
         out.append(LATENCY)
     return out + ([LAUNCHES] if _launches_kept(run, pair).any() else [])
 
 
-def _latency_kept(pair: Pair, way: str) -> bool:
-    return pair.target.value(f"link.{way}.latency") is None
+def _latency_kept(pair: Pair, direction: LinkWay) -> bool:
+    return pair.target.value(link_parameter(direction, "latency")) is None
 
 
 def on_other_machine(seconds: Float, run: Pieces, pair: Pair, draws: Draws) -> Float:
-    """What no file says of a machine of its own, drawn: the share of its links, its host's staging, fixed parts, launches.
+    """Draw what no file states of another machine: its share of the link, host staging, fixed parts, launches.
 
     Parameters
     ----------
@@ -279,27 +278,27 @@ def on_other_machine(seconds: Float, run: Pieces, pair: Pair, draws: Draws) -> F
     if pair.target.copies_vanish:
         return out
     for name, rows in _carried(run).items():
-        for way in ("h2d", "d2h", "p2p"):
-            there = rows & ((run.kind == f"copy_{way}") | (run.direction == f"migration_{way}"))
-            bandwidth = pair.target.value(f"link.{way}.bandwidth")
-            if not there.any() or bandwidth is None:
+        for direction in LINK_WAYS:
+            mask = rows & ((run.kind == f"copy_{direction}") | (run.direction == f"migration_{direction}"))
+            bandwidth = pair.target.value(link_parameter(direction, "bandwidth"))
+            if not mask.any() or bandwidth is None:
                 continue
-            stated = pair.target.value(f"link.{way}.efficiency")
-            least = (run.count * run.size_bytes)[there] / bandwidth
-            moved = np.minimum(least / (stated or 1.0), out[:, there])
-            fixed = out[:, there] - moved
+            stated = pair.target.value(link_parameter(direction, "efficiency"))
+            least = (run.count * run.size_bytes)[mask] / bandwidth
+            moved = np.minimum(least / (stated or 1.0), out[:, mask])
+            fixed = out[:, mask] - moved
             if name == STAGED:
-                out[:, there] = np.maximum(out[:, there] * np.exp(of_pair(STAGED_SPREAD) * draws.of(STAGED))[:, None], least)
+                out[:, mask] = np.maximum(out[:, mask] * np.exp(of_pair(STAGED_SPREAD) * draws.of(STAGED))[:, None], least)
                 continue
-            if _latency_kept(pair, way):
+            if _latency_kept(pair, direction):
                 fixed *= np.exp(COPY_LATENCY_SD * draws.of(LATENCY))[:, None]
             z, spread = draws.of(name), PEER_SHARE if name == PEER else LINK_SHARE if stated is None else NODE_SHARE
-            out[:, there] = moved * half_normal(z, spread)[:, None] + fixed
+            out[:, mask] = moved * half_normal(z, spread)[:, None] + fixed
     return out
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
-    """Relative error (log-sd) of kernel times on the target.
+    """Return the relative error (log-sd) of kernel times on the target.
 
     0 where kernels keep their machine (a changed coupling) or the user gave the ratio; at least `ALPHA_ERROR` for a ratio
     of peak rates (`VENDOR_ERROR` between GPUs known to be of two vendors), and wide enough that the 90 % interval reaches the
@@ -308,10 +307,10 @@ def alpha_spread(pair: Pair, model: Model) -> float:
     if model.alpha == "hold" or not isinstance(model.alpha, str) or pair.target is pair.source:
         return 0.0
     least = VENDOR_ERROR if other_vendor(pair) and not pair.target.changes else 0.0
-    here, there = (kernel_rate(m, model.alpha) for m in (pair.source, pair.target))
-    if here is None or there is None:
+    source_rate, target_rate = (kernel_rate(m, model.alpha) for m in (pair.source, pair.target))
+    if source_rate is None or target_rate is None:
         return 0.0 if pair.target.changes else max(ALPHA_UNKNOWN, least)
-    ratio = float(there / here)
+    ratio = float(target_rate / source_rate)
     if ratio == 1.0 and not least:
         return 0.0
     memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
@@ -333,14 +332,14 @@ def uncertain(
 
 
 def affordable(ready: Prepared) -> int:
-    """How many draws a run of this size gets: `DRAWS`, or fewer where its timeline is very long."""
+    """Return how many draws a run of this size gets: `DRAWS`, or fewer where its timeline is very long."""
     if ready.timeline is None:
         return DRAWS
     return min(DRAWS, max(AFFORDABLE // len(ready.timeline.graph.time_ns), FEWEST))
 
 
 def thinned(run: Pieces, most: int) -> Pieces:
-    """At most about `most` pieces: neighbouring sizes of one class merged, sums kept, size averaged by time."""
+    """Merge neighbouring sizes of one class to about `most` pieces: sums kept, size averaged by time."""
     if len(run) <= most:
         return run
     fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
@@ -372,7 +371,7 @@ def thinned(run: Pieces, most: int) -> Pieces:
 def with_interval(
     projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = True
 ) -> Projection:
-    """The same projection with its interval, its draws, and the share of variance by number.
+    """Return the same projection with its interval, its draws, and the share of variance by number.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +12,16 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import CannotAnswer, NativeError, ProfileError, clipped, did_you_mean
+from turnbuckle.foundation import private_folder
+from turnbuckle.foundation.errors import CannotAnswer, ProfileError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.schema import words
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import driver
+from turnbuckle.recorder import run as record_run
+from turnbuckle.recorder import toolchain
+from turnbuckle.recorder.opencl import record_opencl
+from turnbuckle.show.terminal.options import flat
+from turnbuckle.show.terminal.progress import working
 
 #: Kinds of records that ``--kinds`` may name, in the recorder's words; the first are recorded unless it says otherwise.
 KINDS: Final = ("api", "driver", "kernel", "memcpy", "memset", "sync", "event", "memory", "overhead", "stream", "device", "nvtx")
@@ -80,9 +90,6 @@ def record(
     The recorder is built on first use, with the C compiler and the CUPTI of this machine; nothing is downloaded. The program's output
     and exit code are passed on.
     """
-    from turnbuckle.machine import driver
-    from turnbuckle.recorder import run as record_run
-    from turnbuckle.recorder import toolchain
     from turnbuckle.trace.cache import cache
 
     settings = {
@@ -91,15 +98,13 @@ def record(
         **_slower_link(link_bandwidth),
     }
     if opencl:
-        from turnbuckle.recorder.opencl import record_opencl
-
         cupti_only = {
             "--graphs whole": graphs == "whole", "--unified-memory": unified_memory, "--kinds": kinds is not None, "--build": build,
             "--cupti": cupti is not None, "--library": library is not None, "--anyway": anyway,
         }  # fmt: skip
         return record_opencl(command, output, settings, opencl_headers, cupti_only, _keep)
     if opencl_headers is not None:
-        raise NativeError("N011", "--opencl-headers is for OpenCL", fix="add --opencl, or leave it out")
+        raise error_of("N011.headers")
     if build:
         return _build(command, output, cupti)
     program = record_run.program(command)
@@ -132,9 +137,6 @@ def record(
 
 def _settings(graphs: str, unified: bool, kinds: list[str] | None, memory: str, flush: str) -> dict[str, str]:
     """Return the environment variables of the recorder's settings.  Raise N011 for a value out of range, `UnitError` for a unit."""
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.show.terminal.options import flat
-
     chosen = flat(kinds) or list(KINDS)
     _refuse_unknown("--kinds", chosen, (*KINDS, *FURTHER))
     chosen += [word for word, wanted in (("graph", graphs == "whole"), ("uvm", unified)) if wanted]
@@ -146,14 +148,11 @@ def _settings(graphs: str, unified: bool, kinds: list[str] | None, memory: str, 
 
 def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: list[str] | None, side: str) -> dict[str, str]:
     """Return the environment variables of delays, fixed and random; empty where there are none.  Raise as `_settings`."""
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.show.terminal.options import flat
-
     if jitter is None and seed is not None:
-        raise NativeError("N011", "--seed without random delays", fix=f"--jitter 0us..100us --seed {seed}")
+        raise error_of("N011.seed", seed=seed)
     if slack is None and jitter is None:
         if classes:
-            raise NativeError("N011", "--slack-class without a delay", fix="--slack 10us --slack-class " + ",".join(flat(classes) or []))
+            raise error_of("N011.slack", classes=",".join(flat(classes) or []))
         return {}
     out = {}
     if slack is not None:
@@ -163,12 +162,12 @@ def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: li
     if jitter is not None:
         least, dots, most = jitter.partition("..")
         if not dots:
-            raise NativeError("N011", "--jitter takes two bounds", found=clipped(jitter), fix="--jitter 0us..100us")
+            raise error_of("N011.range", found=clipped(jitter))
         bounds = [parse(text.strip(), "s") for text in (least, most)]
         for bound in bounds:
             _within("--jitter", jitter, bound, 0.0, _LONGEST_DELAY, "0s to 100s")
         if bounds[0] > bounds[1]:
-            raise NativeError("N011", "--jitter ends below where it begins", found=clipped(jitter), fix=f"--jitter {most}..{least}"[:80])
+            raise error_of("N011.bounds", found=clipped(jitter), fix=f"--jitter {most}..{least}"[:80])
         _within("--seed", str(seed), seed or 0, 0, _LARGEST_SEED, f"0 to {_LARGEST_SEED}")
         out |= {
             "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)),
@@ -186,8 +185,6 @@ def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: li
 
 def _slower_link(bandwidth: str | None) -> dict[str, str]:
     """Return the environment variable of the link; empty where it is unchanged.  Raise as `_settings`."""
-    from turnbuckle.foundation.units import parse
-
     if bandwidth is None:
         return {}
     rate = parse(bandwidth, "B/s")
@@ -197,8 +194,6 @@ def _slower_link(bandwidth: str | None) -> dict[str, str]:
 
 def _note_strangers(library: Path) -> None:
     """Warn where another user may change a library that is loaded into the program; a site's own is used all the same."""
-    from turnbuckle.foundation import private_folder
-
     try:
         private_folder.way(library)
     except private_folder.Shared as shared:
@@ -210,29 +205,20 @@ def _note_strangers(library: Path) -> None:
 def _refuse_unknown(option: str, words: list[str], choices: tuple[str, ...]) -> None:
     for word in words:
         if word not in choices:
-            raise NativeError(
-                "N011",
-                f"{option} names what is not known",
-                found=clipped(word),
-                fix=did_you_mean(word, choices) or "one of " + ", ".join(choices),
+            raise error_of(
+                "N011.word", found=clipped(word), fix=did_you_mean(word, choices) or None, option=option, choices=", ".join(choices)
             )
 
 
 def _within(option: str, text: str, value: float, least: float, most: float, words: str) -> None:
     if not least <= value <= most:
-        raise NativeError("N011", f"{option} is out of range", found=clipped(text), fix=f"give {words}")
+        raise error_of("N011.value", found=clipped(text), option=option, words=words)
 
 
 def _build(command: tuple[str, ...], output: Path | None, cupti: Path | None) -> int:
     """Build a recorder for another machine (``--build``)."""
-    from turnbuckle.machine import driver
-    from turnbuckle.recorder import toolchain
-
     if output is None or command:
-        raise NativeError(
-            "N011", "--build takes a folder and no command", found=f"command {clipped(command[0])}" if command else "no folder",
-            fix="turnbuckle record --build -o FOLDER",
-        )  # fmt: skip
+        raise error_of("N011.build", found=f"command {clipped(command[0])}" if command else "no folder")
     try:
         version: int | None = driver.present().version
     except CannotAnswer:
@@ -274,8 +260,6 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
     NativeError : N008 where CUPTI refused; N009 where the trace cannot be written (the recorder's files are kept).
     CannotAnswer : A182 where the program made no call of CUDA; A183 where it did nothing on a device.
     """
-    from turnbuckle.recorder import run as record_run
-    from turnbuckle.show.terminal.progress import working
     from turnbuckle.trace.readers import parquet
     from turnbuckle.trace.readers.recorded import reader as recorded
     from turnbuckle.trace.trace import Trace
@@ -283,10 +267,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
     ended = f"the command ended with {ran.code} after {ran.seconds:.3g} s"
     files, raw = record_run.files(folder), place.with_name(place.name + ".raw")
     if not files:
-        raise CannotAnswer(
-            "A182", "nothing was recorded", found=ended, fix="record the program that uses the GPU itself; --opencl for one of OpenCL",
-            cause="the command made no call of CUDA, or starts the work in a process that drops its environment or runs elsewhere",
-        )  # fmt: skip
+        raise error_of("A182", found=ended)
     try:
         with working("reading the records"):
             trace = recorded.together(files, name=place.name)
@@ -295,11 +276,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
             _rescued(folder, raw)
             raise
         _refused(files, ended)
-        raise CannotAnswer(
-            "A183", "the program did nothing on a device", found=f"{ended}; {error.what}",
-            cause="CUDA was started, but no call of a kind that is recorded was made, or none was flushed",
-            fix="look at --kinds; of a program that is killed at once, --flush 50ms leaves more",
-        ) from None  # fmt: skip
+        raise error_of("A183", found=f"{ended}; {error.what}") from None
     except BaseException:
         # a run cannot be recorded again
         _rescued(folder, raw)
@@ -311,10 +288,11 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
         whole.rename(place)
     except OSError as error:
         kept = _rescued(folder, raw, say=False)
-        raise NativeError(
-            "N009", "the trace cannot be written", where=str(place), found=error.strerror or str(error),
-            fix=f"make room; turnbuckle inspect reads the files kept in {raw.name}" if kept else "make room, and record again",
-        ) from None  # fmt: skip
+        raise (
+            error_of("N009.kept", where=str(place), found=error.strerror or str(error), name=raw.name)
+            if kept
+            else error_of("N009.lost", where=str(place), found=error.strerror or str(error))
+        ) from None
     except BaseException:
         _rescued(folder, raw)
         raise
@@ -329,15 +307,11 @@ def _refused(files: list[Path], ended: str) -> None:
             if line.startswith("#refused "):
                 code, _, why = line.removeprefix("#refused ").partition(" ")
                 cause, fix = _REFUSALS.get(code, _REFUSED_OTHERWISE)
-                raise NativeError(
-                    "N008", "CUPTI refused to record", found=f"{clipped(why, 120)} ({clipped(code, 12)}); {ended}", cause=cause, fix=fix
-                )
+                raise error_of("N008", found=f"{clipped(why, 120)} ({clipped(code, 12)}); {ended}", cause=cause, fix=fix)
 
 
 def _rescued(folder: Path, raw: Path, *, say: bool = True) -> bool:
     """Keep the recorder's files as the folder `raw`, because no trace can be made of them, and return whether they could be kept."""
-    import shutil
-
     shutil.rmtree(folder / "trace", ignore_errors=True)
     try:
         folder.rename(raw)
@@ -394,8 +368,6 @@ def _moves_unseen(trace: Any) -> bool:
     """Return whether the program uses unified memory while the trace holds no migration."""
     import polars as pl
 
-    from turnbuckle.foundation.schema import words
-
     managed, moved = words("memories").index("managed"), [code for code, word in enumerate(words("directions")) if "migration" in word]
     used = trace.allocations.filter(pl.col("memory") == managed).height
     return bool(used) and trace.copies.filter(pl.col("direction").is_in(moved)).is_empty() and trace.page_faults.is_empty()
@@ -413,8 +385,6 @@ def _overheads(trace: Any) -> tuple[int, int]:
 
 
 def _time(ns: int) -> str:
-    from turnbuckle.foundation.units import show
-
     return show(ns * 1e-9, "s")
 
 

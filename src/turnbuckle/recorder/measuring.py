@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.errors import CannotAnswer, NativeError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import CannotAnswer, NativeError, TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.machine.driver import present
 from turnbuckle.recorder.toolchain import compiler, native
 
@@ -65,18 +65,16 @@ def measure(
     """
     wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
     if unknown := [s for s in wanted if s not in SECTIONS]:
-        fix = did_you_mean(unknown[0], SECTIONS) or f"one of {', '.join(SECTIONS)}"
-        raise UsageError("A414", "no such section to measure", where="--only", found=clipped(unknown[0]), fix=fix)
+        raise error_of(
+            "A414", where="--only", found=clipped(unknown[0]), fix=did_you_mean(unknown[0], SECTIONS) or None, sections=", ".join(SECTIONS)
+        )
     _driver()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         try:
             private_folder.look(Path(folder))
         except private_folder.Shared as shared:
-            raise NativeError(
-                "N024", "another user may change the folder for temporary files", where=str(shared.path), found=shared.why,
-                cause="the measuring program is built and run there", fix="set TMPDIR to a folder of your own",
-            ) from None  # fmt: skip
+            raise error_of("N024.temporary", where=str(shared.path), found=shared.why) from None
         program = build(Path(folder))
         _probe(program)
         try:
@@ -91,14 +89,9 @@ def measure(
                     else:
                         failed.append(f"{section}: {message}")
         except OSError as error:
-            raise NativeError(
-                "N023", "the lines cannot be kept", where=place.name, found=error.strerror or "", fix="name a file with --keep"
-            ) from None
+            raise error_of("N023", where=place.name, found=error.strerror or "") from None
     if len(failed) == len(wanted):
-        raise NativeError(
-            "N022", "no section could be measured", found=clipped("; ".join(failed), 300),
-            cause="the device is in use or in a bad state, or its memory is full", fix="look at nvidia-smi, then try again with --quick",
-        )  # fmt: skip
+        raise error_of("N022", found=clipped("; ".join(failed), 300))
     return failed
 
 
@@ -108,18 +101,12 @@ def _driver() -> None:
         present()
     except CannotAnswer as error:
         if error.code == "A180":
-            raise CannotAnswer(
-                "A185", "no CUDA driver on this machine", found=error.found, cause="libcuda.so.1 comes with the driver of the GPU",
-                fix="run it on the machine that has the GPU, or give files that were measured there: turnbuckle calibrate FILE...",
-            ) from None  # fmt: skip
+            raise error_of("A185", found=error.found) from None
         raise _no_device(error.found) from None
 
 
-def _no_device(message: str) -> CannotAnswer:
-    return CannotAnswer(
-        "A186", "a CUDA driver, but no device that can be used", found=message,
-        cause="no GPU, none given to this job, or CUDA_VISIBLE_DEVICES is empty", fix="ask the scheduler for one; nvidia-smi lists them",
-    )  # fmt: skip
+def _no_device(message: str) -> TurnbuckleError:
+    return error_of("A186", found=message)
 
 
 def build(folder: Path) -> Path:
@@ -127,10 +114,7 @@ def build(folder: Path) -> Path:
     try:
         words = compiler()
     except NativeError as error:
-        raise NativeError(
-            "N020", "no C compiler", found=error.found, cause="the measuring program is built where it runs",
-            fix="install gcc, or name a compiler in CC",
-        ) from None  # fmt: skip
+        raise error_of("N020", found=error.found) from None
     program = folder / "microbench"
     command = [*words, *OPTIONS, str(native() / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
     try:
@@ -139,13 +123,7 @@ def build(folder: Path) -> Path:
     except (OSError, subprocess.TimeoutExpired) as failure:
         message, code = str(failure), -1
     if code != 0 or not program.exists():
-        raise NativeError(
-            "N021",
-            "the measuring program does not build",
-            where=Path(words[0]).name,
-            found=clipped(message, 200),
-            fix="name another compiler in CC",
-        )
+        raise error_of("N021", where=Path(words[0]).name, found=clipped(message, 200))
     return program
 
 
@@ -154,9 +132,7 @@ def _probe(program: Path) -> None:
     if code in (_NO_DRIVER, _NO_DEVICE):
         raise _no_device(clipped(message, 120))
     if code == _OLD_DRIVER:
-        raise CannotAnswer(
-            "A187", "a CUDA driver that is too old", found=clipped(message, 120), fix="it needs a driver of CUDA 10 or newer"
-        )
+        raise error_of("A187", found=clipped(message, 120))
 
 
 def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import CannotAnswer, NativeError
+from turnbuckle.foundation.errors import CannotAnswer, error_of
+from turnbuckle.recorder import opencl_layer
+from turnbuckle.recorder import run as record_run
 
 #: Settings of the layer; the others belong to CUPTI.
 _SETTINGS: Final = (
@@ -38,15 +40,11 @@ def record_opencl(
     ------
     NativeError : N001, N004, N005, N007, N009, N011, N016 to N019, N024.
     """
-    from turnbuckle.recorder import opencl_layer
-    from turnbuckle.recorder import run as record_run
     from turnbuckle.trace.cache import cache
 
     for option, given in cupti_only.items():
         if given:
-            raise NativeError(
-                "N011", f"{option} is not for OpenCL", cause="it steers CUPTI", fix="leave it out, or record without --opencl"
-            )
+            raise error_of("N011.opencl", option=option)
     program = record_run.program(command)
     place = record_run.place_of(output, command)
     with opencl_layer.cached(cache.folder(), headers) as (library, _), record_run.private(place) as folder:

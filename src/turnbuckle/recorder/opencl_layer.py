@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from turnbuckle.foundation.errors import NativeError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.recorder.toolchain import compiler, complaint, lent, native
 
 SOURCES: Final = (
@@ -41,11 +41,7 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
     """
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
-        raise NativeError(
-            "N016", "there are no OpenCL headers that know layers", where="" if headers is None else str(headers), found=first,
-            cause="CL/cl_layer.h comes with the OpenCL headers of 2021 and newer",
-            fix="install opencl-headers (apt), or name the folder of newer ones with --opencl-headers",
-        )  # fmt: skip
+        raise error_of("N016", where="" if headers is None else str(headers), found=first)
     sources = [str(native() / name) for name in SOURCES]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,20 +49,14 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
             made = Path(folder) / target.name
             first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources, "-o", str(made)])
             if first is not None:
-                raise NativeError(
-                    "N017", "the OpenCL layer cannot be compiled", found=first, cause="the compiler and the OpenCL headers do not fit",
-                    fix="try other headers (--opencl-headers FOLDER) or another compiler (CC), and report the line above",
-                )  # fmt: skip
+                raise error_of("N017", found=first)
             made.replace(target)
     except OSError as error:
         raise _unwritten(target.parent, error) from None
 
 
-def _unwritten(folder: Path, error: OSError) -> NativeError:
-    return NativeError(
-        "N018", "the OpenCL layer cannot be written", where=str(folder), found=error.strerror or str(error),
-        fix="set XDG_CACHE_HOME to a folder you may write to",
-    )  # fmt: skip
+def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:
+    return error_of("N018", where=str(folder), found=error.strerror or str(error))
 
 
 @contextmanager
@@ -94,11 +84,6 @@ def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
     return {"OPENCL_LAYERS": f"{library}:{others}" if others else str(library)}
 
 
-def nothing_recorded(ending: str) -> NativeError:
+def nothing_recorded(ending: str) -> TurnbuckleError:
     """Return N019: the program left no recording, or one without records; `ending` is how it ended."""
-    return NativeError(
-        "N019", "the program left no recording of OpenCL", found=ending,
-        cause="it made no OpenCL call, it was killed before anything was flushed, or its loader (libOpenCL.so) is older than layers, which "
-        "need ocl-icd 2.3 or Khronos' of 2021-06-30",
-        fix="of a program that is killed at once, --flush 50ms leaves more; else see that it uses OpenCL, with a newer loader",
-    )  # fmt: skip
+    return error_of("N019", found=ending)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from turnbuckle.foundation.errors import NativeError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.machine.driver import INJECTION
 
 SUFFIX: Final = ".trace.csv"
@@ -57,21 +57,19 @@ def rank() -> int | None:
 def program(command: Sequence[str]) -> str:
     """Return the path of the program that a command line begins with.  Raise N004 where there is none."""
     if not command:
-        raise NativeError("N004", "there is no command to record", fix="turnbuckle record -- ./program ARGUMENTS")
+        raise error_of("N004.empty")
     if command[0].startswith("-"):
-        raise NativeError(
-            "N004", "the command begins with an option", found=clipped(command[0]), cause="turnbuckle record has no such option",
-            fix="turnbuckle record --help lists its options; the program comes behind --",
-        )  # fmt: skip
+        raise error_of("N004.option", found=clipped(command[0]))
     path = shutil.which(command[0])
     if path:
         return path
     place = Path(command[0])
     why = "it is not executable" if place.is_file() else "there is no such program"
-    raise NativeError(
-        "N004", "the command cannot be started", where=clipped(command[0], 200), found=why,
-        fix=f"./{place.name} names a program in this folder" if place.exists() and "/" not in command[0] else "check its name and path",
-    )  # fmt: skip
+    raise (
+        error_of("N004.folder", where=clipped(command[0], 200), found=why, name=place.name)
+        if place.exists() and "/" not in command[0]
+        else error_of("N004.missing", where=clipped(command[0], 200), found=why)
+    )
 
 
 def place_of(output: Path | None, command: Sequence[str]) -> Path:
@@ -86,14 +84,10 @@ def place_of(output: Path | None, command: Sequence[str]) -> Path:
     given = output if output is not None else Path(f"{Path(command[0]).name}{ranked}.turnbuckle")
     place = given.with_name(given.name.replace("%r", str(own_rank or 0)).replace("%p", str(os.getpid())))
     if place.exists() or place.is_symlink():
-        raise NativeError(
-            "N005", "the output is there already", where=str(place), fix="name another with -o, or remove it; it is never written over"
-        )
+        raise error_of("N005", where=str(place))
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK | os.X_OK):
         why = "no permission to write there" if place.parent.is_dir() else "there is no such folder"
-        raise NativeError(
-            "N007", "the recording cannot be written", where=str(place.parent), found=why, fix="name a folder that you may write to with -o"
-        )
+        raise error_of("N007.folder", where=str(place.parent), found=why)
     return place
 
 
@@ -103,18 +97,9 @@ def usable(library: Path) -> Path:
         with library.open("rb") as file:
             text = file.read(64 << 20)
     except OSError as error:
-        raise NativeError(
-            "N006",
-            "the library cannot be read",
-            where=str(library),
-            found=error.strerror or str(error),
-            fix="turnbuckle record --build -o FOLDER",
-        ) from None
+        raise error_of("N006.library", where=str(library), found=error.strerror or str(error)) from None
     if not text.startswith(b"\x7fELF") or any(mark not in text for mark in _MARKS):
-        raise NativeError(
-            "N006", "the file is no recorder", where=str(library), found="another file" if text else "an empty file",
-            cause="--library takes what turnbuckle record --build made", fix="turnbuckle record --build -o FOLDER",
-        )  # fmt: skip
+        raise error_of("N006.file", where=str(library), found="another file" if text else "an empty file")
     return library.resolve()
 
 
@@ -132,10 +117,7 @@ def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dic
     """
     for name in (INJECTION, NVTX):
         if other := os.environ.get(name):
-            raise NativeError(
-                "N010", "another tool is set to be loaded into CUDA programs", where=name, found=Path(other).name,
-                cause="a profiler started this shell, or a site's module sets it", fix=f"unset {name}, or record without that tool",
-            )  # fmt: skip
+            raise error_of("N010", where=name, found=Path(other).name, name=name)
     return {**inherited(), INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
 
 
@@ -145,13 +127,7 @@ def private(place: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
-        raise NativeError(
-            "N007",
-            "the recording cannot be written",
-            where=str(place.parent),
-            found=error.strerror or str(error),
-            fix="name another folder with -o",
-        ) from None
+        raise error_of("N007.file", where=str(place.parent), found=error.strerror or str(error)) from None
     try:
         yield folder
     finally:
@@ -184,10 +160,7 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
             child.send_signal(number)
         code = child.wait()
     except OSError as error:
-        raise NativeError(
-            "N004", "the command cannot be started", where=Path(words[0]).name, found=error.strerror or str(error),
-            fix="check that it is a program for this machine",
-        ) from None  # fmt: skip
+        raise error_of("N004.program", where=Path(words[0]).name, found=error.strerror or str(error)) from None
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

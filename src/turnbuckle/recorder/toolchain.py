@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.errors import NativeError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
 #: Records that CUPTI renumbers, by the macros of ``native/records.c``: NAME_RECORD and NAME_NUMBER.
 RECORDS: Final = {
@@ -56,7 +56,6 @@ _LIBRARIES: Final = (
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
 )
-_ADVICE: Final = "pip install 'turnbuckle[record]', or install the CUDA toolkit, or name the folder of CUPTI with --cupti"
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,11 @@ def compiler() -> list[str]:
     for words in [given] if given else [["cc"], ["gcc"], ["clang"]]:
         if words and (path := shutil.which(words[0])):
             return [path, *words[1:]]
-    raise NativeError(
-        "N001", "there is no C compiler to build the recorder with", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang",
-        fix="install gcc, or set CC, or build on another machine: turnbuckle record --build -o FOLDER, then --library FOLDER/" + LIBRARY,
-    )  # fmt: skip
+    raise error_of(
+        "N001",
+        found=f"CC={given[0]}" if given else "neither cc, gcc nor clang",
+        library=LIBRARY,
+    )
 
 
 def folders() -> Iterator[Path]:
@@ -175,16 +175,12 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     if fit:
         return max(fit, key=lambda cupti: _suits(cupti, driver))
     if cuptis:
-        raise NativeError(
-            "N002", "CUPTI is newer than the driver", found=f"{cuptis[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
-            cause="CUPTI needs a driver of its own major release or a newer one",
-            fix="install CUPTI of the driver's release, for CUDA 12: pip install nvidia-cuda-cupti-cu12 nvidia-cuda-runtime-cu12",
-        )  # fmt: skip
-    raise NativeError(
-        "N002", "there is no CUPTI to build the recorder against", where=str(folder) if folder else "",
+        raise error_of("N002.new", found=f"{cuptis[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}")
+    raise error_of(
+        "N002.missing",
+        where=str(folder) if folder else "",
         found="no folder with cupti.h, cuda.h and libcupti.so: " + ", ".join(p.name or str(p) for p in places[:8]) if places else "no CUDA",
-        fix=_ADVICE,
-    )  # fmt: skip
+    )
 
 
 def record_options(header: str) -> list[str]:
@@ -234,20 +230,14 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
             if (first := complaint([*words, str(made)])) is not None:
-                raise NativeError(
-                    "N003", "the recorder cannot be compiled", found=first, cause="the compiler and CUPTI's headers do not fit each other",
-                    fix="try another CUPTI (--cupti FOLDER) or compiler (CC), and report the line above",
-                )  # fmt: skip
+                raise error_of("N003", found=first)
             made.replace(target)
     except OSError as error:
         raise _unwritten(target.parent, error) from None
 
 
-def _unwritten(folder: Path, error: OSError) -> NativeError:
-    return NativeError(
-        "N012", "the recorder cannot be written", where=str(folder), found=error.strerror or str(error),
-        fix="set XDG_CACHE_HOME to a folder you may write to, or build into one: turnbuckle record --build -o FOLDER",
-    )  # fmt: skip
+def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:
+    return error_of("N012.cache", where=str(folder), found=error.strerror or str(error))
 
 
 def complaint(words: list[str], text: str = "") -> str | None:
@@ -287,7 +277,7 @@ def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
 
 @contextmanager
 def lent(
-    cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], NativeError]
+    cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], TurnbuckleError]
 ) -> Iterator[tuple[Path, bool]]:
     """Lend a private copy of a library that the cache keeps; programs load it by its path.
 
@@ -323,11 +313,7 @@ def lent(
             copy = Path(place) / name
             private_folder.write(copy, content or b"")
         except private_folder.Shared as shared:
-            raise NativeError(
-                "N024", "another user may change the cache folder", where=str(shared.path), found=shared.why,
-                cause="what lies there is loaded into the recorded program, and so would be what another user puts there",
-                fix=f"chmod go-w {shlex.quote(str(shared.path))} where it is yours, or set XDG_CACHE_HOME to a folder of your own",
-            ) from None  # fmt: skip
+            raise error_of("N024.cache", where=str(shared.path), found=shared.why, path=shlex.quote(str(shared.path))) from None
         except OSError as error:
             raise unwritten(folder, error) from None
         yield copy, fresh
@@ -355,13 +341,7 @@ def carry(cupti: Cupti, folder: Path) -> list[Path]:
     try:
         shutil.copyfile(cupti.library, beside)
     except OSError as error:
-        raise NativeError(
-            "N012",
-            "the recorder cannot be written",
-            where=str(folder),
-            found=error.strerror or str(error),
-            fix="name another folder with -o",
-        ) from None
+        raise error_of("N012.folder", where=str(folder), found=error.strerror or str(error)) from None
     return [target, beside]
 
 

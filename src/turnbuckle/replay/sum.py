@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class SumResult:
 
 
 def replay_sum(measured: float, seconds: Float, exposed_seconds: Float, tail_weight: Float, scaled: Float, delays: Float) -> SumResult:
-    """Add up.
+    """Return the measured run time plus the change of exposed time of all pieces.
 
     Parameters
     ----------

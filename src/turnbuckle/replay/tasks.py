@@ -29,10 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.foundation.errors import UsageError
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 
 _NONE: Final = 0xFFFFFFFF
 _BITS: Final = 60
@@ -69,20 +67,20 @@ class Tasks:
         for name, what in (("seconds", "the durations of tasks"), ("lag_seconds", "the lags of edges")):
             times = _times(getattr(self, name), what)
             if times.ndim != 1:
-                raise UsageError("A026", f"{what} are not one row", found=f"shape {times.shape}", fix="an array of seconds")
+                raise error_of("A026.row", found=f"shape {times.shape}", subject=what)
             object.__setattr__(self, name, times)
         for name in ("source", "target"):
             ends = _whole(getattr(self, name), f"the {name}s of edges")
             if ends.shape != self.lag_seconds.shape:
-                raise UsageError("A026", f"{len(ends)} {name}s for {len(self.lag_seconds)} lags", fix="one of each for every edge")
+                raise error_of("A026.edges", ends=len(ends), name=name, lags=len(self.lag_seconds))
             if wrong := np.flatnonzero((ends < 0) | (ends >= len(self))).tolist():
-                found = f"edge {wrong[0]}: {name} {ends[wrong[0]]} of {len(self)} tasks, counted from 0"
-                raise UsageError("A026", "an edge names a task that does not exist", found=found)
+                problem = f"edge {wrong[0]}: {name} {ends[wrong[0]]} of {len(self)} tasks, counted from 0"
+                raise error_of("A026.edge", found=problem)
             object.__setattr__(self, name, ends)
         if self.track is not None:
             track = _whole(self.track, "the tracks of tasks")
             if track.shape != self.seconds.shape:
-                raise UsageError("A026", f"{len(track)} tracks for {len(self)} tasks", fix="a track for every task, -1 for none")
+                raise error_of("A026.tracks", tracks=len(track), tasks=len(self))
             object.__setattr__(self, "track", track)
 
     def __len__(self) -> int:
@@ -90,11 +88,11 @@ class Tasks:
 
     @property
     def on_tracks(self) -> tuple[Int, Int]:
-        """Edges from each task to the next one on its track, shapes (edges,)."""
+        """Return the edges from each task to the next one on its track, shapes (edges,)."""
         if self.track is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        mine = np.flatnonzero(self.track >= 0)
-        order = mine[np.argsort(self.track[mine], kind="stable")]
+        on_track = np.flatnonzero(self.track >= 0)
+        order = on_track[np.argsort(self.track[on_track], kind="stable")]
         follows = self.track[order[1:]] == self.track[order[:-1]]
         return order[:-1][follows], order[1:][follows]
 
@@ -169,7 +167,7 @@ def replay_tasks(tasks: Tasks) -> Replayed:
 
 
 def run_times(tasks: Tasks, seconds: ArrayLike, lag_seconds: ArrayLike | None = None, *, threads: int | None = None) -> Float:
-    """Run times of one structure with many durations and lags [s], shape (rows,); the order of tasks is found once.
+    """Return the run times of one structure with many durations and lags [s], shape (rows,); the order of tasks is found once.
 
     Parameters
     ----------
@@ -185,8 +183,8 @@ def run_times(tasks: Tasks, seconds: ArrayLike, lag_seconds: ArrayLike | None = 
     lags = np.atleast_2d(tasks.lag_seconds if lag_seconds is None else _times(lag_seconds, "the lags of edges"))
     fits = took.shape[1:] == (len(tasks),) and lags.shape[1:] == (len(tasks.source),) and len({1, len(took), len(lags)}) <= 2
     if not fits:
-        found = f"durations {took.shape}, lags {lags.shape} for {len(tasks)} tasks and {len(tasks.source)} edges"
-        raise UsageError("A026", "rows of times do not fit the tasks", found=found, fix="shapes (rows, tasks) and (rows, edges)")
+        shapes = f"durations {took.shape}, lags {lags.shape} for {len(tasks)} tasks and {len(tasks.source)} edges"
+        raise error_of("A026.times", found=shapes)
     rows = max(len(took), len(lags))
     if not len(tasks):
         return np.zeros(rows)
@@ -214,14 +212,14 @@ class Compiled:
     shift: int
 
     def run_times(self, values: Float, *, threads: int | None = None) -> Float:
-        """Run times [s] at rows of parameters, shape (rows, parameters) -> (rows,); a time that falls below 0 counts as 0."""
+        """Return the run times [s] at rows of parameters, shape (rows, parameters) -> (rows,); a time that falls below 0 counts as 0."""
         rows = np.ascontiguousarray(np.atleast_2d(values), dtype=np.float64)
         if not np.isfinite(rows).all():
-            raise UsageError("A026", "the values of parameters must be finite numbers")
+            raise error_of("A026.values")
         try:
             last = self.native.last(rows, threads=threads or os.cpu_count() or 1)
         except ValueError:
-            raise UsageError("A026", "rows of parameters do not fit the terms", found=f"{rows.shape[-1]} values a row") from None
+            raise error_of("A026.parameters", found=f"{rows.shape[-1]} values a row") from None
         return np.ldexp(np.frombuffer(last, dtype=np.float64), -self.shift)
 
 
@@ -241,15 +239,15 @@ def compile_tasks(tasks: Tasks, terms: Terms) -> Compiled:
     parameter, amount = np.atleast_2d(terms.edge_parameter), np.atleast_2d(terms.edge_amount)
     shapes = (np.shape(terms.task_parameter), np.shape(terms.task_amount), parameter.shape, amount.shape)
     if terms.count < 1 or shapes[:2] != ((count,), (count,)) or shapes[2] != shapes[3] or shapes[2] not in ((1, edges), (2, edges)):
-        raise UsageError("A026", "the terms do not fit the tasks", found=f"shapes {shapes} for {count} tasks and {edges} edges")
+        raise error_of("A026.terms", found=f"shapes {shapes} for {count} tasks and {edges} edges")
     if max(parameter.max(initial=-1), np.max(terms.task_parameter, initial=-1)) >= terms.count:
-        raise UsageError("A026", "a term names a parameter that does not exist", found=f"{terms.count} parameters")
+        raise error_of("A026.parameter", found=f"{terms.count} parameters")
     shift = _shift(tasks)
     source, target = _edges(tasks)
     more = len(source) - edges
     # instants 2 v and 2 v + 1 are start and end of task v; tasks first, then edges, then the order on tracks
-    own = np.arange(count)
-    starts, ends = np.concatenate([2 * own, 2 * source + 1]), np.concatenate([2 * own + 1, 2 * target])
+    task = np.arange(count)
+    starts, ends = np.concatenate([2 * task, 2 * source + 1]), np.concatenate([2 * task + 1, 2 * target])
     lag = np.concatenate([_ticks(tasks.seconds, shift), _ticks(tasks.lag_seconds, shift), np.zeros(more, dtype=np.int64)])
     columns = []
     for which in range(2):
@@ -272,13 +270,13 @@ def _native(
     residual: Int,
     parameters: int,
 ) -> Timeline:
-    """The graph in the native core; a circle in it is named."""
-    (first, one), (second, other) = terms
+    """Build the graph in the native core; the error names the tasks of a circle."""
+    (first, unit), (second, other) = terms
     ends = source.astype(np.uint32), target.astype(np.uint32)
     try:
-        return Timeline(instants, *ends, lag, first, np.ascontiguousarray(one), second, np.ascontiguousarray(other), residual, parameters)
+        return Timeline(instants, *ends, lag, first, np.ascontiguousarray(unit), second, np.ascontiguousarray(other), residual, parameters)
     except ValueError as error:
-        found, shown = str(error), ""
+        message, shown = str(error), ""
         if len(tasks) <= _NAMED:
             before, after = _edges(tasks)
             graph: dict[int, list[int]] = {}
@@ -288,24 +286,21 @@ def _native(
                 TopologicalSorter(graph).prepare()
             except CycleError as circle:
                 shown = " -> ".join(str(v) for v in circle.args[1][:9])
-        raise UsageError(
-            "A025", "tasks wait for each other in a circle", found=f"task {shown}" if shown else found,
-            cause="edges, or edges and the order of tasks on a track", fix="declare tasks of one track in the order in which they run",
-        ) from None  # fmt: skip
+        raise error_of("A025", found=f"task {shown}" if shown else message) from None
 
 
 def _edges(tasks: Tasks) -> tuple[Int, Int]:
-    """Declared edges, then those along tracks."""
+    """Return the declared edges, then those along tracks."""
     before, after = tasks.on_tracks
     return np.concatenate([tasks.source, before]), np.concatenate([tasks.target, after])
 
 
 def _shift(tasks: Tasks) -> int:
-    """How many times a second is halved so that all times together are 2^60 units or less."""
+    """Return how many times a second is halved so that all times together are 2^60 units or less."""
     with np.errstate(over="ignore"):
         total = float(tasks.seconds.sum() + tasks.lag_seconds.sum())
     if not math.isfinite(total):
-        raise UsageError("A026", "times that add up to more than can be counted", fix="give times in seconds")
+        raise error_of("A026.overflow")
     return _BITS - math.frexp(total)[1] if total > 0 else 0
 
 
@@ -317,15 +312,15 @@ def _times(values: ArrayLike, what: str) -> Float:
     try:
         times = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise UsageError("A026", f"{what} are no numbers", fix="an array of seconds") from None
+        raise error_of("A026.numbers", subject=what) from None
     if wrong := np.flatnonzero(~((times >= 0) & (times < np.inf))).tolist():
-        found = f"{times.ravel()[wrong[0]]:g} s at {wrong[0]}"
-        raise UsageError("A026", f"{what} must be 0 s or more, and finite", found=found)
+        problem = f"{times.ravel()[wrong[0]]:g} s at {wrong[0]}"
+        raise error_of("A026.negative", found=problem, subject=what)
     return times
 
 
 def _whole(values: ArrayLike, what: str) -> Int:
     given = np.asarray(values)
     if given.size and given.dtype.kind not in "iu":
-        raise UsageError("A026", f"{what} are no whole numbers", found=str(given.dtype))
+        raise error_of("A026.counts", found=str(given.dtype), subject=what)
     return given.astype(np.int64)

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Change:
 
     @property
     def values(self) -> Float:
-        """Parameters of the compiled graph, shape (..., `parameters`)."""
+        """Return the parameters of the compiled graph, shape (..., `parameters`)."""
         handed = np.zeros_like(self.ratio) if self.delivery_ratio is None else self.delivery_ratio - 1.0
         columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed)
         lead = np.broadcast_shapes(*(c.shape[:-1] for c in columns))
@@ -56,12 +53,12 @@ class Change:
 
 
 def parameters(pieces: int) -> int:
-    """How many parameters a compiled graph has."""
+    """Return how many parameters a compiled graph has."""
     return 5 * pieces + 1
 
 
 def no_change(pieces: int) -> Change:
-    """The change that leaves everything as recorded."""
+    """Return the change that leaves everything as recorded."""
     nothing = np.zeros(pieces)
     return Change(np.ones(pieces), nothing, nothing, nothing, np.ones(1))
 
@@ -87,56 +84,56 @@ class TimelineReplay:
         piece = piece_of_row[graph.activity].astype(np.int32) if len(graph.activity) else np.zeros(0, dtype=np.int32)
         return cls(graph, run, piece, _native(graph, run, piece))
 
-    def on(self, graph: Graph, spared: NDArray[np.bool_] | None = None) -> TimelineReplay:
-        """The same activities on a changed graph; those that are `spared` pay nothing added."""
+    def on(self, graph: Graph, spared: Bool | None = None) -> TimelineReplay:
+        """Compile the same activities on a changed graph; `spared` ones get no added time."""
         return TimelineReplay(graph, self.run, self.piece, _native(graph, self.run, self.piece, spared))
 
-    def without(self, edges: NDArray[np.bool_]) -> TimelineReplay:
-        """The same run less some edges: what if nobody had waited there?  What else holds an instant back still does."""
+    def without(self, edges: Bool) -> TimelineReplay:
+        """Compile the same run without some edges, as if nobody had waited there; other edges still hold."""
         return self.on(self.graph.kept(~edges))
 
-    def sparing(self, activities: NDArray[np.bool_]) -> TimelineReplay:
-        """The same run where some activities pay nothing added: their durations scale, but no delay falls on them."""
+    def sparing(self, activities: Bool) -> TimelineReplay:
+        """Compile the same run where some activities get no added time; their durations still scale."""
         return self.on(self.graph, activities)
 
     def slopes(self, edges: Int, direction: Float) -> Float:
-        """Change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
+        """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
         (first, scaled), (second, added) = self._terms
-        found = np.zeros(len(edges))
+        slope = np.zeros(len(edges))
         for parameter, amount in ((first, scaled), (second, added)):
-            found += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
-        return found
+            slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
+        return slope
 
     def recorded_ns(self) -> Int:
-        """Every instant of the unchanged run [ns]; equal to the recording."""
+        """Return every instant of the unchanged run [ns]; equal to the recording."""
         return np.frombuffer(self.native.recorded(), dtype=np.int64)
 
     def seconds(self, change: Change, threads: int | None = None) -> Float:
-        """Run time after a change [s], shape of the change's leading axes."""
+        """Return the run time after a change [s], shape of the change's leading axes."""
         return self.seconds_at(change.values, threads)
 
     def seconds_at(self, values: Float, threads: int | None = None) -> Float:
-        """`seconds` for rows of parameters, as `Change.values` has them."""
+        """Compute `seconds` for rows of parameters, as `Change.values` has them."""
         flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]))
         last = np.frombuffer(self.native.last(flat, threads=threads or os.cpu_count() or 1), dtype=np.float64)
         return last.reshape(values.shape[:-1]) * 1e-9
 
     def path(self, change: Change) -> tuple[Float, Int]:
-        """Every instant after one change [s], and the edges of the critical path, last first."""
+        """Return every instant after one change [s], and the edges of the critical path, last first."""
         return self.replayed(change.values)
 
     def replayed(self, values: Float) -> tuple[Float, Int]:
-        """`path` for a row of parameters, as `Change.values` has them."""
+        """Compute `path` for a row of parameters, as `Change.values` has them."""
         instants, path = self.native.replayed(np.ascontiguousarray(values))
         return np.frombuffer(instants, dtype=np.float64) * 1e-9, np.frombuffer(path, dtype=np.uint32).astype(np.int64)
 
     def budget(self, change: Change) -> tuple[Float, Float]:
-        """All savings and all delays of all edges added up [s]: what the change could do at most, each way (shape of the draws)."""
+        """Add up all savings and all delays of all edges [s], the limits of the change each way (shape of the draws)."""
         effects = change.values * self._weights
         return np.minimum(effects, 0.0).sum(-1), np.maximum(effects, 0.0).sum(-1)
 
     def parts(self, change: Change, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
-        """Where the critical path spends its time [s]: launch, kernel, copy, other (with `beyond`, run time outside the graph)."""
+        """Return where the critical path spends its time [s]: launch, kernel, copy, other (with `beyond`, run time outside the graph)."""
         instants, path = self.path(change)
         graph = self.graph
         source, target, kind = graph.source[path], graph.target[path], graph.kind[path]
@@ -151,8 +148,8 @@ class TimelineReplay:
             (kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch")
         )
         part[launching] = "launch"
-        found = {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
-        return {**found, "other": found["other"] + beyond}
+        seconds = {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
+        return {**seconds, "other": seconds["other"] + beyond}
 
     @cached_property
     def _terms(self) -> list[tuple[Index, Float]]:
@@ -160,7 +157,7 @@ class TimelineReplay:
 
     @cached_property
     def _weights(self) -> Float:
-        """What one unit of each parameter can do to the run at most [s]: recorded time it scales, or how often it is added."""
+        """Return the most that one unit of each parameter can do to the run [s]: recorded time it scales, or how often it is added."""
         kind, count = self.graph.kind, parameters(len(self.run))
         (first, scaled), (second, added) = self._terms
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
@@ -173,8 +170,8 @@ class TimelineReplay:
         return weights * 1e-9
 
 
-def _native(graph: Graph, run: Pieces, piece: Index, spared: NDArray[np.bool_] | None = None) -> Timeline:
-    """The graph in the native core; activities that are `spared` keep their durations' scale but no added time."""
+def _native(graph: Graph, run: Pieces, piece: Index, spared: Bool | None = None) -> Timeline:
+    """Build the graph in the native core; `spared` activities scale with their duration but get no added time."""
     (first, scaled), (second, added) = _parameters(graph, piece, len(run))
     if spared is not None:
         whose = spared[graph.payer]
@@ -195,7 +192,7 @@ def _native(graph: Graph, run: Pieces, piece: Index, spared: NDArray[np.bool_] |
 
 
 def _parameters(graph: Graph, piece: Index, count: int) -> list[tuple[Index, Float]]:
-    """Per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
+    """Return per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
     kind = graph.kind
     payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int32)
     first, second = (np.full(len(kind), -1, dtype=np.int32) for _ in range(2))

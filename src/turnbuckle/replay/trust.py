@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Text
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import with_calls
-
-Int = NDArray[np.int64]
 
 #: Share of device work that may overlap its predecessor on a stream, or start before its call, before order counts as lost.
 LOST: Final = 0.01
@@ -64,12 +62,12 @@ class Trust(Declared):
     record: str = ""
 
     def words(self) -> str:
-        """The share explained, and the largest doubt."""
-        said = f"{self.explained:.1%} of the critical path"
+        """Return the share explained, and the largest doubt."""
+        text = f"{self.explained:.1%} of the critical path"
         if not self.doubts:
-            return said
+            return text
         worst = self.doubts[0]
-        return f"{said}; most of the rest: {worst.kind} on {worst.track}, {worst.share:.1%}"
+        return f"{text}; most of the rest: {worst.kind} on {worst.track}, {worst.share:.1%}"
 
 
 def trust(profile: Profile, replay: TimelineReplay) -> Trust:
@@ -81,7 +79,7 @@ def trust(profile: Profile, replay: TimelineReplay) -> Trust:
 
 
 def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[Doubt, ...]:
-    """Residuals, origins and clipped edges on the recorded critical path, by track and kind."""
+    """Return the residuals, origins and clipped edges on the recorded critical path, by track and kind."""
     graph, last = replay.graph, float(replay.graph.time_ns.max())
     if not last:
         return ()
@@ -92,15 +90,15 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[Doubt, ...]:
     rows = profile.activities.select("track", "kind")[graph.activity[(target[unexplained] - 1) // 2]]
     where = _tracks(profile)[rows["track"].to_numpy()]
     kind = rows["kind"].cast(str).to_numpy()
-    found: dict[tuple[str, str], int] = {}
+    residuals: dict[tuple[str, str], int] = {}
     for key, ns in zip(zip(where.tolist(), kind.tolist(), strict=True), lost[unexplained].tolist(), strict=True):
-        found[key] = found.get(key, 0) + ns
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        residuals[key] = residuals.get(key, 0) + ns
+    ranked = sorted(residuals.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked)
 
 
-def _tracks(profile: Profile) -> NDArray[np.object_]:
-    """Names of tracks: threads and processes are numbered in the order they appear."""
+def _tracks(profile: Profile) -> Text:
+    """Return the names of tracks: threads and processes are numbered in the order they appear."""
     names = []
     threads: dict[tuple[int | None, int | None], int] = {}
     for what, process, thread, device, stream in profile.tracks.select("what", "process", "thread", "device", "stream").iter_rows():

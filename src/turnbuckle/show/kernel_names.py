@@ -64,13 +64,13 @@ def kernel_labels(names: Sequence[str], width: int = 48) -> list[str]:
     >>> kernel_labels(["", ""])
     ['(no name)', '(no name) (2)']
     """
-    known = [parts(n) for n in names]
+    split_names = [parts(n) for n in names]
     groups: dict[str, list[list[str]]] = {}
-    for base, arguments in known:
+    for base, arguments in split_names:
         groups.setdefault(base, []).append(arguments)
     seen: dict[str, int] = {}
     out = []
-    for base, arguments in known:
+    for base, arguments in split_names:
         label = base
         if len(groups[base]) > 1 and arguments:
             different = [a for i, a in enumerate(arguments) if a and len({g[i] if i < len(g) else "" for g in groups[base]}) > 1]

@@ -22,9 +22,9 @@ COUPLING_WORDS: Final = {
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
-def targets_table(found: list[Verdict]) -> Table:
+def targets_table(targets: list[Verdict]) -> Table:
     """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
-    level = next((v.projection.interval.level for v in found if v.projection.interval), None)
+    level = next((v.projection.interval.level for v in targets if v.projection.interval), None)
     head = [
         "target",
         ">time",
@@ -36,7 +36,7 @@ def targets_table(found: list[Verdict]) -> Table:
         ">break-even use",
     ]
     rows = []
-    for v in found:
+    for v in targets:
         p = v.projection
         measured = p.measured_seconds or 1.0
         low, high = p.ends
@@ -59,8 +59,8 @@ def targets_table(found: list[Verdict]) -> Table:
         "of the same activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
-    title = f"projected run time (measured {seconds(found[0].projection.measured_seconds)})" if found else ""
-    notes = [coupling_words(v.projection) for v in found]
+    title = f"projected run time (measured {seconds(targets[0].projection.measured_seconds)})" if targets else ""
+    notes = [coupling_words(v.projection) for v in targets]
     return Table(caption, head, rows, notes=notes, title=title, wide=("benefit", "envelope", "break-even use"))
 
 
@@ -77,12 +77,12 @@ def coupling_words(p: Projection) -> str:
         for direction, name in (("h2d", "to device"), ("d2h", "to host")):
             d = c[direction]
             changes = [arrow(d["source_latency_s"], d["target_latency_s"], "s"), arrow(d["source_bandwidth"], d["target_bandwidth"], "B/s")]
-            if said := [change for change in changes if change]:
-                parts.append(f"{name} {', '.join(said)}")
+            if clauses := [change for change in changes if change]:
+                parts.append(f"{name} {', '.join(clauses)}")
         if len(parts) == 1:
             parts.append("link not observed")
-    for way, what in (("call", "call"), ("link", "one-way trip")):
-        if added := c[f"added_{way}_slack_s"]:
+    for kind, what in (("call", "call"), ("link", "one-way trip")):
+        if added := c[f"added_{kind}_slack_s"]:
             parts.append(f"+{number(added, 's')} a {what}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")

@@ -79,8 +79,8 @@ def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool 
 
 def _padded(digits_text: str, digits: int) -> str:
     """A decimal number with zeros up to `digits` significant digits."""
-    known = len(digits_text.lstrip("-0.").replace(".", ""))
-    missing = digits - known
+    significant = len(digits_text.lstrip("-0.").replace(".", ""))
+    missing = digits - significant
     if missing <= 0:
         return digits_text
     return digits_text + ("" if "." in digits_text else ".") + "0" * missing
@@ -178,13 +178,13 @@ def probability(value: float) -> str:
     return f"{value * 100:.0f}{NARROW}%"
 
 
-def plural(n: int, one: str, many: str = "") -> str:
+def plural(n: int, singular: str, many: str = "") -> str:
     """A number of things.
 
     >>> plural(1, "copy", "copies"), plural(2, "kernel")
     ('1 copy', '2 kernels')
     """
-    return f"{count(n)} {one if n == 1 else many or one + 's'}"
+    return f"{count(n)} {singular if n == 1 else many or singular + 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

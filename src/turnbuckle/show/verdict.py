@@ -122,15 +122,15 @@ def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:
     return f"within {percent(step)}" + (", perhaps faster" if low < -NOTHING else "")
 
 
-def sentence(found: list[Verdict], measured_seconds: float) -> str:
+def sentence(targets: list[Verdict], measured_seconds: float) -> str:
     """The whole answer in one sentence, from the numbers."""
-    asked = [v for v in found if v.kind != "self"]
+    asked = [v for v in targets if v.kind != "self"]
     if not asked:
         return f"The run took {seconds(measured_seconds)}; nothing was projected, so this report only says what was recorded."
     parts: list[str] = []
     if faster := [v for v in asked if v.kind == "faster"]:
-        said = listed([f"{v.name} is {signed(-v.change).lstrip('+')} faster{_range(v)}" for v in faster])
-        parts.append(said)
+        clause = listed([f"{v.name} is {signed(-v.change).lstrip('+')} faster{_range(v)}" for v in faster])
+        parts.append(clause)
     if inside := [v for v in asked if v.kind == "inside"]:
         least = min((v.inside for v in inside if v.inside is not None), default=None)
         sure = "" if least is None else f" ({'each ' if len(inside) > 1 else ''}with probability {probability(least)})"
@@ -138,14 +138,14 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
             f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
         )
     if undecided := [v for v in asked if v.kind == "undecided"]:
-        said = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
+        clause = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
         measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.uncalled))
         parts.append(
-            f"{said} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
+            f"{clause} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
         )
     if over := [v for v in asked if v.kind == "over"]:
-        said = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
-        parts.append(f"{said} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
+        clause = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
+        parts.append(f"{clause} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
     return f"Against the recorded {seconds(measured_seconds)}, " + "; ".join(parts) + "."
 
 
@@ -159,24 +159,24 @@ def _range(v: Verdict) -> str:
     return "" if v.inside is None else f" ({signed(-v.high).lstrip('+')} to {signed(-v.low).lstrip('+')})"
 
 
-def _verb(of: list[Verdict], one: str, many: str) -> str:
-    return one if len(of) == 1 else many
+def _verb(of: list[Verdict], singular: str, plural: str) -> str:
+    return singular if len(of) == 1 else plural
 
 
-def on_timeline(found: list[Verdict]) -> bool:
+def on_timeline(targets: list[Verdict]) -> bool:
     """Whether the answers are the timeline's: their parts then add up along the critical path, not over exposed time."""
-    return any(v.projection.replay == "timeline" for v in found if v.kind != "self")
+    return any(v.projection.replay == "timeline" for v in targets if v.kind != "self")
 
 
-def three_sentences(found: list[Verdict]) -> list[str]:
+def three_sentences(targets: list[Verdict]) -> list[str]:
     """What the run is made of, what the best target gains and where, what the worst loses and where."""
-    asked = [v for v in found if v.kind != "self"]
+    asked = [v for v in targets if v.kind != "self"]
     if not asked:
         return []
     p = asked[0].projection
-    where = "time on the critical path" if on_timeline(found) else "recorded time"
-    hidden = "" if on_timeline(found) else " that no kernel hides"
-    late = "launches and other deliveries to an idle device" if on_timeline(found) else "launches of an idle device"
+    where = "time on the critical path" if on_timeline(targets) else "recorded time"
+    hidden = "" if on_timeline(targets) else " that no kernel hides"
+    late = "launches and other deliveries to an idle device" if on_timeline(targets) else "launches of an idle device"
     shares = {k: v / p.measured_seconds if p.measured_seconds else 0.0 for k, v in p.measured_breakdown.items()}
     out = [
         f"Of the {where}, {percent(shares['copy'])} is copies{hidden}, {percent(shares['launch'])} is {late}, "
@@ -220,11 +220,11 @@ def _where(p: Projection, sign: int) -> str:
     return listed([f"{percent(share, 2)} of it in {named[part]}" for part, share in top]) if top else "spread over all parts"
 
 
-def what_would_change(found: list[Verdict]) -> list[str]:
+def what_would_change(targets: list[Verdict]) -> list[str]:
     """What could turn a verdict round: the unknown behind it, the order of activities, a finding."""
     out = []
     warned: dict[str, tuple[str, list[str]]] = {}
-    for v in found:
+    for v in targets:
         if v.kind == "self":
             continue
         p, m = v.projection, v.projection.measured_seconds or 1.0

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables as schema_tables
 from turnbuckle.foundation.schema import words
-from turnbuckle.trace.intervals import Nanoseconds
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -198,7 +198,7 @@ _PAIR: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]]:
+def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], Int]:
     """Return a function that gives, for each row of a device table, its row in `api`, or -1.
 
     Correlation ids count up inside a process, so one array over all ids is the fastest exact index.  Where ids are spread too thinly
@@ -215,7 +215,7 @@ def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]
     total = sum(high - low + 1 for low, high in spans.select("low", "high").iter_rows())
     lookup = _by_position(api, spans, total) if total <= 8 * api.height + 2**20 else _by_hash(api)
 
-    def call_of(frame: pl.DataFrame) -> NDArray[np.int64]:
+    def call_of(frame: pl.DataFrame) -> Int:
         process = frame["process"]
         correlation = frame["correlation"].fill_null(0)
         if process.null_count():
@@ -227,14 +227,14 @@ def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]
     return call_of
 
 
-_Lookup = Callable[[pl.Series, pl.Series], NDArray[np.int64]]
+_Lookup = Callable[[pl.Series, pl.Series], Int]
 
 
 def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
     processes, low, high = (spans[c].to_numpy() for c in ("process", "low", "high"))
     offset = np.concatenate(([0], np.cumsum(high - low + 1)))[:-1]
 
-    def slots(process: pl.Series, correlation: pl.Series) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def slots(process: pl.Series, correlation: pl.Series) -> tuple[Bool, Int]:
         """Return whether a call of each process and id can be in the array at all, and its place there."""
         owner, ids = process.to_numpy(), correlation.to_numpy()
         if processes.size == 0:
@@ -258,7 +258,7 @@ def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
         rivals = _outer_first(api, rivals)[::-1]  # the last write stands, so the outermost call is written last
         index[slot[np.searchsorted(row, rivals)]] = rivals + 1
 
-    def lookup(process: pl.Series, correlation: pl.Series) -> NDArray[np.int64]:
+    def lookup(process: pl.Series, correlation: pl.Series) -> Int:
         inside, slot = slots(process, correlation)
         return np.where(inside, index[slot].astype(np.int64) - 1, -1) if total else np.full(len(process), -1, np.int64)
 
@@ -275,20 +275,20 @@ def _by_hash(api: pl.DataFrame) -> _Lookup:
         .unique(keys, keep="first", maintain_order=True)
     )
 
-    def lookup(process: pl.Series, correlation: pl.Series) -> NDArray[np.int64]:
+    def lookup(process: pl.Series, correlation: pl.Series) -> Int:
         wanted = pl.DataFrame({"process": process, "correlation": correlation})
         return wanted.join(calls, on=keys, how="left", maintain_order="left")["api_row"].fill_null(-1).to_numpy()
 
     return lookup
 
 
-def _outer_first(api: pl.DataFrame, row: NDArray[np.int64]) -> NDArray[np.int64]:
+def _outer_first(api: pl.DataFrame, row: Int) -> Int:
     """Return these rows of api by earliest start, then latest end, then as recorded, so that a call comes before the calls inside it."""
     start, end = (api[c].to_numpy()[row] for c in ("start_ns", "end_ns"))
     return row[np.lexsort((row, -end, start))]
 
 
-def _outer_order(api: pl.DataFrame) -> NDArray[np.int64]:
+def _outer_order(api: pl.DataFrame) -> Int:
     """Return all rows of api in the order of `_outer_first`; where they are sorted by start already only ties are sorted."""
     start = api["start_ns"].to_numpy()
     order = np.arange(api.height) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
@@ -368,7 +368,7 @@ def _two_clocks(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
         launched = pairs.filter(pl.col("table") == name)
         if launched.height:
             began = tables[name]["start_ns"].gather(launched["row"]).to_numpy()
-            lead: Nanoseconds = launched["call_start_ns"].to_numpy() - began
+            lead: Int = launched["call_start_ns"].to_numpy() - began
             early, most = early + int((lead > 0).sum()), max(most, int(lead.max()))
     if early:
         yield finding("P111", early, f"{early / pairs.height:.2%} of the records with a call, by up to {most} ns")
@@ -459,7 +459,7 @@ def _failed_calls(tables: Tables) -> Iterator[Finding]:
         yield finding("P125", count, f"{codes} distinct {'code' if codes == 1 else 'codes'}")
 
 
-def nested_calls(api: pl.DataFrame) -> NDArray[np.bool_]:
+def nested_calls(api: pl.DataFrame) -> Bool:
     """Return which calls lie inside another call of their thread, shape (rows of api,).
 
     Of two calls with the same start and end the later row is the inner one.

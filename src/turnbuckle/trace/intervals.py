@@ -8,12 +8,11 @@ guarantees).  An interval whose end is not after its start covers nothing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Nanoseconds = NDArray[np.int64]
+from turnbuckle.foundation.arrays import Int
 
 
-def union_ns(start: Nanoseconds, end: Nanoseconds) -> int:
+def union_ns(start: Int, end: Int) -> int:
     """Return the length of the union of the intervals [ns], in any order.
 
     >>> union_ns(np.array([0, 5, 20]), np.array([10, 12, 21]))
@@ -23,7 +22,7 @@ def union_ns(start: Nanoseconds, end: Nanoseconds) -> int:
     return int((ends - starts).sum())
 
 
-def merge(start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+def merge(start: Int, end: Int) -> tuple[Int, Int]:
     """Return the same set of times as disjoint, non-touching intervals in time order: (start, end), each of shape (m,), m <= n."""
     start, end = _int64(start), _int64(end)
     non_empty = end > start
@@ -39,7 +38,7 @@ def merge(start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanosecond
     return start[np.concatenate(([0], cut + 1))], reach[np.concatenate((cut, [start.size - 1]))]
 
 
-def covered_ns(start: Nanoseconds, end: Nanoseconds, merged_start: Nanoseconds, merged_end: Nanoseconds) -> Nanoseconds:
+def covered_ns(start: Int, end: Int, merged_start: Int, merged_end: Int) -> Int:
     """Return, for each interval, how much of it the merged set covers [ns], shape (n,).
 
     ``merged_start`` and ``merged_end``, shape (m,), must come from `merge`; the intervals may have any order and overlap.
@@ -50,18 +49,18 @@ def covered_ns(start: Nanoseconds, end: Nanoseconds, merged_start: Nanoseconds, 
     merged_start, merged_end = _int64(merged_start), _int64(merged_end)
     before = np.concatenate(([0], np.cumsum(merged_end - merged_start)))
 
-    def up_to(time: Nanoseconds) -> Nanoseconds:
+    def up_to(time: Int) -> Int:
         """Return the length of the merged set before each time."""
         entered = np.searchsorted(merged_start, time, side="right")
         last = np.maximum(entered - 1, 0)
         inside = np.minimum(time, merged_end[last]) - merged_start[last]
         return np.where(entered > 0, before[last] + inside, 0)
 
-    covered: Nanoseconds = np.maximum(up_to(end) - up_to(start), 0)
+    covered: Int = np.maximum(up_to(end) - up_to(start), 0)
     return covered
 
 
-def new_cover_ns(start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+def new_cover_ns(start: Int, end: Int) -> Int:
     """Return, for each interval, the part that no earlier one covers [ns], shape (n,); the sum is `union_ns`.
 
     Earlier means an earlier start, or the same start and an earlier place in the array.  Intervals sorted by start (as
@@ -78,13 +77,13 @@ def new_cover_ns(start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
     reach = np.maximum.accumulate(end)
     fresh_from = start.copy()
     np.maximum(start[1:], reach[:-1], out=fresh_from[1:])
-    fresh: Nanoseconds = np.maximum(end - fresh_from, 0)
+    fresh: Int = np.maximum(end - fresh_from, 0)
     return fresh
 
 
-def _in_order(start: Nanoseconds) -> bool:
+def _in_order(start: Int) -> bool:
     return bool((start[1:] >= start[:-1]).all())
 
 
-def _int64(values: Nanoseconds) -> Nanoseconds:
+def _int64(values: Int) -> Int:
     return np.ascontiguousarray(values, dtype=np.int64)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import ProfileError, did_you_mean
+from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
 from turnbuckle.trace.readers import kineto, parquet
@@ -79,9 +79,7 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
         try:
             trace: Trace = reader.read(path, threads=threads, progress=progress)
         except OSError as error:
-            raise ProfileError(
-                "P005", "the file cannot be read", where=str(path), found=str(error), fix="copy it, and what belongs to it, to a local disk"
-            ) from None
+            raise error_of("P005.parts", where=str(path), found=str(error)) from None
         return trace
 
     if not use_cache or not getattr(reader, "CACHED", True) or kineto.archive(path):
@@ -100,29 +98,19 @@ def _head(path: Path) -> bytes:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
+            raise error_of("P002.directory", where=str(path), fix=_inside(path))
         if not stat.S_ISREG(status.st_mode):
-            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the file of the recording itself")
+            raise error_of("P002.special", where=str(path))
         with opened(path) as file:
             head = file.read(512)
     except (FileNotFoundError, NotADirectoryError):
-        fix = did_you_mean(path.name, _siblings(path)) or "check the path"
-        raise ProfileError("P001", "there is no such file", where=str(path), fix=fix) from None
+        raise error_of("P001", where=str(path), fix=did_you_mean(path.name, _siblings(path)) or None) from None
     except PermissionError:
-        raise ProfileError(
-            "P010", "no permission to read the file", where=str(path), fix="ask its owner, or copy it to a place of your own"
-        ) from None
+        raise error_of("P010", where=str(path)) from None
     except (OSError, ValueError) as error:
-        raise ProfileError("P005", "the file cannot be read", where=str(path), found=str(error), fix="copy it to a local disk") from None
+        raise error_of("P005.file", where=str(path), found=str(error)) from None
     if not head:
-        raise ProfileError(
-            "P003",
-            "the file is empty",
-            where=str(path),
-            found="0 bytes",
-            cause="the export or the copy failed, or is still running",
-            fix="export the report again, or copy the recording again",
-        )
+        raise error_of("P003", where=str(path), found="0 bytes")
     return head
 
 
@@ -141,7 +129,7 @@ def _inside(path: Path) -> str:
     return "name the file of the recording itself"
 
 
-def _unknown(path: Path, head: bytes) -> ProfileError:
+def _unknown(path: Path, head: bytes) -> TurnbuckleError:
     suffix = path.suffix.lower()
     if suffix in _REPORTS:
         export = path.with_suffix(".sqlite")
@@ -152,29 +140,8 @@ def _unknown(path: Path, head: bytes) -> ProfileError:
             command = f"QdstrmImporter --input-file {path.name}, then {command}"
         if export.is_file():
             command = f"read {export.name}, which stands beside it; or {command}"
-        return ProfileError(
-            "P011",
-            "a report must be exported before it can be read",
-            where=str(path),
-            found=f"a {suffix} file",
-            cause="the report's own format is the profiler's secret",
-            fix=command,
-        )
+        return error_of("P011", where=str(path), found=f"a {suffix} file", fix=command)
     if suffix in _SQLITE:
-        return ProfileError(
-            "P004",
-            "the file is not SQLite",
-            where=str(path),
-            found="its first 16 bytes are not SQLite's",
-            cause="the file has another format than its name says, or it is damaged",
-            fix="export the report again: nsys export --type sqlite REPORT.nsys-rep",
-        )
+        return error_of("P004", where=str(path), found="its first 16 bytes are not SQLite's")
     kind = "text" if head[:64].isascii() and b"\x00" not in head[:64] else "a binary file of unknown format"
-    return ProfileError(
-        "P013",
-        "no reader knows this format",
-        where=str(path),
-        found=kind,
-        cause=f"recordings that are read: {', '.join(FORMATS.values())}; schedules: SimGrid time-independent trace, GOAL",
-        fix="nsys export --type sqlite REPORT.nsys-rep writes one; of an OTF2 archive name the .otf2 file, of a DUMPI set the .meta",
-    )
+    return error_of("P013", where=str(path), found=kind, formats=", ".join(FORMATS.values()))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from turnbuckle.foundation import schema
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import refuse_input, write_parquet
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.cache.parquet_file import loaded
@@ -136,14 +136,7 @@ class Trace:
             tables = {name: load_table(place, name, rows) for name, rows in about["tables"].items()}
             return cls(tables, load_names(place), about["facts"], about["findings"], about["name"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
-            raise ProfileError(
-                "P014",
-                "the folder does not hold a trace",
-                where=str(folder),
-                found=f"{type(error).__name__}: {error}".splitlines()[0][:200],
-                cause="it was written by another version, or not written to its end",
-                fix="write it again with Trace.to_parquet",
-            ) from error
+            raise error_of("P014.trace", where=str(folder), found=f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
 def load_about(folder: Path) -> dict[str, Any]:

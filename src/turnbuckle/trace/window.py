@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables
 from turnbuckle.trace.check import DEVICE_TABLES, sound
@@ -42,7 +42,7 @@ _LASTING: Final = ("mpi_communicators", "graph_nodes")
 _MOST_NAMES: Final = 5
 _LONGEST_NAME: Final = 200
 
-Numbers = Callable[[Trace], NDArray[np.int64]]
+Numbers = Callable[[Trace], Int]
 """Function that numbers MPI exchanges: for every row of the table ``mpi``, shape (rows, 2), the exchanges (send or collective, receive)
 that the row is a side of; -1 for none."""
 
@@ -95,10 +95,7 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
     about |= {"nvtx": True} if part.span else {}
     stretch = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
     if stretch is None or not any(name in stretch.has for name in (*_RUNS, *_HOST)):
-        raise UsageError(
-            "A070", "nothing was recorded in the window", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s",
-            fix="a window reads START:END in time after the first instant of the run (of the NVTX range): 1.2s:1.3s",
-        )  # fmt: skip
+        raise error_of("A070.empty", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s")
     return stretch
 
 
@@ -149,13 +146,8 @@ def of_rank(trace: Trace, rank: int) -> Trace:
     by_rank = processes_by_rank(trace)
     if rank not in by_rank:
         ranks = f"ranks {', '.join(map(str, list(by_rank)[:8]))}{', ...' if len(by_rank) > 8 else ''}"
-        raise UsageError(
-            "A423",
-            f"the recording has no rank {rank}",
-            where=trace.name,
-            found=ranks if by_rank else "no ranks are recorded",
-            cause="" if by_rank else "it was made without MPI and does not say which rank it is of",
-            fix="one of these ranks" if by_rank else "leave --rank out, or merge the ranks' recordings with turnbuckle merge",
+        raise error_of(
+            "A423.rank" if by_rank else "A423.alone", where=trace.name, found=ranks if by_rank else "no ranks are recorded", rank=rank
         )
     processes = by_rank[rank]
     ranked = sorted({process for some in by_rank.values() for process in some})
@@ -195,24 +187,20 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
         names = rows["text"].drop_nulls().value_counts(sort=True)["text"].to_list()
         hint = did_you_mean(name[:_LONGEST_NAME], [n[:_LONGEST_NAME] for n in names[:10_000]])
         listed = ", ".join(clipped(n, 40) for n in names[:_MOST_NAMES])
-        raise UsageError(
-            "A421", "no NVTX range has that name", where="--nvtx",
+        raise error_of(
+            "A421.name",
+            where="--nvtx",
             found=clipped(name) + (f"; there are {listed}" if names else "; none at all"),
             fix=hint or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --window"),
-        )  # fmt: skip
+        )
     ranges = ranges.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
     most = int(ranges["number"].max())  # type: ignore[arg-type]
     if first is None and most > 1:
-        raise UsageError(
-            "A422", "several NVTX ranges have that name", where="--nvtx", found=f"{most:,} on one thread",
-            fix=f'"{clipped(name, 40)}#1" is the first, "{clipped(name, 40)}#1-{most}" reaches from the first to the last',
-        )  # fmt: skip
+        raise error_of("A422", where="--nvtx", found=f"{most:,} on one thread", name=clipped(name, 40), most=most)
     first, last = 1 if first is None else first, most if last is None else last
     chosen = ranges.filter(pl.col("number").is_between(first, last))
     if first > last or first < 1 or not chosen.height:
-        raise UsageError(
-            "A421", "no NVTX range has that number", where="--nvtx", found=clipped(selector), fix=f"numbers reach from 1 to {most:,}"
-        )
+        raise error_of("A421.number", where="--nvtx", found=clipped(selector), most=most)
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
 
 
@@ -222,7 +210,7 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
 def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, Any], exchanges: Numbers | None) -> Trace:
     """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
     kept: dict[str, pl.DataFrame] = {}
-    inside: dict[str, NDArray[np.bool_]] = {}
+    inside: dict[str, Bool] = {}
     cut_rows = 0
     until = last if closed else last - 1
     for name, frame in ((n, trace.table(n)) for n in trace.has):
@@ -279,7 +267,7 @@ def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, 
     return frame.with_columns(*kept, begin.alias("start_ns"), until.alias("end_ns")), count
 
 
-def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]]) -> tuple[dict[str, int], int]:
+def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool]) -> tuple[dict[str, int], int]:
     """Remove the correlation id of device work whose call lies before the stretch, and count graph launches whose work all lies behind it.
 
     Returns the number of rows that lost their id, by table, and the number of such graph launches.
@@ -306,7 +294,7 @@ def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArr
     return ahead, int(trace.text(behind).str.contains("GraphLaunch", literal=True).sum()) if behind.height else 0
 
 
-def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]], numbers: NDArray[np.int64]) -> int:
+def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool], numbers: Int) -> int:
     """Remove the communicator of MPI calls whose exchange does not lie inside as a whole; return how many there are."""
     numbered = numbers >= 0
     whole = inside["mpi"].copy()

@@ -8,6 +8,7 @@ something, and nothing that is done is undone.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from example_counts import examples
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
@@ -26,6 +28,8 @@ from turnbuckle.mpi.replay.program import Charges, program
 from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import FatTree, Network
 
+#: Of this test, and of the builders that it imports.
+FOLDERS: Final = (Path(__file__).parent, Path(__file__).parents[2] / "builders")
 #: For all replays of a test together; they take seconds, on a machine that is busy a minute.
 LIMIT_SECONDS: Final = 600
 NETWORK: Final = Network(
@@ -170,10 +174,10 @@ def outcomes(kind: str, seeds: range) -> Iterator[dict[str, Any]]:
 def judged(kind: str, seeds: range) -> list[dict[str, Any]]:
     """All outcomes, by a process that must be done in time."""
     code = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); import test_fuzzed_programs as t\n"
+        "import json, os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); import test_fuzzed_programs as t\n"
         "for one in t.outcomes(sys.argv[2], range(int(sys.argv[3]), int(sys.argv[4]))): print(json.dumps(one))"
     )
-    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), kind, str(seeds.start), str(seeds.stop)]
+    command = [sys.executable, "-W", "error", "-c", code, os.pathsep.join(map(str, FOLDERS)), kind, str(seeds.start), str(seeds.stop)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{kind}, seed {seeds.start + len(lines)}: {done.stderr[-2000:]}"
@@ -242,7 +246,7 @@ def check(kind: str, seed: int, one: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("kind", "count"), [("shuffled", 3000), ("traffic", 1000)])
+@pytest.mark.parametrize(("kind", "count"), [("shuffled", examples(3000)), ("traffic", examples(1000))])
 def test_it_ends_or_names_a_true_circle(kind: str, count: int) -> None:
     seeds = range(count)
     stuck = [check(kind, seed, one) for seed, one in zip(seeds, judged(kind, seeds), strict=True)]
@@ -252,7 +256,7 @@ def test_it_ends_or_names_a_true_circle(kind: str, count: int) -> None:
 @pytest.mark.parametrize("kind", ["keeping", "broken"])
 def test_it_ends_or_is_refused(kind: str) -> None:
     """Resources kept until they are given back; then arrays with anything in them."""
-    found = judged(kind, range(3000))
+    found = judged(kind, range(examples(3000)))
     codes = {one.get("code", "ends") for one in found}
     assert codes <= {"ends", "A071", "A072"} and len(codes) == 3
     assert all(one.get("found") for one in found if "code" in one), "every refusal says what was found"

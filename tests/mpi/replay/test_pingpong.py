@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import turnbuckle as tb
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.mpi.questions.gpudirect.cost import (
     PHYSICS,
     SEED_G,
@@ -32,7 +33,6 @@ from turnbuckle.mpi.replay.program import program
 from turnbuckle.replay.contention.contention import PICOSECONDS, Fidelity, Op, Program, replay
 from turnbuckle.replay.contention.network import Network
 
-Float = NDArray[np.float64]
 #: EDR as in the paper, and what a message costs its two processors.
 BANDWIDTH: Final = 12.5e9
 LATENCY, OVERHEAD = 1.25e-6, 0.5e-6

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.placement import MOST_RANKS, Kind, inside_bytes, placed, read_placement, traffic_matrix
 
-Float = NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("linear", "round robin", "random", "greedy")
 
 

@@ -199,7 +199,7 @@ def test_receives_that_cannot_be_told(tmp_path: Path) -> None:
     assert caught.value.code == "A078" and "rank 2, line 9, from any rank" in caught.value.found
     with pytest.raises(UsageError) as caught:
         goal.program(made(tmp_path, HEAD + "rank 0 {\nrecv 1b from 1\n}\n"))
-    assert caught.value.code == "A078" and caught.value.cause == "nothing is sent to it"
+    assert caught.value.code == "A078" and caught.value.cause == "no send goes to this rank"
 
 
 @pytest.mark.parametrize("name", ["latency", "overhead", "gap", "seconds_per_byte", "overhead_per_byte", "eager_limit"])

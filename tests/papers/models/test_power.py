@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.papers.models.power.question import (
-    Estimate,
     Part,
     chosen,
     design_points,
@@ -29,6 +28,7 @@ from turnbuckle.papers.models.power.question import (
     shipped,
     trend_line,
 )
+from turnbuckle.papers.numbers import Interval
 
 drawn = settings(max_examples=80)
 
@@ -73,7 +73,7 @@ def test_the_papers_trend() -> None:
 def test_the_papers_design_points() -> None:
     """Table I: 133 TFLOP/s at 700 W and 76 % of it at half the power."""
     assert float(rate_of(0.19, 700)) == pytest.approx(133)
-    points = {p.name: p.rate.value for p in design_points(Estimate(0.19e12, 0.18e12, 0.2e12), 700, 0.5, 350, power_exponent(0.76, 0.5))}
+    points = {p.name: p.rate.value for p in design_points(Interval(0.19e12, 0.18e12, 0.2e12), 700, 0.5, 350, power_exponent(0.76, 0.5))}
     assert points["2026 on-board"] == points["2026 APU, all power to the GPU"] == pytest.approx(133e12)
     assert points["2026 discrete"] == points["2026 disaggregated"] == points["2026 APU"] == pytest.approx(101.08e12)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran, document
 
+import turnbuckle as tb
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -49,6 +51,19 @@ def test_json_says_what_became_of_what(turnbuckle: Run, tmp_path: Path) -> None:
         beside["folder"] == "copy"
         and {r["what"]: r["examples"] for r in beside["treated"] if r["action"] == "hashed"}["kernel names"] == []
     )
+
+
+def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"0123456789abcdef")
+    ran = document(turnbuckle("anonymise", SAMPLE, "--key-file", "key", "--keep", "gemm", "-o", "copy", "--format", "json"))
+    run = tb.read(SAMPLE)
+    assert run.anonymise(tmp_path / "same", key=b"0123456789abcdef", keep="gemm") == ran["treated"]
+    ours, theirs = (Trace.from_parquet(tmp_path / name) for name in ("same", "copy"))
+    assert ours.names.equals(theirs.names) and all(ours.tables[n].equals(frame) for n, frame in theirs.tables.items())
+    with pytest.raises(TurnbuckleError, match="A402"):
+        run.anonymise(tmp_path / "other", keep="(")
+    with pytest.raises(TurnbuckleError, match="R005"):
+        run.anonymise(tmp_path / "same")
 
 
 def test_a_key_makes_hashes_that_meet(turnbuckle: Run, tmp_path: Path) -> None:

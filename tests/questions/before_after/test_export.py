@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran, outside
 
+import turnbuckle as tb
+
 Run = Callable[..., Ran]
 
 
@@ -32,6 +34,18 @@ def test_a_pipe_gets_the_same(turnbuckle: Run, tmp_path: Path) -> None:
     piped, filed = json.loads(ran.out), json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert piped["traceEvents"] == filed["traceEvents"] and len(piped["traceEvents"]) > 100
     assert piped["otherData"]["projections"][0]["penalty"] == 1.0
+
+
+def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) -> None:
+    run, mine = tb.read(SAMPLE), tb.Machine.load("gh200")
+    for name, window, words in (("whole", None, ()), ("part", (0.001, 0.002), ("--window", "1ms:2ms"))):
+        assert turnbuckle("export", SAMPLE, "--on", "gh200", *words, "-o", f"{name}.json").code == 0
+        run.export(tmp_path / "python.json", mine, window)
+        here, there = (json.loads((tmp_path / f"{n}.json").read_bytes())["traceEvents"] for n in ("python", name))
+        assert here == there
+    with pytest.raises(tb.TurnbuckleError, match="A070"):
+        run.export(tmp_path / "none.json", mine, (8000.0, 9000.0))
+    assert not (tmp_path / "none.json").exists()
 
 
 def test_not_for_a_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.questions.cores.answer import Cores, node_sentence, percent, shape, span
 from turnbuckle.questions.cores.fits import LAWS, Name
 from turnbuckle.questions.cores.question import Choice, cores_per_gpu
 from turnbuckle.questions.cores.runs import Runs
 
-Float = NDArray[np.float64]
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
 GRID = tuple(a.ravel() for a in np.meshgrid([1.0, 2.0, 4.0], [1.0, 2.0, 4.0, 8.0]))
 TOTAL = [121.89, 137.99, 0.766]

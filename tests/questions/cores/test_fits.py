@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.questions.cores import fits
 from turnbuckle.questions.cores.fits import LAWS, Name
 from turnbuckle.questions.cores.runs import Runs
 
-Float = NDArray[np.float64]
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
 GRID = tuple(a.ravel() for a in np.meshgrid([1.0, 2.0, 4.0], [1.0, 2.0, 4.0, 8.0]))
 PLANTED: dict[Name, list[float]] = {

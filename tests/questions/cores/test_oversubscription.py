@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
 from turnbuckle.questions.cores.oversubscription import Curve, curves
 from turnbuckle.questions.cores.runs import Runs
-
-Float = NDArray[np.float64]
 
 
 def curve(ranks: list[float], seconds: list[float], worth: float = 0.05) -> Curve:

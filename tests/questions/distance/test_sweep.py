@@ -10,10 +10,10 @@ import pytest
 from distances import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from rows import PROCESS, call, on_device, profile_of
 from strategies import FULL, machine
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.projection.project import project
@@ -23,7 +23,6 @@ from turnbuckle.questions.distance.speeds import CHEAPEST, DEAREST, OVER, SHOWN,
 from turnbuckle.replay.timeline import no_change
 from turnbuckle.trace.trace import Trace
 
-Float = NDArray[np.float64]
 COST = st.floats(-1, 1).map(lambda power: float(10**power))
 POINT = st.tuples(st.floats(-8, -3), st.floats(-1, 1))
 

@@ -75,41 +75,41 @@ def test_every_model_says_what_it_can_be_asked() -> None:
 @pytest.mark.parametrize(
     ("change", "into", "code", "where", "says"),
     [
-        ("[study]", "[study", "A080", "study.toml:2:7", "not TOML"),
+        ("[study]", "[study", "A080", "study.toml:2:7", "not valid TOML"),
         ("[study]", "[studdy]", "A080", "study.toml:2:2", "did you mean study?"),
         ('name = "cards"', 'nam = "cards"', "A080", "study.toml:3:1", "did you mean name?"),
         ('name = "cards"\n', "", "A080", "study.toml:2:2", "needs a name"),
-        ('"cards"', '"../cards"', "A081", "study.toml:", "no name"),
+        ('"cards"', '"../cards"', "A081", "study.toml:", "not a valid name"),
         ('"project"', '"projct"', "A081", "study.toml:4:9", "did you mean project?"),
         ('"melt.sqlite"', "3", "A080", "study.toml:7:1", "path of a file"),
         ('[recordings]\nmelt = "melt.sqlite"\nother = "deep/other.sqlite"', "", "A080", "study.toml:", "table recordings"),
-        ("draws = 0", "draws = -1", "A081", "study.toml:", "no value for draws"),
-        ("draws = 0", "draws = 0.5", "A081", "study.toml:11:9", "no value for draws"),
+        ("draws = 0", "draws = -1", "A081", "study.toml:", "not a value for draws"),
+        ("draws = 0", "draws = 0.5", "A081", "study.toml:11:9", "not a value for draws"),
         ("draws = 0", "drawz = 0", "A081", "study.toml:11:9", "did you mean draws?"),
         ("draws = 0", "alpha = 3", "A081", "study.toml:", "set twice"),
-        ("draws = 0", "draws = true", "A081", "study.toml:11:9", "no value for draws"),
+        ("draws = 0", "draws = true", "A081", "study.toml:11:9", "not a value for draws"),
         ('["flop", 2]', '["flop", "flopp"]', "A081", "study.toml:14:18", "did you mean flop?"),
-        ('["flop", 2]', '["flop", nan]', "A081", "study.toml:14:18", "no value"),
-        ('["flop", 2]', '["flop", 1e9]', "A081", "study.toml:", "no value for alpha"),
+        ('["flop", 2]', '["flop", nan]', "A081", "study.toml:14:18", "not a value"),
+        ('["flop", 2]', '["flop", 1e9]', "A081", "study.toml:", "not a value for alpha"),
         ('["flop", 2]', '["flop", "flop"]', "A084", "study.toml:", "stands twice"),
         ('["flop", 2]', "[]", "A084", "study.toml:", "without values"),
-        ('["flop", 2]', '"flop"', "A080", "study.toml:14:1", "no axis"),
-        ('["flop", 2]', '[["flop"]]', "A081", "study.toml:14:10", "no value"),
+        ('["flop", 2]', '"flop"', "A080", "study.toml:14:1", "not a valid axis"),
+        ('["flop", 2]', '[["flop"]]', "A081", "study.toml:14:10", "not a value"),
         ('"100 Gb/s"', '"100"', "U001", "study.toml:15:25", ""),
         ('"100 Gb/s"', "100", "U001", "study.toml:15:25", ""),
         ('"100 Gb/s"', '"100 us"', "U003", "study.toml:15:25", ""),
         ("points = 3", "points = 1", "A080", "study.toml:16:", "2 or more"),
         ("points = 3, ", "", "A080", "study.toml:16:1", "needs points"),
         ("points = 3", 'point = 3', "A080", "study.toml:16:", "did you mean points?"),
-        ('"log"', '"logs"', "A080", "study.toml:16:", "no such spacing"),
+        ('"log"', '"logs"', "A080", "study.toml:16:", "there is no spacing of this name"),
         ('from = "1 us"', 'from = "0 us"', "A080", "study.toml:16:1", "above 0"),
-        ('from = "1 us"', 'from = "100 us"', "A080", "study.toml:16:1", "one number to another"),
+        ('from = "1 us"', 'from = "100 us"', "A080", "study.toml:16:1", "two different numbers"),
         ("points = 3", "points = 200000", "A084", "study.toml:", "200,000 points"),
-        ('source = "gh200"\n', "", "A081", "study.toml:", "do not set the same"),
+        ('source = "gh200"\n', "", "A081", "study.toml:", "do not all set the same"),
         ("[[pairs]]\non", "[[pairs]]\nonn", "A081", "study.toml:", "did you mean on?"),
         ("[[pairs]]\non", "[[pairs]]\nto", "A425", "study.toml:23:6", "to of sweep is called on now"),
         ('[[pairs]]\non = "machines/ours.toml"\nsource = "gh200"', "", "", "", ""),
-        ('on = "gh200"', "", "A081", "study.toml:", "do not set the same"),
+        ('on = "gh200"', "", "A081", "study.toml:", "do not all set the same"),
         ("[axes]", f"[axes]\n{'a.' * 100}b = 1", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = {{{'a.' * 100}b = 1}}", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = {'[' * 3000}{']' * 3000}", "A080", "study.toml", "nested too deeply"),
@@ -142,7 +142,7 @@ def test_whole_numbers_stay_whole(tmp_path: Path) -> None:
     )
     runs = read(tmp_path, text % 8).axes["runs"]
     assert runs == [1, 2, 4, 8] and all(type(r) is int for r in runs)
-    with pytest.raises(TurnbuckleError, match="A080: runs is a whole number"):
+    with pytest.raises(TurnbuckleError, match="A080: runs must be a whole number"):
         read(tmp_path, text % 9)
 
 

@@ -157,7 +157,7 @@ def test_what_a_model_can_be_asked(turnbuckle: Run, monkeypatch: pytest.MonkeyPa
     assert "[B/s]" in ran.out and "\\[" not in ran.out and "flops_per_second" in ran.out and all(len(w) <= 80 for w in ran.out.splitlines())
     assert "needed" in turnbuckle("sweep", "--settings", "slack").out
     assert "error[A081]" in turnbuckle("sweep", "--settings", "slak").err
-    assert "error[A083]: nothing to sweep" in turnbuckle("sweep").err
+    assert "error[A083]: there is nothing to sweep" in turnbuckle("sweep").err
 
 
 def test_shards_and_formats(turnbuckle: Run, study: Path) -> None:
@@ -189,8 +189,8 @@ def test_no_answer_anywhere(turnbuckle: Run, study: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "exit_code", "says"),
     [
-        (("study.toml", "--axis", "on=gh200"), "A083", 2, "says its axes"),
-        (("study.toml", "run.sqlite"), "A083", 2, "stands alone"),
+        (("study.toml", "--axis", "on=gh200"), "A083", 2, "sets its axes"),
+        (("study.toml", "run.sqlite"), "A083", 2, "cannot be combined"),
         (("study.toml", "-o", "t.xlsx"), "A083", 2, ".parquet, .csv or .json"),
         (("study.toml", "--shard", "1/2"), "A083", 2, "needs an output"),
         (("study.toml", "-o", "t.csv", "--shard", "3/2"), "A083", 2, "2/8"),
@@ -201,11 +201,11 @@ def test_no_answer_anywhere(turnbuckle: Run, study: Path) -> None:
         (("run.sqlite", "--model", "slak", "--axis", "slack_seconds=1us"), "A081", 2, "did you mean slack?"),
         (("run.sqlite", "--model", "slack", "--axis", "slak_seconds=1us"), "A081", 2, "did you mean slack_seconds?"),
         (("run.sqlite", "--model", "slack", "--axis", "slack_seconds=1"), "U001", 2, "--axis slack_seconds"),
-        (("run.sqlite", "--model", "slack", "--axis", "slack_seconds="), "A081", 2, "no value"),
+        (("run.sqlite", "--model", "slack", "--axis", "slack_seconds="), "A081", 2, "not a value"),
         (("run.sqlite", "--model", "slack", "--axis", "slack_seconds=-1us"), "A081", 2, "0 to 0.1 s"),
         (("run.sqlite", "--model", "slack"), "A081", 2, "needs slack_seconds"),
         (("run.sqlite", "--model", "slack", "--set", "slack_seconds=1us,2us"), "A081", 2, "--axis slack_seconds"),
-        (("run.sqlite", "run.sqlite", "--model", "slack", "--axis", "slack_seconds=1us"), "A081", 2, "recordings of one name"),
+        (("run.sqlite", "run.sqlite", "--model", "slack", "--axis", "slack_seconds=1us"), "A081", 2, "recordings have the same name"),
         (("run.sqlite", "--model", "project", "--axis", "on=nosuch"), "M001", 2, ""),
         (("run.sqlite", "--model", "project", "--set", "on=self", "--axis", "link.h2d.bandwidth=-1 GB/s"), "A081", 2, "above 0"),
     ],

@@ -316,7 +316,7 @@ def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("turnbuckle.questions.sweep.journal.os.write", full)
     with pytest.raises(TurnbuckleError, match="A086") as caught:
         sweep(study, Serial(), output=output)
-    assert caught.value.found == "No space left on device" and "goes on" in caught.value.fix
+    assert caught.value.found == "No space left on device" and "continues from there" in caught.value.fix
     monkeypatch.undo()
     kept = len(read_journal(journal_of(output))[0])
     found = sweep(study, Serial(), output=output)

@@ -284,6 +284,7 @@ def test_nothing_to_price() -> None:
 def test_a_machine_gives_its_link() -> None:
     h100 = sheet("h100-sxm5")
     assert h100.links["h2d"] == link("pcie5-x16") and h100.peaks["d2d"] == load("h100-sxm5").value("gpu.memory_bandwidth")
+    assert sheet(load("h100-sxm5")) == h100, "a machine at hand is taken as its name is"
     assert sheet("summit").links["d2h"] == link("nvlink2-x2")
     assert sheet("pcie5-x16").links["h2d"] == link("pcie5-x16"), "a change of the source that sets the link"
     assert sheet("h100-sxm5", host_memory=1e9, device_memory=2e9, peer="nvlink4-x18").peaks["d2d"] == 2e9

@@ -57,7 +57,7 @@ def test_what_does_not_is_refused_with_its_place(tmp_path: Path, change: dict[st
 
 @pytest.mark.parametrize("text", ["", "{", '{"most": ', "[" * 100_000, '{"most": ' + "1" * 5000 + "}"])
 def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TurnbuckleError, match="the measurements are not JSON") as caught:
+    with pytest.raises(TurnbuckleError, match="the measurements are not valid JSON") as caught:
         read_measurements(written(tmp_path, text), FORM)
     assert caught.value.code == "A417"
 
@@ -80,7 +80,7 @@ def test_a_program_that_was_not_measured_alone_is_refused(tmp_path: Path) -> Non
     ask = '[[ask]]\nmodel = "sharing"\nmeasured = "./measured.json"\n'
     (tmp_path / "case.toml").write_text(f'title = "t"\n[a]\nfile = "./recordings"\n{ask}', encoding="utf-8")
     (only,) = validate([read_case(tmp_path)], None).not_run
-    assert "A192 a program was not measured alone" in only.why and "fft" in only.why
+    assert "A192 a program was not measured on its own" in only.why and "fft" in only.why
 
 
 def test_the_files_of_our_own_cases_have_their_forms() -> None:

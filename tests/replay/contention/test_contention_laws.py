@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.replay.contention.contention import PICOSECONDS, Contended, Fidelity, Leaves, Op, Program, of_tasks, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
-Float = NDArray[np.float64]
 Lists = list[list[tuple[Op, int]]]
 #: Source, target, bytes (seconds of an edge), way to leave.
 Message = tuple[int, int, float, Leaves]

@@ -80,7 +80,7 @@ def test_shapes(tmp_path: Path, shape: str, made: object) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[network", "not TOML"),
+        ("[network", "not valid TOML"),
         ("", "a table [network]"),
         (HEAD + 'colour = "red"', "colour"),
         (HEAD.replace("25 GB/s", "25"), "network.bandwidth"),

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 
 from .parts import Found, Left, Points, Quantity, Text, clean, way_words
 
@@ -45,12 +45,9 @@ def microbench(file: Text, left: Left) -> Found:
             continue
         rows = document.get("rows")
         if not isinstance(rows, list) or len(rows) > _MOST_ROWS:
-            raise UsageError("A412", "a section without rows", where=f"{file.name}:{line}", found=clipped(section), fix=_FIX)
+            raise error_of("A412.empty", where=f"{file.name}:{line}", found=clipped(section))
         out.section(section, [r for r in rows if isinstance(r, dict)], line)
     return out.found()
-
-
-_FIX: Final = "give the files as the measuring program wrote them, one object a section"
 
 
 def _objects(file: Text) -> Iterator[tuple[int, Row]]:
@@ -67,10 +64,10 @@ def _objects(file: Text) -> Iterator[tuple[int, Row]]:
         try:
             document, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            raise UsageError("A412", "a line that is no complete JSON object", where=f"{file.name}:{line}", fix=_FIX) from None
+            raise error_of("A412.line", where=f"{file.name}:{line}") from None
         count += 1
         if not isinstance(document, dict) or count > _MOST_OBJECTS:
-            raise UsageError("A412", "not one JSON object a section", where=f"{file.name}:{line}", fix=_FIX)
+            raise error_of("A412.sections", where=f"{file.name}:{line}")
         yield line, document
         line += text.count("\n", position, end)
         position = end
@@ -160,9 +157,7 @@ class _Kit:
         except OverflowError:
             real = math.inf
         if not math.isfinite(real) or abs(real) > 1e18:
-            raise UsageError(
-                "A413", "a number that no section writes", where=f"{self.file.name}:{self.line}", found=clipped(f"{key} {value}"), fix=_FIX
-            )
+            raise error_of("A413", where=f"{self.file.name}:{self.line}", found=clipped(f"{key} {value}"))
         return real if real > 0 else None
 
     def _stat(self, row: Row, key: str) -> tuple[float, float, int] | None:

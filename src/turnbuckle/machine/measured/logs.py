@@ -36,7 +36,8 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.schema import words
 from turnbuckle.foundation.table_file import Column, read_table, read_text
@@ -48,7 +49,7 @@ from .messages import nccl_tests, osu, vidur
 from .others import babelstream, gpu_stream, perftest, rocm_bandwidth_test
 from .pages import benchmark_page, small_kernels
 from .parts import COARSEST as COARSEST
-from .parts import LARGEST_COPY, Curve, Float, Found, Left, Measured, Points, Quantity, Reader, Text, clean, points_of, way_words
+from .parts import LARGEST_COPY, Curve, Found, Left, Measured, Points, Quantity, Reader, Text, clean, points_of, way_words
 
 __all__ = ["COARSEST", "Curve", "Float", "Measured", "Quantity", "format_of", "listed", "read_measured", "split_part", "unknown_format"]
 
@@ -105,12 +106,10 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
         raise _nothing(place.name, name, contents)
     if part is not None:
         if not 1 <= part <= len(curves):
-            raise UsageError(
-                "A021",
-                f"the file has no measurement {part}",
-                where=place.name,
-                found=listed(curves),
-                fix=f"a number from 1 to {len(curves)}" if curves else "give the file without #",
+            raise (
+                error_of("A021.part", where=place.name, found=listed(curves), part=part, count=len(curves))
+                if curves
+                else error_of("A021.only", where=place.name, found=listed(curves), part=part)
             )
         curves, quantities = curves[part - 1 : part], ()
     return Measured(place.name, name, curves, contents.device, left.findings(), quantities, contents.driver, tuple(contents.surface))
@@ -143,12 +142,10 @@ def _text(place: Path) -> str:
             with opened(place) as file, gzip.GzipFile(fileobj=file) as stream:
                 raw = stream.read(LARGEST_BYTES + 1)
             if len(raw) > LARGEST_BYTES:
-                raise UsageError(
-                    "A061", "the measurement cannot be read", where=place.name, found=f"more than {LARGEST_BYTES >> 20} MiB unpacked"
-                )
+                raise error_of("A061.measurement", where=place.name, found=f"more than {LARGEST_BYTES >> 20} MiB unpacked")
             return raw.decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError):
-        raise UsageError("A061", "the measurement cannot be read", where=place.name, found="a damaged packed file", fix=fix) from None
+        raise error_of("A061.measurement", where=place.name, found="a damaged packed file", fix=fix) from None
     except (OSError, ValueError):
         pass  # what is wrong with the file itself is said by the reader of texts
     return read_text(place, "the measurement", largest_bytes=LARGEST_BYTES, fix=fix)
@@ -157,13 +154,7 @@ def _text(place: Path) -> str:
 def _sized(contents: Found, size_bytes: float, name: str) -> None:
     """Turn rates whose copies have a size after all into points of one copy."""
     if not 0 < size_bytes < float("inf"):
-        raise UsageError(
-            "A023",
-            "the size of the copies must be above zero",
-            where=name,
-            found=f"{size_bytes:g} B",
-            fix='for example --copied-size "256 MiB"',
-        )
+        raise error_of("A023.size", where=name, found=f"{size_bytes:g} B")
     for q in [q for q in contents.quantities if q.unsized and q.what in _RATES]:
         direction, memory = _RATES[q.what]
         points = Points(direction, memory, f"{way_words(direction, memory)}, {q.where}")
@@ -180,15 +171,8 @@ _RATES: Final = {
 def _nothing(name: str, kind: str, contents: Found) -> Exception:
     if contents.quantities:
         shown = ", ".join(f"{q.what} {q.value / 1e9:.4g} GB/s" for q in contents.quantities[:6] if q.unit == "B/s")
-        return CannotAnswer(
-            "A145", "rates without the size they were measured at", where=name, found=shown or f"{len(contents.quantities)} single numbers",
-            cause=f"{kind} does not print the size it copied; a rate without a size is not a time",
-            fix='say the size with --copied-size, for example --copied-size "256 MiB"',
-        )  # fmt: skip
-    return UsageError(
-        "A023", "no measurement in the file can be used", where=name, found=f"{kind} without a line that holds size and time",
-        fix="give the complete output of the test",
-    )  # fmt: skip
+        return error_of("A145.size", where=name, found=shown or f"{len(contents.quantities)} single numbers", kind=kind)
+    return error_of("A023.empty", where=name, found=f"{kind} without a line that holds size and time")
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:
@@ -203,13 +187,9 @@ def split_part(path: str | Path) -> tuple[Path, int | None]:
     return Path(match[1]), int(match[2])
 
 
-def unknown_format(name: str) -> UsageError:
+def unknown_format(name: str) -> TurnbuckleError:
     """Build the error for a text in none of the formats."""
-    return UsageError(
-        "A020", "neither a recording nor a measurement of copies", where=name, found="text of another kind",
-        cause=f"known are recordings, the output of {', '.join(n for n in _FORMATS if n != 'CSV')}, and CSV tables",
-        fix="a table: direction, memory, size [B], time [us]",
-    )  # fmt: skip
+    return error_of("A020", where=name, found="text of another kind", formats=", ".join(n for n in _FORMATS if n != "CSV"))
 
 
 def listed(curves: tuple[Curve, ...]) -> str:
@@ -238,13 +218,9 @@ def _table(file: Text, left: Left) -> Found:
         memory = memory or ("device" if direction in ("d2d", "p2p") else "unknown")
         for word, choices, column in ((direction, DIRECTIONS, "direction"), (memory, memories, "memory")):
             if word not in choices:
-                raise UsageError(
-                    "A023", f"an unknown {column}", where=table.where(row, column), found=clean(word), fix=f"one of {', '.join(choices)}"
-                )
+                raise error_of("A023.word", where=table.where(row, column), found=clean(word), column=column, choices=", ".join(choices))
         if np.isnan(time[row]) == np.isnan(rate[row]):
-            raise UsageError(
-                "A023", "a line needs a time or a bandwidth, and not both", where=table.where(row), fix="leave one of the two cells empty"
-            )
+            raise error_of("A023.both", where=table.where(row))
         seconds = time[row] if not np.isnan(time[row]) else size[row] / rate[row]
         name = clean(table.texts["name"][row]) if "name" in table.texts else ""
         points = points_of(group, direction, memory, name or way_words(direction, memory))

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 
 from .parts import COARSEST, Found, Left, Points, Text, clean, lines_words, number, points_of, rounding, sampled
 
@@ -58,11 +58,11 @@ def _json(file: Text, left: Left, start: int) -> Found:
     try:
         document, _ = json.JSONDecoder().raw_decode(file.text, start)
     except (ValueError, RecursionError):
-        raise UsageError("A412", "JSON that does not end", where=file.name, fix="give the complete output of nvbandwidth --json") from None
+        raise error_of("A412.end", where=file.name) from None
     body: Any = document.get("nvbandwidth") if isinstance(document, dict) else None
     cases = body.get("testcases") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(cases, list):
-        raise UsageError("A412", "JSON without testcases", where=file.name, fix="give the complete output of nvbandwidth --json")
+        raise error_of("A412.tests", where=file.name)
     devices = next((v for k, v in body.items() if "device" in str(k).lower()), None)
     named = devices[0] if isinstance(devices, list) and devices else devices
     named = named.get("name", "") if isinstance(named, dict) else named

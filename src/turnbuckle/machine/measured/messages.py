@@ -6,7 +6,7 @@ import csv
 import re
 from typing import Final
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 
 from .parts import COARSEST, Found, Left, Points, Text, clean, number, points_of, rounding
 
@@ -45,10 +45,7 @@ def osu(file: Text, left: Left) -> Found:
             elif test and "collective" not in test and re.search(r"all|bcast|broadcast|reduce|gather|scatter|barrier|get|put|acc", test):
                 left.out("blocks of collectives and one-sided operations")
             elif ends not in _ENDS:
-                raise UsageError(
-                    "A023", "a block that does not say where its buffers are", where=f"{file.name}:{line_number}",
-                    fix="keep the command (osu_bw D D) or the line '# Send Buffer on ...' above the block",
-                )  # fmt: skip
+                raise error_of("A023.buffers", where=f"{file.name}:{line_number}")
             else:
                 direction, memory = _ENDS[ends]
                 away = file.between_nodes or _between(title)
@@ -187,10 +184,7 @@ def vidur(file: Text, left: Left) -> Found:
     column = {name: k for k, name in enumerate(heading)}
     timed = next((name for word in ("median", "mean", "min") for name in heading if re.fullmatch(rf"time_stats\.\w+\.{word}", name)), None)
     if timed is None or "size" not in column:
-        raise UsageError(
-            "A023", "a table without sizes or times", where=f"{file.name}:1", found=clipped(", ".join(heading), 60),
-            fix="it needs the columns size and time_stats.OPERATION.median",
-        )  # fmt: skip
+        raise error_of("A023.columns", where=f"{file.name}:1", found=clipped(", ".join(heading), 60))
     group: dict[tuple[str, ...], Points] = {}
     for line_number, cells in enumerate(rows, 2):
         if not any(c.strip() for c in cells):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 
 from .parts import COARSEST, Found, Left, Points, Text, clean, number, rounding, sampled
 
@@ -100,4 +100,4 @@ def benchmark_page(file: Text, left: Left) -> Found:
 
 def _positive(value: float, name: str, line_number: int) -> None:
     if value <= 0:
-        raise UsageError("A023", "a rate of nothing", where=f"{name}:{line_number}", fix="leave out what was not measured")
+        raise error_of("A023.nothing", where=f"{name}:{line_number}")

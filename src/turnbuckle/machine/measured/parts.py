@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
-
-Float = NDArray[np.float64]
 
 #: A value printed to no better than this share of itself says nothing.
 COARSEST: Final = 0.25
@@ -149,10 +147,7 @@ class Points:
         """Raise A023 for a size or a time that no copy has."""
         for size, seconds in zip(self.size, self.seconds, strict=True):
             if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
-                raise UsageError(
-                    "A023", "a size or a time that no copy has", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s",
-                    fix="give copies of 1 B or more, and the time of one",
-                )  # fmt: skip
+                raise error_of("A023.impossible", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s")
 
     def curve(self) -> Curve:
         """Return the curve by ascending size; repeated sizes become their median."""
@@ -233,7 +228,7 @@ def number(text: str, name: str) -> str:
             return text
     except ValueError:
         pass
-    raise UsageError("A023", "a value that is no number", where=name, found=clean(text), fix="give the output as the test wrote it")
+    raise error_of("A023.text", where=name, found=clean(text))
 
 
 def way_words(direction: str, memory: str) -> str:

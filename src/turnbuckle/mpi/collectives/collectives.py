@@ -53,10 +53,11 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.mpi.collectives import trees
 from turnbuckle.mpi.collectives.selections import Selection, chosen
-from turnbuckle.mpi.collectives.trees import Float, Int, Step, reversed_steps, rounds, step, turned
+from turnbuckle.mpi.collectives.trees import Step, reversed_steps, rounds, step, turned
 
 __all__ = ["ALGORITHMS", "Pattern", "Selection", "buffers", "chosen", "operation_of", "pattern"]
 
@@ -414,7 +415,7 @@ def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments:
     if not (composed or algorithm in algorithms) or ranks < 1 or not 0 <= root < ranks or segments < 1 or not can_segment:
         what = f"{operation} by {algorithm} among {ranks} ranks from {root}" + (f" in {segments} segments" if segments != 1 else "")
         near = did_you_mean(algorithm, list(algorithms)) or ", ".join(algorithms) or ", ".join(ALGORITHMS)
-        raise UsageError("A073", "no such collective", found=what[:80], fix=near if can_segment else "one segment")
+        raise error_of("A073", found=what[:80], fix=near if can_segment else "one segment")
     if ranks == 1:
         return _packed([])
     if not composed:

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
 
 Selection = Literal["short and long", "tracer", "open mpi", "mpich"]
 
@@ -55,10 +55,11 @@ def _sizes(operation: str, ranks: int, selection: str) -> tuple[float, list[floa
     """Return the number of blocks that sizes count, the sizes [B] from which an algorithm applies, and the algorithms."""
     while (selection, operation) not in _rules():
         if operation not in _AS:
-            raise UsageError(
-                "A073", "no such collective", found=f"{operation} as {selection} has it"[:80],
+            raise error_of(
+                "A073",
+                found=f"{operation} as {selection} has it"[:80],
                 fix=did_you_mean(selection, list(get_args(Selection))) or ", ".join(get_args(Selection)),
-            )  # fmt: skip
+            )
         operation = _AS[operation]
     power = ranks & (ranks - 1) == 0
     fits = [r for r in _rules()[selection, operation] if r[0] <= max(ranks, 2) and (power or not r[1])]

@@ -11,10 +11,9 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from turnbuckle.foundation.arrays import Float, Int
+
 Step = tuple[Int, Int, Float]
 Tree = list[list[int]]
 

@@ -23,14 +23,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.mpi.networks.routes import MOST_HOPS, Graph, routes
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
 from turnbuckle.replay.contention.network import Network
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -326,5 +323,5 @@ def _each_packet(program: Program, begin: int, packets_per_message: Int, word: I
     return code[operation], np.where(message[operation], replaced, arg[operation]), first
 
 
-def _refused(found: str, fix: str = "") -> UsageError:
-    return UsageError("A090", "the messages cannot be replayed as packets", found=found, fix=fix)
+def _refused(found: str, fix: str = "") -> TurnbuckleError:
+    return error_of("A090.packets", found=found, fix=fix)

@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Largest number of messages and of nodes of a graph.
 MOST: Final = 1_000_000
@@ -259,5 +256,5 @@ def _circle(count: int, before: Int, after: Int) -> list[int]:
     return [*back[least:], *back[:least]]
 
 
-def _refused(found: str, where: str = "", fix: str = "") -> UsageError:
-    return UsageError("A089", "the graph of messages cannot be", where=where, found=found, fix=fix)
+def _refused(found: str, where: str = "", fix: str = "") -> TurnbuckleError:
+    return error_of("A089.graph", where=where, found=found, fix=fix)

@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.replay.contention.contention import ways
 from turnbuckle.replay.contention.network import Network
-
-Int = NDArray[np.int64]
 
 #: Largest number of switches of a graph.
 MOST_SWITCHES: Final = 100_000
@@ -139,9 +137,8 @@ def read(path: Path) -> Graph:
     return graph
 
 
-def _refused(found: str, where: str) -> UsageError:
-    fix = "switches are whole numbers from 0; every one has a way to every other"
-    return UsageError("A090", "the graph of switches cannot be", where=where, found=found, fix=fix)
+def _refused(found: str, where: str) -> TurnbuckleError:
+    return error_of("A090.switches", where=where, found=found)
 
 
 def route(network: Network | Graph, source: int, target: int) -> list[int]:
@@ -203,6 +200,5 @@ def _bounded(hops: int, routes: int) -> None:
         raise _too_many(f"more than {routes:,} routes")
 
 
-def _too_many(found: str) -> UsageError:
-    fix = f"at most {MOST_HOPS:,} links taken: fewer messages or nodes, or a smaller graph"
-    return UsageError("A090", "too many or too long routes", found=found, fix=fix)
+def _too_many(found: str) -> TurnbuckleError:
+    return error_of("A090.routes", found=found, most_hops=MOST_HOPS)

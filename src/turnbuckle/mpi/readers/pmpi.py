@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.trace.readers.parts.mpi_tables import (
     COLLECTIVE,
@@ -89,11 +89,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     each = [first if place == path else _rank_file(place, None) for place in files]
     for rank, (place, rank_file) in enumerate(zip(files, each, strict=True)):
         if rank_file.ranks != len(files) or rank_file.rank != rank:
-            raise ProfileError(
-                "P022", "the files of the recording do not belong together", where=str(path),
-                found=f"{place.name} is of rank {rank_file.rank} of {rank_file.ranks}", cause="files of several runs stand in one folder",
-                fix="keep each run in a folder of its own",
-            )  # fmt: skip
+            raise error_of("P022.recording", where=str(path), found=f"{place.name} is of rank {rank_file.rank} of {rank_file.ranks}")
     return _assembled(path, files, each)
 
 
@@ -154,10 +150,7 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
             out.rank, out.ranks = comm
     out.digest, out.size_bytes = text.digest, text.size_bytes
     if not 1 <= out.ranks <= MOST_RANKS:
-        raise ProfileError(
-            "P024", "the text trace cannot be read", where=str(path), found="no call that names a communicator",
-            cause="the file is cut off, or of a program that makes no MPI call", fix="record the run again",
-        )  # fmt: skip
+        raise error_of("P024.empty", where=str(path), found="no call that names a communicator")
     return out
 
 
@@ -186,11 +179,8 @@ def _ns(word: bytes) -> int | None:
     return int(whole) * 1000 + int((part + b"000")[:3])
 
 
-def _bad(where: str, number: int, line: bytes, cause: str) -> ProfileError:
-    return ProfileError(
-        "P024", "the text trace cannot be read", where=f"{where}:{number}", found=clipped(line.decode("utf-8", "replace")), cause=cause,
-        fix="copy the file again from where it was recorded; a run that was killed has a last line that is cut off",
-    )  # fmt: skip
+def _bad(where: str, number: int, line: bytes, cause: str) -> TurnbuckleError:
+    return error_of("P024.line", where=f"{where}:{number}", found=clipped(line.decode("utf-8", "replace")), cause=cause)
 
 
 @lru_cache(maxsize=4096)
@@ -219,10 +209,7 @@ def _beside(path: Path, first: _File) -> list[Path]:
         names = dict.fromkeys((f"{stem}{rank:0{len(digits)}d}{tail}", f"{stem}{rank}{tail}"))
         file = path if rank == first.rank else next((path.parent / n for n in names if (path.parent / n).is_file()), None)
         if file is None:
-            raise ProfileError(
-                "P020", "the file of a rank is not there", where=str(path), found=f"no {clipped(next(iter(names)))}",
-                cause=f"the recording is of {first.ranks} ranks, one file each", fix="copy the files of all ranks into one folder",
-            )  # fmt: skip
+            raise error_of("P020.rank", where=str(path), found=f"no {clipped(next(iter(names)))}", ranks=first.ranks)
         out.append(file)
     return out
 
@@ -272,7 +259,7 @@ class _Rank:
             raise self.wrong(f"argument {place - 1} is beyond what is counted in")
         return number
 
-    def wrong(self, cause: str) -> ProfileError:
+    def wrong(self, cause: str) -> TurnbuckleError:
         return _bad(self.file.where, self.line.number, b":".join(self.line.fields), cause)
 
     def sized(self, count: int, kind: int) -> int:
@@ -408,10 +395,7 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     # A time of 0 would stand for a missing time.
     base = min(line.start + _shift(file, line.start) for file in each for line in file.lines) - 1
     if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > LARGEST_NS:
-        raise ProfileError(
-            "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
-            cause="a clock was set anew, or a line is damaged", fix="look at the times of the first and last call of each file",
-        )  # fmt: skip
+        raise error_of("P018.pmpi", where=str(path), found="times that lie more than 104 days apart")
     ranks = [_Rank(number, file, base, calls, names, flaws) for number, file in enumerate(each)]
     for rank in ranks:
         for line in rank.file.lines:

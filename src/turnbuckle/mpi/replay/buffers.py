@@ -20,14 +20,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.mpi.replay.messages import Messages, Traffic
-
-Bool = NDArray[np.bool_]
-Int = NDArray[np.int64]
 
 _RULE: Final = re.compile(r"(device|host)(?: if (size|rank|call) ?(.+))?")
 _COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -78,11 +75,14 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
         return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
     name = clause.lower().removeprefix("mpi_")
     if name not in traffic.calls:
-        near = did_you_mean(name, traffic.calls) or f"calls of this recording: {', '.join(traffic.calls[:12]) or 'not named'}"
-        raise UsageError("A099", "a rule about a call that this recording does not have", found=clipped(clause, 40), fix=near)
+        raise error_of(
+            "A099.call",
+            found=clipped(clause, 40),
+            fix=did_you_mean(name, traffic.calls) or None,
+            calls=", ".join(traffic.calls[:12]) or "not named",
+        )
     return np.asarray(traffic.call[call] == traffic.calls.index(name))
 
 
-def _refused(found: str) -> UsageError:
-    fix = "as in: host if size < 4 KiB; device if rank 0-3; host"
-    return UsageError("A099", "no rule about where buffers are", found=clipped(found.strip(), 60), fix=fix)
+def _refused(found: str) -> TurnbuckleError:
+    return error_of("A099.rule", found=clipped(found.strip(), 60))

@@ -30,13 +30,11 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
-
-Int = NDArray[np.int64]
 
 #: Largest number of dimensions that are tried.
 MOST_DIMENSIONS: Final = 4
@@ -128,10 +126,7 @@ def grid_of(traffic: Traffic, shape: Sequence[int] | None = None, periodic: Sequ
     fitting = [t for t in tried if not any(t.misfits)]
     if not fitting:
         nearest = min(tried, key=lambda t: (t.misfits, len(t.grid.shape)))
-        raise CannotAnswer(
-            "A170", "this run is no exchange between neighbours on a grid", found=f"as {nearest.grid}: {nearest.what}",
-            cause="only runs whose ranks all send alike to their neighbours are repeated", fix="record it at the size that is asked for",
-        )  # fmt: skip
+        raise error_of("A170.grid", found=f"as {nearest.grid}: {nearest.what}")
     return min((t.grid for t in fitting), key=lambda g: (len(g.offsets), len(g.shape), g.shape[::-1]))
 
 
@@ -140,10 +135,7 @@ def _answerable(traffic: Traffic) -> None:
     matched = 2 * len(traffic.messages.send)
     flaw = ""
     if isinstance(traffic, OperationGraph):
-        raise CannotAnswer(
-            "A170", "a graph of operations cannot be repeated to more ranks", found="a GOAL schedule",
-            cause="its operations are no calls in order", fix="write the schedule for as many ranks as are asked for",
-        )  # fmt: skip
+        raise error_of("A170.operations", found="a GOAL schedule")
     if len(traffic.tail_seconds) != traffic.ranks:
         flaw = f"{len(traffic.tail_seconds):,} threads make calls for {traffic.ranks:,} ranks"
     elif not matched:
@@ -151,8 +143,7 @@ def _answerable(traffic: Traffic) -> None:
     elif traffic.unmatched > matched:
         flaw = f"{traffic.unmatched:,} calls have no other side, {matched:,} have"
     if flaw:
-        fix = "record it with a tool that records every message, such as Score-P"
-        raise CannotAnswer("A170", "this run cannot be repeated to more ranks", found=flaw, fix=fix)
+        raise error_of("A170.messages", found=flaw)
 
 
 def _factors(ranks: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -407,11 +398,7 @@ class _Copies:
         sides = [grid.shape[i] for i in dimensions if spans[i]]
         if math.prod(sides) != len(group) or bool((np.diff(group) <= 0).any()):
             named = ", ".join(map(str, group[:6].tolist())) + (", ..." if len(group) > 6 else "")
-            raise CannotAnswer(
-                "A170", "this run cannot be repeated to more ranks", found=f"a collective among ranks {named} of {grid}",
-                cause="they are no row, plane or whole of the grid, in the order of its ranks",
-                fix="record it at the size that is asked for",
-            )  # fmt: skip
+            raise error_of("A170.group", found=f"a collective among ranks {named} of {grid}")
         along = _along(grid, self.shape)
         choices = [[np.arange(self.shape[i])] if spans[i] else np.flatnonzero(along[i] == places[i][0])[:, None] for i in dimensions]
         slabs = [
@@ -434,10 +421,7 @@ def _growable(grid: Grid, shape: tuple[int, ...]) -> None:
         raise _no_size(what, f"as many dimensions, none shorter than recorded, and up to {MOST_RANKS:,} ranks")
     for g, h, ring in zip(grid.shape, shape, grid.periodic, strict=True):
         if h > g and (g == 1 or (g == 2 and not ring)):
-            raise CannotAnswer(
-                "A170", "this run cannot be repeated to more ranks", found=f"{g} rank{'s' * (g > 1)} along a dimension that is to grow",
-                cause="no recorded rank stands between its ends", fix="record it with three ranks or more along that dimension",
-            )  # fmt: skip
+            raise error_of("A170.dimension", found=f"{g} rank{'s' * (g > 1)} along a dimension that is to grow")
 
 
 def _counted(many: Int) -> Int:
@@ -445,5 +429,5 @@ def _counted(many: Int) -> Int:
     return np.asarray(np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many), dtype=np.int64)
 
 
-def _no_size(found: str, fix: str) -> UsageError:
-    return UsageError("A094", "the run cannot be repeated to that size", found=found, fix=fix)
+def _no_size(found: str, fix: str) -> TurnbuckleError:
+    return error_of("A094", found=found, fix=fix)

@@ -12,18 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, Exchanges, exchanges, in_words, operation
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import recorder_of, what_to_record
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Collectives among all ranks in which every partner gets the same buffer, or a buffer of the same size.
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
@@ -50,7 +47,7 @@ class Messages:
     received: Int
     step: Int
     size_bytes: Float
-    ready: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    ready: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
 @dataclass(frozen=True)
@@ -144,10 +141,7 @@ def recorded(profile: Profile) -> Traffic:
     rows = activities(profile)
     matched = exchanges(rows, profile.trace, most_members=1 << 30)
     if matched is None or not (matched.messages.height or matched.rounds.height):
-        raise CannotAnswer(
-            "A164", "this recording shows no messages between ranks", cause="one rank, or recorded without MPI",
-            fix=what_to_record("ranks", profile.trace.facts),
-        )  # fmt: skip
+        raise error_of("A164.recording", fix=what_to_record("ranks", profile.trace.facts))
     mpi = (
         rows.with_row_index("i")
         .filter(pl.col("category").cast(pl.String) == "mpi")
@@ -208,7 +202,7 @@ def _threads(profile: Profile, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:
     return {t: n for n, (_, t) in enumerate(order)}, rank.astype(np.int64)
 
 
-def _point_to_point(matched: Exchanges, place: Int, tests: NDArray[np.bool_]) -> tuple[Messages, Int]:
+def _point_to_point(matched: Exchanges, place: Int, tests: Bool) -> tuple[Messages, Int]:
     """Return the point-to-point messages, and their activities."""
     pairs = matched.messages
     columns = ("activity", "done", "activity_r", "done_r")
@@ -301,7 +295,4 @@ def joined(parts: list[Messages], kind: type[np.signedinteger[Any]] = np.int64) 
 def bounded(messages: float) -> None:
     """Refuse (A060) more messages than a replay is made for."""
     if messages > MOST_MESSAGES:
-        raise UsageError(
-            "A060", f"a replay is made for up to {MOST_MESSAGES:,} messages", found=f"{messages:,.0f}, or more",
-            cause="collectives among many ranks, or messages in many chunks", fix="fewer ranks, or larger chunks",
-        )  # fmt: skip
+        raise error_of("A060", found=f"{messages:,.0f}, or more", most_messages=MOST_MESSAGES)

@@ -7,13 +7,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.replay.contention.contention import ways
 from turnbuckle.replay.contention.network import Network, Node, Wire, plain
-
-Bool = NDArray[np.bool_]
-Int = NDArray[np.int64]
 
 #: Bandwidth of a wire that limits nothing [B/s].
 _UNLIMITED: Final = 1e18

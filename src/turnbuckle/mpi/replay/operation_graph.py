@@ -18,6 +18,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.mpi.replay.messages import Traffic, joined
 from turnbuckle.mpi.replay.node_layout import Layout, laid_out
@@ -35,10 +36,6 @@ from turnbuckle.mpi.replay.program import (
     together,
 )
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
-
-Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 SEND, RECEIVE, CALC = range(3)
 #: Places in a process: its dependencies, its processor, the announcement of its begin, then each message or the computation.

@@ -25,13 +25,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Form = Literal["halo", "sweep", "pingpong"]
 Order = Literal["at once", "one by one"]
 
@@ -157,8 +155,7 @@ def _sound(pattern: Pattern, ranks: int, shape: Sequence[int] | None) -> None:
     elif pattern.exchanges < 1 or pattern.exchanges * ranks * 3**pattern.dimensions > MOST_MESSAGES:
         flaw = f"{pattern.exchanges:,} exchanges of {ranks:,} ranks"
     if flaw:
-        fix = f"1 to {MOST_RANKS:,} ranks, sizes and times from 0, an imbalance of 0 to 1, up to {MOST_MESSAGES:,} messages"
-        raise UsageError("A093", "no such pattern of messages", found=flaw, fix=fix)
+        raise error_of("A093.numbers", found=flaw, most_ranks=MOST_RANKS, most_messages=MOST_MESSAGES)
 
 
 def _halo(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Messages, Int]:

@@ -24,15 +24,13 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.table_file import Column, read_table, read_text
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, expanded
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Kind = Literal["linear", "round robin", "random", "file", "greedy"]
 
 #: A matrix of more ranks than this exceeds 128 MiB.
@@ -68,7 +66,7 @@ def placed(
     """
     if kind not in get_args(Kind):
         names = list(get_args(Kind))
-        raise UsageError("A091", "no such placement", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
+        raise error_of("A091.name", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
     if not 1 <= ranks <= MOST_NODES or not 1 <= ranks_per_node <= MOST_NODES:
         raise _refused(f"{ranks} ranks, {ranks_per_node} a node", f"whole numbers from 1 to {MOST_NODES:,}")
     linear = np.arange(ranks) // ranks_per_node
@@ -102,10 +100,7 @@ def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") ->
     CannotAnswer : A171, more ranks than `MOST_RANKS`.
     """
     if traffic.ranks > MOST_RANKS:
-        raise CannotAnswer(
-            "A171", f"bytes from rank to rank are told for up to {MOST_RANKS:,} ranks", found=f"{traffic.ranks:,}",
-            fix="place them linear, round robin, random or by a file",
-        )  # fmt: skip
+        raise error_of("A171", found=f"{traffic.ranks:,}", most_ranks=MOST_RANKS)
     rank = traffic.rank_of[traffic.rank] if len(traffic.rank_of) else traffic.rank
     out = _between(rank, traffic.ranks, traffic.messages)
     for group in traffic.rounds:
@@ -198,10 +193,9 @@ def checked(node: Int, ranks: int, ranks_per_node: int, where: str = "") -> None
         raise _misplaced(f"{held.max()} ranks on node {int(held.argmax())}, which holds {ranks_per_node}", where)
 
 
-def _refused(found: str, fix: str) -> UsageError:
-    return UsageError("A091", "ranks cannot be placed so", found=found, fix=fix)
+def _refused(found: str, fix: str) -> TurnbuckleError:
+    return error_of("A091.ranks", found=found, fix=fix)
 
 
-def _misplaced(found: str, where: str) -> UsageError:
-    fix = "one node number a line in the order of the ranks, or a table: rank, node"
-    return UsageError("A092", "the placement does not fit the ranks", where=where, found=found, fix=fix)
+def _misplaced(found: str, where: str) -> TurnbuckleError:
+    return error_of("A092", where=where, found=found)

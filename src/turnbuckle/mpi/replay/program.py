@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, bounded, expanded, joined
 from turnbuckle.mpi.replay.node_layout import Layout, laid_out
@@ -22,11 +23,7 @@ from turnbuckle.mpi.replay.staging import Staging, staged
 from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program
 from turnbuckle.replay.contention.operations import Operations, Slot, as_one
 
-Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 #: Integers of any width.
-Whole = NDArray[np.integer[Any]]
 
 #: Open MPI's smcuda has no eager limit for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample [B].
 EAGER_LIMIT: Final = 8192.0
@@ -148,7 +145,7 @@ def program(
     sound(far, near, eager_limit, compute, ranks_per_node)
     placed = layout or laid_out(np.arange(traffic.ranks) // ranks_per_node)
     if len(placed.node) < traffic.ranks:
-        raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
+        raise error_of("A098.place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
     calls = len(traffic.rank)
     # Only collectives that are copied have anything to stage; messages straight from device memory do not.
     staged_calls = (
@@ -211,9 +208,9 @@ def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float,
     """Refuse (A098) costs that are negative or not numbers."""
     numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit or 0.0, c.pin_seconds)]
     if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
-        raise UsageError("A098", "messages cannot be charged so", found="a time, size or factor that is negative, or none at all")
+        raise error_of("A098.charge", found="a time, size or factor that is negative, or none at all")
     if ranks_per_node < 1 or not min(charged.chunk_bytes, inside.chunk_bytes) >= 1:
-        raise UsageError("A098", "messages cannot be charged so", found="less than one rank a node, or chunks of less than a byte")
+        raise error_of("A098.charge", found="less than one rank a node, or chunks of less than a byte")
 
 
 def all_messages(traffic: Traffic, selection: Selection = "short and long") -> tuple[Messages, Int]:

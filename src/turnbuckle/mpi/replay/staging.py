@@ -13,13 +13,11 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.mpi.collectives.collectives import buffers
 from turnbuckle.mpi.replay.messages import Rounds
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Staging = Literal["each message", "once a call"]
 
 

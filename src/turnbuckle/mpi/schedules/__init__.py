@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.schedules import goal, ti, ti_files
@@ -96,24 +96,18 @@ def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
     if reader is None:
         raise _no_schedule(path)
     if (reader is goal) is not (flops_per_second is None):
-        raise UsageError(
-            "A077", "a schedule needs the speed of a rank where it counts flops, and only there", where=path.name,
+        raise error_of(
+            "A077.times" if reader is goal else "A077.flops",
+            where=path.name,
             found="a GOAL schedule, which has times" if reader is goal else "a time-independent trace, which has flops",
-            fix="leave flops_per_second out" if reader is goal else "give flops_per_second, that of one rank",
-        )  # fmt: skip
+        )
     if flops_per_second is not None:
         return ti.read(path).traffic(flops_per_second)
     run = goal.traffic(goal.read(path))
     if not len(run.messages.send):
-        raise CannotAnswer(
-            "A164", "this schedule shows no messages between ranks", where=path.name, found=f"{len(run.rank):,} operations",
-            cause="no send that is received", fix="look whether the file is cut off",
-        )  # fmt: skip
+        raise error_of("A164.schedule", where=path.name, found=f"{len(run.rank):,} operations")
     return run
 
 
-def _no_schedule(path: Path) -> UsageError:
-    return UsageError(
-        "A077", "the file is no schedule", where=path.name, found="neither GOAL nor a time-independent trace",
-        fix="name a file that begins with num_ranks, or the anchor of a SimGrid trace",
-    )  # fmt: skip
+def _no_schedule(path: Path) -> TurnbuckleError:
+    return error_of("A077.file", where=path.name, found="neither GOAL nor a time-independent trace")

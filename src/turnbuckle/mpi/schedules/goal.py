@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import ProfileError, UsageError, clipped
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.mpi.replay.messages import Messages
 from turnbuckle.mpi.replay.operation_graph import CALC, RECEIVE, SEND, OperationGraph
@@ -41,9 +41,6 @@ from turnbuckle.mpi.schedules.matching import Matched, Side, match, refuse_lone
 from turnbuckle.replay.contention.contention import Fidelity, Program
 from turnbuckle.replay.contention.network import Network
 from turnbuckle.trace.readers.parts.packed_text import Text
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 MOST_RANKS: Final = 1 << 20
 _LARGEST: Final = 1 << 56
@@ -117,7 +114,7 @@ class Goal:
     line: Int
     before: Int
     after: Int
-    by_start: NDArray[np.bool_]
+    by_start: Bool
     matched: Matched
     idle: int = 0
 
@@ -210,12 +207,9 @@ class _Reading:
         self.labels: dict[bytes, int] = {}
         self.waiting: list[tuple[bytes, bytes, int, int]] = []
 
-    def wrong(self, line: bytes, cause: str) -> ProfileError:
+    def wrong(self, line: bytes, cause: str) -> TurnbuckleError:
         where = f"{self.path.name}:{self.number}"
-        return ProfileError(
-            "P023", "a line of the schedule is no GOAL", where=where, found=clipped(line.decode("utf-8", "replace")), cause=cause,
-            fix="LogGOPSim's txt2bin takes the same text: look whether it does",
-        )  # fmt: skip
+        return error_of("P023", where=where, found=clipped(line.decode("utf-8", "replace")), cause=cause)
 
     def take(self, line: bytes) -> None:
         """Parse one line."""
@@ -305,11 +299,11 @@ def read(path: Path) -> Goal:
     before, after, by_start = (np.array(c, dtype=np.int64) for c in reading.edges)
     if len(ring := _ring(before, after, len(rank))):
         lines = ", ".join(str(line_of[i]) for i in ring[:8]) + (" and more" if len(ring) > 8 else "")
-        raise ProfileError(
-            "P031", "operations of a rank wait for each other in a ring", where=f"{path.name}:{line_of[ring[0]]}",
+        raise error_of(
+            "P031",
+            where=f"{path.name}:{line_of[ring[0]]}",
             found=f"rank {rank[ring[0]]}: lines {lines}" if len(ring) > 1 else f"rank {rank[ring[0]]}: an operation that waits for itself",
-            cause="none of them can ever begin", fix="look at the requires and irequires of these operations",
-        )  # fmt: skip
+        )
     sides = []
     for side_kind in (SEND, RECEIVE):
         mask = kind == side_kind
@@ -390,4 +384,4 @@ def traffic(goal: Goal) -> OperationGraph:
 def _sound(costs: Costs) -> None:
     for name, value in costs.__dict__.items():
         if not (value >= 0 and (math.isfinite(value) or name == "eager_limit")):
-            raise UsageError("A077", "costs of a schedule are 0 or more", found=f"{name} of {value:g}")
+            raise error_of("A077.cost", found=f"{name} of {value:g}")

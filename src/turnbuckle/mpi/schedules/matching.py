@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import error_of
 
-Int = NDArray[np.int64]
 #: Any source, any tag.
 ANY: Final = -1
 
@@ -130,9 +129,8 @@ def refuse_lone(matched: Matched, receives: Side, where: str) -> None:
     wild = bool(receives.source[first] == ANY or receives.tag[first] == ANY)
     sender = "any rank" if receives.source[first] == ANY else f"rank {receives.source[first]}"
     tag = "any tag" if receives.tag[first] == ANY else f"tag {receives.tag[first]}"
-    raise UsageError(
-        "A078", "receives whose message the schedule does not tell", where=where,
+    raise error_of(
+        "A078.several" if wild else "A078.none",
+        where=where,
         found=f"{len(matched.lone_receives):,}; first: rank {receives.target[first]}, line {receives.line[first]}, from {sender}, {tag}",
-        cause="several senders could be meant; which one comes first is up to a run" if wild else "nothing is sent to it",
-        fix="give each such receive a source and a tag" if wild else "look for the send, or whether the file is cut off",
-    )  # fmt: skip
+    )

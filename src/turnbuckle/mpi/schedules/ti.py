@@ -24,18 +24,15 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import ProfileError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.mpi.collectives.collectives import operation_of
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.schedules.figures import Figures
 from turnbuckle.mpi.schedules.matching import ANY, Matched, Side, match, refuse_lone
 from turnbuckle.mpi.schedules.ti_files import ARGUMENTS, SILENT, lines_of_each
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Bytes of the data types that SimGrid numbers from 0: double, int, char, short, long, float, byte, long long, and so on.
 TYPES: Final = (
@@ -126,10 +123,7 @@ class TimeIndependent:
         UsageError : A077, an invalid speed; A078, receives without a known message.
         """
         if not (math.isfinite(flops_per_second) and flops_per_second > 0):
-            raise UsageError(
-                "A077", "work counted in flops needs the speed of a rank", found=f"{flops_per_second:g} flop/s",
-                cause="a time-independent trace holds no times", fix="give a speed above 0, such as 1 Gflop/s",
-            )  # fmt: skip
+            raise error_of("A077.speed", found=f"{flops_per_second:g} flop/s")
         refuse_lone(self.matched, self.receives, self.name)
         gap, tail = (f / flops_per_second + t for f, t in ((self.flops, self.sleep_seconds), (self.tail_flops, self.tail_seconds)))
         return Traffic(
@@ -213,12 +207,11 @@ class _Rank:
             raise self.wrong(words, f"root {number} of {self.ranks} ranks")
         return number
 
-    def wrong(self, words: list[bytes], what: str) -> ProfileError:
+    def wrong(self, words: list[bytes], what: str) -> TurnbuckleError:
         excerpt = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
-        return ProfileError(
-            "P021", "a line of the schedule cannot be read", where=f"{self.read.files[self.rank].name}:{self.line}",
-            found=f"rank {self.rank}: {excerpt}", cause=what, fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
-        )  # fmt: skip
+        return error_of(
+            "P021.line", where=f"{self.read.files[self.rank].name}:{self.line}", found=f"rank {self.rank}: {excerpt}", cause=what
+        )
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -452,7 +445,7 @@ def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
     return tuple(rounds), dict(sorted(counts.items()))
 
 
-def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call: _Collective | None) -> UsageError:
+def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call: _Collective | None) -> TurnbuckleError:
     """Return the error A079 for the k-th collective."""
 
     def describe(collective: _Collective | None, rank: int) -> str:
@@ -461,9 +454,8 @@ def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call
         root = f" from {collective.root}" if collective.root >= 0 else ""
         return f"rank {rank}, line {collective.line}: {collective.name}{root}"
 
-    return UsageError(
-        "A079", "ranks do not take part in the same collectives", where=rank_parser.read.files[rank_parser.rank].name,
+    return error_of(
+        "A079",
+        where=rank_parser.read.files[rank_parser.rank].name,
         found=f"collective {k + 1}: {describe(first_call, 0)}; {describe(own_call, rank_parser.rank)}",
-        cause="the trace does not say of which communicator a collective is; SimGrid takes all ranks",
-        fix="trace a run in which all ranks take part",
-    )  # fmt: skip
+    )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.parts.packed_text import MARK, Text, beginning, packed
 
@@ -74,15 +74,10 @@ def _files(anchor: Path) -> tuple[list[Path], bool]:
         name = line.strip().decode("utf-8", "replace")
         place = _beside(anchor, name)
         if place is None:
-            raise ProfileError(
-                "P020", "a file of the schedule is not there", where=f"{anchor.name}:{number}", found=clipped(Path(name).name),
-                cause="the anchor names a file for each rank", fix="copy the folder of traces beside the anchor",
-            )  # fmt: skip
+            raise error_of("P020.schedule", where=f"{anchor.name}:{number}", found=clipped(Path(name).name))
         rank_paths.append(place)
         if len(rank_paths) > MOST_RANKS:
-            raise ProfileError(
-                "P022", "the files of the schedule do not belong together", where=anchor.name, found=f"over {MOST_RANKS:,} ranks"
-            )
+            raise error_of("P022.many", where=anchor.name, found=f"over {MOST_RANKS:,} ranks")
     return rank_paths, len(rank_paths) == 1
 
 
@@ -115,10 +110,7 @@ def _rank_of(words: list[bytes], path: Path, number: int) -> int:
     """Return the rank with which a line begins."""
     if not words[0].isdigit() or len(words[0]) > 9:
         text = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
-        raise ProfileError(
-            "P021", "a line of the schedule cannot be read", where=f"{path.name}:{number}", found=text, cause="a line begins with its rank",
-            fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
-        )  # fmt: skip
+        raise error_of("P021.rank", where=f"{path.name}:{number}", found=text)
     return int(words[0])
 
 
@@ -131,11 +123,8 @@ def _checked(rank: int, path: Path) -> Iterator[Line]:
         yield number, words
 
 
-def _apart(where: str, found: str) -> ProfileError:
-    return ProfileError(
-        "P022", "the files of the schedule do not belong together", where=where, found=found,
-        cause="the anchor names one file a rank, in the order of the ranks", fix="write the anchor again, rank 0 first",
-    )  # fmt: skip
+def _apart(where: str, found: str) -> TurnbuckleError:
+    return error_of("P022.order", where=where, found=found)
 
 
 def lines_of_each(path: Path) -> tuple[list[Path], list[Iterator[Line]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from turnbuckle.cost.pcie import Pcie
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.papers.models.cxl import cost as cxl
 from turnbuckle.papers.models.cxl.chain import Chain, Link, Played, Stage, play
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
@@ -33,13 +34,13 @@ def _share() -> float:
     return float(PAPER.text("CXL", "share of PCIe bandwidth", "least")) / 100
 
 
-def _cxl1(size: cxl.Float | float) -> cxl.Float:
+def _cxl1(size: Float | float) -> Float:
     """Return equation 10 as printed, without ceil: the paper's crossover is that of the straight line."""
     line, access = _line()
     return cxl.cxl_line_seconds(size, access, line_bytes=line, whole_lines=False)
 
 
-def _cxl2(size: cxl.Float, bandwidth: cxl.Float) -> cxl.Float:
+def _cxl2(size: Float, bandwidth: Float) -> Float:
     return cxl.cxl_stream_seconds(size, bandwidth, _share(), _line()[1])
 
 
@@ -88,7 +89,7 @@ def _identification() -> Iterator[Recomputed]:
 def _crossovers() -> Iterator[Recomputed]:
     link = pcie()
 
-    def slower(n: cxl.Float) -> cxl.Float:
+    def slower(n: Float) -> Float:
         return cxl.pcie_seconds(n, link.bandwidth(n, "both"))
 
     laws: list[tuple[str, str, cxl.Law]] = [("x1", "CXL 1", _cxl1), ("x2", "CXL 2", lambda n: _cxl2(n, link.bandwidth(n, "both")))]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output, rank_counts
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.tables import unframed
 
 Names = Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")]
 BySize = Annotated[bool, Parameter(name="--by-size", help="a ping-pong and halos by message size instead of applications", negative=())]
@@ -55,7 +65,6 @@ def patterns(
     output: Output = None,
 ) -> int:
     """Compare GPUDirect with host copies on declared patterns: the paper's four applications beside its ranges, or by message size."""
-    from turnbuckle.foundation.units import parse
     from turnbuckle.mpi.questions.messages.setup import with_settings
     from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER, ON_ONE_SWITCH
 
@@ -76,25 +85,19 @@ def patterns(
 
 def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Sequence[str]) -> None:
     """Refuse options that would have no effect (A093, A051)."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
 
     if by_size and names:
-        raise UsageError(
-            "A093", "no such pattern of messages", found=f"{names[0][:40]} by size", cause="an application has the sizes that are printed",
-            fix="leave the name or --by-size out",
-        )  # fmt: skip
+        raise error_of("A093.application", found=f"{names[0][:40]} by size")
     if sizes is not None and not by_size:
-        raise UsageError("A093", "sizes are for --by-size", found=sizes[:60], fix="add --by-size, or leave --sizes out")
+        raise error_of("A093.sizes", found=sizes[:60])
     refuse_varied(words)
     if any(word.partition("=")[0].strip() == "ranks" for word in words):
-        raise UsageError("A051", "what is varied cannot be set too", found="ranks", fix="--ranks 32,256")
+        raise error_of("A051.ranks", found="ranks")
 
 
 def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
     from turnbuckle.papers.gpudirect import patterns as paper
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
 
     asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
     counts = [] if ranks in (None, "all") else rank_counts(str(ranks), "--ranks 32,256, or --ranks all")
@@ -112,11 +115,8 @@ def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], 
 
 
 def _print(replays: Sequence[Any], setup: Any, output: Path | None) -> None:
-    from rich.table import Table
-    from rich.text import Text
 
     from turnbuckle.papers.gpudirect.patterns import ASSUMED, spans
-    from turnbuckle.show.terminal.console import console_for
 
     console = console_for(output)
     console.print(Text(_headline(replays), "bold"))
@@ -170,7 +170,6 @@ def _headline(replays: Sequence[Any]) -> str:
 
 def _conditions(setup: Any) -> str:
     """Return the conditions that all replays share."""
-    from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.messages.setup import network_of
 
     paid, network = setup.paid, network_of(setup, 1)
@@ -197,18 +196,13 @@ def _cell(compared: Any, verdict: str) -> str:
 
 
 def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
-    from dataclasses import asdict
 
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
     from turnbuckle.mpi.questions.patterns.question import SIZED, by_size, crossover
     from turnbuckle.mpi.replay.patterns import LABEL
-    from turnbuckle.projection.run import SCHEMA_VERSION
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
 
     if len(ranks) != 1:
-        raise UsageError("A093", "no such pattern of messages", found=f"halos of {len(ranks)} sizes", fix="one number: --ranks 64")
+        raise error_of("A093.one", found=f"halos of {len(ranks)} sizes")
     with working("replaying"):
         replays = list(by_size(sizes, per_node, setup, ranks=ranks[0]))
     rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in replays for g in s.found]
@@ -232,14 +226,8 @@ def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any
 def _print_sized(
     replays: Sequence[Any], crossovers: Sequence[dict[str, Any]], per_node: list[int], setup: Any, output: Path | None
 ) -> None:
-    import math
 
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.tables import unframed
 
     console = console_for(output)
     edge = break_even_bytes(setup.paid)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.units import parse
 from turnbuckle.mpi.questions.messages.question import shapes
@@ -97,7 +97,7 @@ def application(name: str) -> Application:
     names = {n.lower(): n for n in NAMES}
     if name.lower() not in names:
         fix = did_you_mean(name.lower(), names) or ", ".join(NAMES)
-        raise UsageError("A093", "no such pattern of messages", found=clipped(name), fix=fix)
+        raise error_of("A093.setup", found=clipped(name), fix=fix)
     name = names[name.lower()]
     text = {(s.quantity, s.at): s for s in (*PAPER.all, *MORE.all) if s.subject == name}
 
@@ -330,7 +330,7 @@ def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks
     UsageError : A074, A093 for shapes out of range, or larger than the network.
     """
     if alone := [n for n in ranks if n < 2]:
-        raise UsageError("A093", "no such pattern of messages", found=f"{app.name} on {alone[0]} ranks", fix="2 ranks or more")
+        raise error_of("A093.ranks", found=f"{app.name} on {alone[0]} ranks")
     for per_node in shapes(ranks_per_node):
         for count in ranks or app.ranks:
             network_of(checked(replace(setup, ranks_per_node=per_node)), -(-count // per_node))

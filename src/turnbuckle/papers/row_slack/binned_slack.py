@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.papers.numbers import Paper
 from turnbuckle.papers.row_slack.proxy import Proxy, slack_change
-from turnbuckle.papers.row_slack.surface import Surface, modelled_surface
+from turnbuckle.papers.row_slack.surface import Surface, modelled_surface, read_surface
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.model import nething
@@ -34,8 +34,6 @@ from turnbuckle.projection.order import prepared
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.recorders import what_to_record
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Equation = Literal["run time", "seed_S"]
 
 
@@ -170,10 +168,7 @@ def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads:
         holds neither kernels nor copies.
     """
     if not profile.has & {"kernel", "copy_h2d", "copy_d2h"}:
-        raise CannotAnswer(
-            "A133", "this profile holds no kernels and no copies between host and device to bin", cause="recorded without CUDA tracing",
-            fix=what_to_record("gpu", profile.trace.facts),
-        )  # fmt: skip
+        raise error_of("A133", fix=what_to_record("gpu", profile.trace.facts))
     sizes, kernels = surface.sizes(threads), surface.kernel_seconds(threads)
     penalties = np.array([_penalty(surface, float(size), threads, slack_seconds, equation) for size in sizes])
     kernel = _bins(profile, ("kernel",), "seconds", kernels, penalties)
@@ -278,8 +273,6 @@ def besides(profile: Profile, surface: str) -> list[Beside]:
     ------
     TurnbuckleError : what `turnbuckle.papers.row_slack.surface.read_surface` and `beside` raise.
     """
-    from turnbuckle.papers.row_slack.surface import read_surface
-
     slacks = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     if surface == "modelled":
         return [*beside(profile, slacks, threads=1), *beside(profile, slacks, threads=8)]

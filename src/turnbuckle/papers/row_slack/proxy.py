@@ -21,16 +21,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from turnbuckle.cost.slack import COMMAND_TRIPS, READ_TRIPS, RETURN_TRIPS
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float, Int, Text
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, finish
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Waits = Literal["calls", "copies", "end"]
 Mode = Literal["api", "link"]
 
@@ -165,11 +164,11 @@ def modelled(
     (0.0036, 5e-05)
     """
     if not (threads >= 1 and proxy.iterations >= 1 and threads * proxy.iterations <= _MOST_LOOPS and 0.0 <= served_at <= _LONGEST_SLACK):
-        raise UsageError(
+        raise error_of(
             "A065",
-            "the proxy application cannot be modelled like this",
             found=f"{threads} threads, {proxy.iterations} iterations, slack {served_at:g} s",
-            fix=f"1 thread or more, {_MOST_LOOPS} iterations in all at most, slack from 0 to {_LONGEST_SLACK:g} s",
+            most_loops=_MOST_LOOPS,
+            longest_slack=_LONGEST_SLACK,
         )
     steps = len(WORK)
     shape = (threads, proxy.iterations, CALLS)
@@ -266,5 +265,5 @@ def _pieces(proxy: Proxy, threads: int, waits: Waits) -> Pieces:
     )
 
 
-def _words(*words: str) -> NDArray[np.object_]:
+def _words(*words: str) -> Text:
     return np.array(words, dtype=object)

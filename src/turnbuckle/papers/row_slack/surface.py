@@ -29,14 +29,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.row_slack.proxy import Proxy, Waits, modelled
-
-Float = NDArray[np.float64]
 
 #: Columns of a file.
 COLUMNS: Final = (
@@ -102,10 +100,7 @@ class Surface:
         """
         seconds = np.array([self._column(size, threads)[0].kernel_seconds for size in self.sizes(threads)])
         if np.isnan(seconds).any() or (np.diff(seconds) <= 0).any():
-            raise CannotAnswer(
-                "A132", "the surface does not give the kernel time of every size, growing with the size", where=self.label,
-                cause="kernels are binned by their duration", fix="add a column kernel [us]",
-            )  # fmt: skip
+            raise error_of("A132.kernel", where=self.label)
         return seconds
 
     def seconds(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
@@ -150,7 +145,7 @@ class Surface:
         """
         calls = self._column(size_bytes, threads)[0].calls
         if math.isnan(calls):
-            raise CannotAnswer("A132", "the surface does not say how many calls were delayed", where=self.label, fix="add a column calls")
+            raise error_of("A132.calls", where=self.label)
         return calls
 
     def to_csv(self) -> str:
@@ -174,11 +169,8 @@ class Surface:
             runs.setdefault((point.size_bytes, point.threads), []).append(point)
         return runs
 
-    def _outside(self, asked: str, covered: str) -> CannotAnswer:
-        return CannotAnswer(
-            "A131", "the question lies outside the response surface, and it is not extrapolated", where=self.label, found=asked,
-            cause=f"the surface holds {covered}", fix="ask inside it, or add runs to it",
-        )  # fmt: skip
+    def _outside(self, asked: str, covered: str) -> TurnbuckleError:
+        return error_of("A131", where=self.label, found=asked, covered=covered)
 
 
 def modelled_surface(
@@ -222,8 +214,5 @@ def read_surface(path: str | Path) -> Surface:
     without = next((p for p in points if (p.size_bytes, p.threads) not in started), None)
     if without is not None or not points:
         missing = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
-        raise UsageError(
-            "A064", "a response surface needs a run without slack for every size and thread count", where=table.name, found=missing,
-            fix="add a line with slack 0",
-        )  # fmt: skip
+        raise error_of("A064", where=table.name, found=missing)
     return Surface(points, f"measured: {table.name}")

@@ -33,6 +33,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, UNKNOWN, Device, Host, activities
@@ -40,10 +41,8 @@ from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
 
-Int = NDArray[np.int64]
 #: Instants and activities are numbered in 32 bits: the native core takes no more than a quarter of 2^32 instants.
 Index = NDArray[np.int32]
-Bool = NDArray[np.bool_]
 Numbers = TypeVar("Numbers", Int, Index)
 
 EDGES: Final = (
@@ -95,18 +94,18 @@ class Graph:
 
     @property
     def owner(self) -> Index:
-        """Per edge, the activity whose instant it leads to (index into `activity`)."""
+        """Return per edge the activity whose instant it leads to (index into `activity`)."""
         owner: Index = (self.target - 1) // 2
         return owner
 
     def kept(self, edges: Bool) -> Graph:
-        """The same instants with only some of the edges."""
+        """Return the same instants with only some of the edges."""
         per_edge = {n: getattr(self, n)[edges] for n in ("source", "target", "lag_ns", "kind")}
         return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
 
     @property
     def payer(self) -> Index:
-        """Per edge, the activity whose price its lag is: the call of a delivery, the kernel between its faults, else the `owner`."""
+        """Return per edge the activity whose price its lag is: the call of a delivery, the kernel between its faults, else `owner`."""
         payer = np.where(self.kind == EDGE["deliver"], (self.source - 1) // 2, self.owner)
         return payer if self.paid is None else np.where(self.paid >= 0, self.paid, payer)
 
@@ -125,17 +124,17 @@ class _Edges:
 
 
 def begin(activity: Numbers) -> Numbers:
-    """Instant at which an activity begins."""
+    """Return the instant at which an activity begins."""
     return 2 * activity + 1
 
 
 def finish(activity: Numbers) -> Numbers:
-    """Instant at which an activity ends."""
+    """Return the instant at which an activity ends."""
     return 2 * activity + 2
 
 
 def dependencies(profile: Profile) -> Graph:
-    """The graph of a profile.
+    """Build the graph of a profile.
 
     Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge stand for them.
     """
@@ -148,24 +147,24 @@ def dependencies(profile: Profile) -> Graph:
     # when the last of those an activity meets has begun, or it itself
     latest = starts.copy()
     np.maximum.at(latest, met.waits, starts[met.first])
-    own = np.maximum(ends - latest, 0)
-    edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
-    own = _host_order(edges, host, starts, ends, latest, own)
+    own_ns = np.maximum(ends - latest, 0)
+    edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
+    own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
     _device_order(edges, device, starts, ends)
     _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
-    own = _faults(edges, device, rows, starts, ends, own)
-    own = _waits(edges, device, host, profile, reach, starts, ends, own)
-    edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
-    edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
-    told = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
-    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in told)
+    own_ns = _faults(edges, device, rows, starts, ends, own_ns)
+    own_ns = _waits(edges, device, host, profile, reach, starts, ends, own_ns)
+    edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
+    edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
+    streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams)
     early = int((starts[device.rows] < device.called[device.rows]).sum())
     alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
     activity = rows["activity"].to_numpy().astype(np.int64)
     # what the rules looked at is larger than what they found
-    del host, device, rows, reach, own, latest
+    del host, device, rows, reach, own_ns, latest
     graph = _settled(activity, starts, ends, edges)
     return replace(graph, overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone)
 
@@ -173,15 +172,15 @@ def dependencies(profile: Profile) -> Graph:
 # --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
-    """A thread's calls one after the other; the time between is the application's own work.
+def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int) -> Int:
+    """Chain each thread's calls; the time between two calls is the application's own work.
 
     A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
     (`latest`: when the last of those had begun).
     """
     order = host.rows[np.lexsort((-ends[host.rows], starts[host.rows], host.thread[host.rows]))]
     if not len(order):
-        return own
+        return own_ns
     thread = host.thread[order]
     # per thread the latest end so far, by lifting each thread above all times of the one before it
     lift = np.cumsum(np.concatenate([[0], thread[1:] != thread[:-1]])) * (int(ends.max()) + 1)
@@ -190,15 +189,15 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, 
     outer = heads | (starts[order] + lift >= np.concatenate([[0], reach[:-1]]))
     # a call comes after the one of its thread that ended last before it
     position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
-    at = np.flatnonzero(outer & ~heads)
-    before, after = order[position[at - 1]], order[at]
+    followers = np.flatnonzero(outer & ~heads)
+    before, after = order[position[followers - 1]], order[followers]
     edges.add(finish(before), begin(after), starts[after] - ends[before], "host")
-    return _nested(edges, order, outer, starts, ends, latest, own) if not outer.all() else own
+    return _nested(edges, order, outer, starts, ends, latest, own_ns) if not outer.all() else own_ns
 
 
-def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
-    """Calls inside a call: a chain from the outer call's start through each of them to its end."""
-    own = own.copy()
+def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own_ns: Int) -> Int:
+    """Chain calls inside a call, from the outer call's start through each of them to its end."""
+    own_ns = own_ns.copy()
     source, target, lag = [], [], []
     stack: list[int] = []
     last: dict[int, int] = {}
@@ -217,15 +216,15 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, late
     inside = np.array(list(last.values()), dtype=np.int64)
     edges.add(np.array(source), np.array(target), np.array(lag), "host")
     edges.add(finish(inside), finish(around), ends[around] - np.clip(latest[around], ends[inside], ends[around]), "host")
-    own[around] = 0
-    return own
+    own_ns[around] = 0
+    return own_ns
 
 
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
 def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """Stream order, engine order, and delivery after the call."""
+    """Add stream order, engine order, and delivery after the call."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
         _in_order(edges, stream, starts, ends, "stream")
@@ -233,8 +232,8 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
     for direction in ("copy_h2d", "copy_d2h"):
         copies = device.rows[device.kind[device.rows] == KIND[direction]]
         for number in np.unique(device.gpu[copies]):
-            mine = copies[device.gpu[copies] == number]
-            _in_order(edges, mine[np.lexsort((ends[mine], starts[mine]))], starts, ends, "engine", device.place)
+            gpu_copies = copies[device.gpu[copies] == number]
+            _in_order(edges, gpu_copies[np.lexsort((ends[gpu_copies], starts[gpu_copies]))], starts, ends, "engine", device.place)
     started = device.rows[device.call[device.rows] >= 0]
     started = started[np.lexsort((starts[started], device.call[started]))]
     call = device.call[started]
@@ -253,12 +252,12 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
 
 
 def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place: Int | None = None) -> None:
-    """Each waits for the one before it and for the one that ended last so far, where they do not overlap; with `place`, only if the
+    """Make each wait for the one before it and for the one that ended last so far, where they do not overlap; with `place`, only if the
     two are in different streams."""
     longest = np.maximum.accumulate(ends[work])
-    at = np.maximum.accumulate(np.where(np.diff(longest, prepend=-1) > 0, np.arange(len(work)), 0))[:-1]
+    longest_index = np.maximum.accumulate(np.where(np.diff(longest, prepend=-1) > 0, np.arange(len(work)), 0))[:-1]
     before, after = work[:-1], work[1:]
-    for source, wanted in ((before, np.ones(len(before), dtype=np.bool_)), (work[at], work[at] != before)):
+    for source, wanted in ((before, np.ones(len(before), dtype=np.bool_)), (work[longest_index], work[longest_index] != before)):
         kept = wanted & (ends[source] <= starts[after])
         if place is not None:
             kept &= place[source] != place[after]
@@ -266,51 +265,51 @@ def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place
 
 
 def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:
-    """Median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
+    """Return median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
     least = int(delay.min()) if len(delay) else 0
     typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else least, dtype=np.int64)
     for code in np.unique(table):
-        mine = table == code
-        if (mine & free).sum() > _SEEN_IDLE * mine.sum():
-            typical[mine] = int(np.median(delay[mine & free]))
+        mask = table == code
+        if (mask & free).sum() > _SEEN_IDLE * mask.sum():
+            typical[mask] = int(np.median(delay[mask & free]))
     return typical
 
 
 def _plain_calls(length: Int, within: Bool, table: NDArray[np.int8]) -> Int:
-    """How long calls are that prepare nothing, by kind of work [ns]: most of those whose work began within them; 0 where none did."""
+    """Return by kind of work how long calls are that prepare nothing [ns]: most whose work began within them; 0 where none did."""
     plain = np.zeros(len(length), dtype=np.int64)
     for code in np.unique(table[within]):
-        mine = table == code
-        plain[mine] = int(np.quantile(length[mine & within], _PLAIN))
+        mask = table == code
+        plain[mask] = int(np.quantile(length[mask & within], _PLAIN))
     return plain
 
 
 def _barriers(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """The legacy default stream and the blocking streams of its context wait for each other, in the order of their calls."""
+    """Make the legacy default stream and the blocking streams of its context wait for each other, in the order of their calls."""
     for null in np.flatnonzero(device.null).tolist():
         for other in device.ordered_with(null)[1:]:
             for first, then in ((null, other), (other, null)):
                 target = device.streams[then]
-                at = np.searchsorted(device.issued[first], device.called[target], side="left") - 1
+                index = np.searchsorted(device.issued[first], device.called[target], side="left") - 1
                 # the next on a stream waits for what the one before it waited for
-                known = (at >= 0) & (device.called[target] > NEVER) & (np.diff(at, prepend=-1) != 0)
-                source, target = device.streams[first][at[known]], target[known]
+                valid = (index >= 0) & (device.called[target] > NEVER) & (np.diff(index, prepend=-1) != 0)
+                source, target = device.streams[first][index[valid]], target[valid]
                 held = ends[source] <= starts[target]
                 edges.add(finish(source[held]), begin(target[held]), 0, "barrier")
 
 
 def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int) -> Reach:
-    """cudaStreamWaitEvent: work issued behind the wait waits for the work the event was recorded behind."""
+    """Make work issued behind a cudaStreamWaitEvent wait for the work that the event was recorded behind."""
     waits = event_waits(device, host, profile, "stream waits for event")
     reach = Reach(device, waits)
     orders = zip(waits.stream.tolist(), waits.called.tolist(), reach.works, strict=True)
-    told = [(one, t, works) for s, t, works in orders if s >= 0 and works for one in reach.waiting(s)]
+    pending = [(waiter, t, works) for s, t, works in orders if s >= 0 and works for waiter in reach.waiting(s)]
     source: list[int] = []
     target: list[int] = []
-    for stream in {s for s, _, _ in told}:
-        mine = [(t, works) for s, t, works in told if s == stream]
-        to = device.before(stream, np.array([t for t, _ in mine], dtype=np.int64)) + 1
-        for behind, (_, works) in zip(to.tolist(), mine, strict=True):
+    for stream in {s for s, _, _ in pending}:
+        group = [(t, works) for s, t, works in pending if s == stream]
+        to = device.before(stream, np.array([t for t, _ in group], dtype=np.int64)) + 1
+        for behind, (_, works) in zip(to.tolist(), group, strict=True):
             if behind < len(device.streams[stream]):
                 source += works
                 target += [int(device.streams[stream][behind])] * len(works)
@@ -321,7 +320,7 @@ def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts:
 
 
 def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """Nodes of one graph launch: each waits for the node that ended last before it, if it did so in every launch that had both."""
+    """Make each node of a graph launch wait for the node that ended last before it, if it did so in every launch that had both."""
     nodes = device.rows[(device.node[device.rows] >= 0) & (device.call[device.rows] >= 0)]
     if not len(nodes):
         return
@@ -343,32 +342,32 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
         .select("before", "node")
         .unique(maintain_order=True)
     )
-    one = frame.unique(["launch", "node"], keep="none")  # a node that ran several times in one launch tells no order
+    unrepeated = frame.unique(["launch", "node"], keep="none")  # a node that ran several times in one launch tells no order
     seen = (
-        pairs.join(one.select("launch", "node", "i", "start"), on="node")
-        .join(one.select("launch", before="node", first="i", ended="end"), on=["launch", "before"])
+        pairs.join(unrepeated.select("launch", "node", "i", "start"), on="node")
+        .join(unrepeated.select("launch", before="node", first="i", ended="end"), on=["launch", "before"])
         .with_columns(always=(pl.col("ended") <= pl.col("start")).all().over("before", "node"))
         .filter("always")
     )
     edges.add(finish(seen["first"].to_numpy()), begin(seen["i"].to_numpy()), 0, "graph")
 
 
-def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own: Int) -> Int:
-    """Pages moved in while a kernel runs: the kernel stands still, so it is a chain through them; its own work lies between."""
+def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own_ns: Int) -> Int:
+    """Split a kernel into a chain through the pages moved in while it runs: it stands still meanwhile, its own work lies between."""
     paged = np.flatnonzero((rows["direction"].cast(pl.String) == _PAGE_IN).fill_null(False).to_numpy())
     kernels = device.rows[device.kind[device.rows] == KIND["kernel"]]
     if not len(paged) or not len(kernels):
-        return own
+        return own_ns
     gpu = device.gpu
-    own = own.copy()
+    own_ns = own_ns.copy()
     for number in np.unique(gpu[paged]):
         pages, work = paged[gpu[paged] == number], kernels[gpu[kernels] == number]
         pages, work = pages[np.argsort(starts[pages], kind="stable")], work[np.argsort(starts[work], kind="stable")]
         if not len(work):
             continue
-        at = np.searchsorted(starts[work], starts[pages], side="right") - 1
-        kernel = work[np.maximum(at, 0)]
-        inside = (at >= 0) & (ends[pages] <= ends[kernel]) & (starts[kernel] < starts[pages])
+        index = np.searchsorted(starts[work], starts[pages], side="right") - 1
+        kernel = work[np.maximum(index, 0)]
+        inside = (index >= 0) & (ends[pages] <= ends[kernel]) & (starts[kernel] < starts[pages])
         pages, kernel = pages[inside], kernel[inside]
         if not len(pages):
             continue
@@ -386,16 +385,16 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
         before = np.flatnonzero(beside) - 1
         edges.add(begin(pages[before]), begin(pages[beside]), starts[pages][beside] - starts[pages][before], "fault", kernel[beside])
         edges.add(finish(pages[last]), finish(kernel[last]), (ends[kernel] - ends[pages])[last], "fault", kernel[last])
-        moving = np.bincount(kernel, weights=(ends - starts)[pages], minlength=len(own)).astype(np.int64)
-        own -= np.minimum(moving, own)
-    return own
+        moving = np.bincount(kernel, weights=(ends - starts)[pages], minlength=len(own_ns)).astype(np.int64)
+        own_ns -= np.minimum(moving, own_ns)
+    return own_ns
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int, own: Int) -> Int:
-    """Calls that wait, and what for; returns what each call costs by itself.
+def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int, own_ns: Int) -> Int:
+    """Add an edge to each waiting call from what it waits for; return what each call costs by itself.
 
     A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
     """
@@ -414,18 +413,18 @@ def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: R
     kept = order[np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]]
     call, work, back, waited = call[kept], work[kept], back[kept], waited[kept]
     edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
-    own = own.copy()
-    np.minimum.at(own, call[waited], back[waited])
+    own_ns = own_ns.copy()
+    np.minimum.at(own_ns, call[waited], back[waited])
     launch, work, slow, typical = full_queue(device, host, starts, ends)
     held = ends[work] <= ends[launch]
     launch, work = launch[held], work[held]
     edges.add(finish(work), finish(launch), np.minimum(ends[launch] - ends[work], typical), "queue")
-    own[slow] = np.minimum(own[slow], typical)
-    return own
+    own_ns[slow] = np.minimum(own_ns[slow], typical)
+    return own_ns
 
 
 def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
-    """All edges as arrays, held to the recording: none may put an instant later than it was; what waits for nothing has its origin."""
+    """Return all edges as arrays; none may put an instant later than recorded, and an instant that waits for nothing has its origin."""
     time = np.zeros(2 * len(activity) + 1, dtype=np.int64)
     time[1::2], time[2::2] = starts, ends
     waits = np.zeros(len(time), dtype=np.bool_)

@@ -12,13 +12,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.profile.messages.mpi_calls import FROM_ROOT, PREFIX, TO_ROOT, exchanges
 from turnbuckle.profile.messages.nccl import kernels_that_meet
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
 
 #: So many sends must be seen to wait: the first message between two ranks is slow for other reasons.
 _WITNESSES: Final = 3
@@ -42,7 +40,7 @@ class Meetings:
 
 
 def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetings:
-    """All meetings of a profile.
+    """Return all meetings of a profile.
 
     Parameters
     ----------
@@ -65,22 +63,22 @@ def _nothing(unmatched: int = 0) -> Meetings:
 
 
 def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
-    found = exchanges(rows, trace)
-    if found is None:
+    exchanged = exchanges(rows, trace)
+    if exchanged is None:
         return _nothing()
-    first, then = (np.concatenate(sides) for sides in zip(_of_rounds(found.rounds), _of_messages(found.messages), strict=True))
-    return Meetings(first, then, found.unmatched, found.alone if found.unmatched else None)
+    first, then = (np.concatenate(sides) for sides in zip(_of_rounds(exchanged.rounds), _of_messages(exchanged.messages), strict=True))
+    return Meetings(first, then, exchanged.unmatched, exchanged.alone if exchanged.unmatched else None)
 
 
 def _of_messages(pairs: pl.DataFrame) -> tuple[Int, Int]:
-    """Point to point: a receive waits for its send to begin, a send that cannot leave early for its receive."""
+    """Pair each receive with its send's begin, and each send that cannot leave early with its receive."""
     waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
     first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
     return first, np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
 
 
 def _too_large(pairs: pl.DataFrame) -> pl.Series:
-    """Which plain sends wait for their receive: of the size at which that has been seen `_WITNESSES` times, or larger.
+    """Return which plain sends wait for their receive: of the size at which that has been seen `_WITNESSES` times, or larger.
 
     It is seen where a blocking send has not returned when its receive begins, though a send of its size (within a factor of
     two) that finds its receive waiting takes less time than that.  It counts only above the largest size that left early:
@@ -100,7 +98,7 @@ def _too_large(pairs: pl.DataFrame) -> pl.Series:
 
 
 def _of_rounds(good: pl.DataFrame) -> tuple[Int, Int]:
-    """Who of a collective waits for whom: all for all, for the root, the root for all, or each for those before it."""
+    """Pair the members of a collective: all wait for all, for the root, the root for all, or each for those before it."""
     group = ["comm", "k"]
     first = good.select(*group, "activity", a="me")
     then = good.filter(pl.col("done") >= 0).select(*group, "done", "does", "root", b="me")

@@ -12,13 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.trace import Trace
 
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 Code = NDArray[np.int8]
 
 #: Tables of a trace that device activities come from, and their numbers in `Device.table`.
@@ -32,7 +31,7 @@ UNKNOWN: Final = -1
 
 
 def activities(profile: Profile) -> pl.DataFrame:
-    """Rows of the profile that are activities of a graph, with their track's process, thread, device and stream.
+    """Return the rows of the profile that are activities of a graph, with their track's process, thread, device and stream.
 
     Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them; so are further rows of
     one MPI call (a Waitall is recorded once a request).
@@ -57,7 +56,7 @@ SCOPES: Final = ("nothing", "event", "stream waits for event", "stream", "device
 
 
 def scope_of(name: str) -> int:
-    """Index into `SCOPES`.
+    """Return the index into `SCOPES`.
 
     >>> [SCOPES[scope_of(n)] for n in ("cudaStreamSynchronize", "cudaStreamWaitEvent", "cuCtxSynchronize", "cudaEventQuery")]
     ['stream', 'stream waits for event', 'device', 'nothing']
@@ -100,12 +99,12 @@ class Host:
         self.opencl: Bool = by_name(name, trace.names, opencl, False)
 
     def _inner_calls(self, api: pl.DataFrame) -> None:
-        """Work and waits that a recording joins to a call inside another belong to the outer one."""
+        """Give work and waits that a recording joins to an inner call to the outermost call."""
         if (self.of_api >= 0).all():
             return
         order = np.lexsort((-api["end_ns"].to_numpy(), api["start_ns"].to_numpy(), api["thread"].to_numpy()))
-        known = pl.DataFrame({"thread": api["thread"].to_numpy()[order], "activity": self.of_api[order]})
-        outer = known.select(pl.when(pl.col("activity") >= 0).then("activity").forward_fill().over("thread").fill_null(-1))
+        calls = pl.DataFrame({"thread": api["thread"].to_numpy()[order], "activity": self.of_api[order]})
+        outer = calls.select(pl.when(pl.col("activity") >= 0).then("activity").forward_fill().over("thread").fill_null(-1))
         self.of_api[order] = outer["activity"].to_numpy()
 
 
@@ -135,17 +134,17 @@ class Device:
         context = np.full(rows.height, UNKNOWN, dtype=np.int64)
         pairs = trace.launch_pairs
         for name, code in TABLE.items():
-            mine = self.rows[self.table[self.rows] == code]
-            if not len(mine):
+            members = self.rows[self.table[self.rows] == code]
+            if not len(members):
                 continue
             frame = trace.table(name)
             call_of_row = np.full(frame.height, -1, dtype=np.int64)
-            found = pairs.filter(pl.col("table") == name)
-            call_of_row[found["row"].to_numpy()] = host.of_api[found["api_row"].to_numpy()]
-            self.call[mine] = call_of_row[row[mine]]
-            context[mine] = frame["context"].fill_null(UNKNOWN).to_numpy()[row[mine]]
+            matches = pairs.filter(pl.col("table") == name)
+            call_of_row[matches["row"].to_numpy()] = host.of_api[matches["api_row"].to_numpy()]
+            self.call[members] = call_of_row[row[members]]
+            context[members] = frame["context"].fill_null(UNKNOWN).to_numpy()[row[members]]
             if "graph_node" in frame.columns:
-                self.node[mine] = frame["graph_node"].fill_null(-1).to_numpy()[row[mine]]
+                self.node[members] = frame["graph_node"].fill_null(-1).to_numpy()[row[members]]
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
         self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
         keys = {
@@ -174,17 +173,17 @@ class Device:
         """Number the streams that were only told to wait, recorded on or waited for."""
         places = ["process", "context", "stream"]
         named = pl.concat([t.select(pl.col(places).cast(pl.Int64)) for t in (trace.syncs, trace.events, trace.streams)]).drop_nulls()
-        known = {(p, c, s) for p, c, s in self.where.tolist()}
+        busy = {(p, c, s) for p, c, s in self.where.tolist()}
         worked = {(p, s) for p, _, s in self.where.tolist()}
         # old versions write context 0 for any
-        idle = sorted({r for r in named.unique().iter_rows()} - known)
+        idle = sorted({r for r in named.unique().iter_rows()} - busy)
         idle = [(p, c, s) for p, c, s in idle if c > 0 or (p, s) not in worked]
         if idle:
             self.where = np.concatenate([self.where.reshape(-1, 3), np.array(idle, dtype=np.int64)])
             self.streams += [np.zeros(0, dtype=np.int64)] * len(idle)
 
     def ordered_with(self, stream: int) -> list[int]:
-        """Streams whose earlier work an action in `stream` waits for: itself; the legacy default and blocking streams for each other."""
+        """Return streams whose earlier work an action in `stream` waits for: itself; legacy default and blocking streams for each other."""
         if stream < 0 or not (self.null[stream] or self.blocking[stream]) or not self.null.any():
             return [stream]
         context = (self.where[:, :2] == self.where[stream, :2]).all(axis=1)
@@ -193,28 +192,28 @@ class Device:
 
     @cached_property
     def issued(self) -> list[Int]:
-        """Per stream, when the latest call up to each of its activities began: what a call finds issued before it.
+        """Return per stream when the latest call up to each of its activities began: what a call finds issued before it.
 
         Work whose call was not recorded was issued before it began.
         """
         return [np.maximum.accumulate(self._issued_at[s]) for s in self.streams]
 
     def before(self, stream: int, time: Int) -> Int:
-        """Position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""
+        """Return the position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""
         return np.searchsorted(self.issued[stream], time, side="right").astype(np.int64) - 1
 
     def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> Code:
-        """Which table of the trace each device activity comes from."""
+        """Return which table of the trace each device activity comes from."""
         kernel = self.kind == KIND["kernel"]
         whole = kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
         out = np.full(rows.height, TABLE["copies"], dtype=np.int8)
-        for word, mine in (("memsets", self.kind == KIND["memset"]), ("kernels", kernel), ("graphs", whole)):
-            out[mine] = TABLE[word]
+        for word, mask in (("memsets", self.kind == KIND["memset"]), ("kernels", kernel), ("graphs", whole)):
+            out[mask] = TABLE[word]
         return out
 
 
 def numbered(*keys: Int) -> tuple[Int, Int]:
-    """Distinct combinations of some keys in rising order, shape (distinct, keys), and the number of each row's.
+    """Return the distinct combinations of some keys in rising order, shape (distinct, keys), and the number of each row's.
 
     Few among many rows: hashing them is ten times faster than the sort of ``np.unique(axis=0)``, which gives the same.
 
@@ -228,15 +227,15 @@ def numbered(*keys: Int) -> tuple[Int, Int]:
 
 
 def _codes(column: pl.Series) -> Code:
-    """Words of an enumeration as their numbers, `UNKNOWN` for none: a byte each, where words would be objects of Python."""
+    """Return the words of an enumeration as their numbers, `UNKNOWN` for none: a byte each, where words would be objects of Python."""
     return column.to_physical().cast(pl.Int8).fill_null(UNKNOWN).to_numpy()
 
 
 def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
-    """Which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
+    """Return which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
     if not table.height:
         return np.zeros(rows.height, dtype=np.bool_)
-    at = np.clip(row, 0, table.height - 1)
-    same = (table["start_ns"].to_numpy()[at] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[at] == rows["end_ns"].to_numpy())
+    k = np.clip(row, 0, table.height - 1)
+    same = (table["start_ns"].to_numpy()[k] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[k] == rows["end_ns"].to_numpy())
     there: Bool = same & (row >= 0) & (row < table.height)
     return there

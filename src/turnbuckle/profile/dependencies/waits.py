@@ -7,19 +7,17 @@ memory waits for the device; other calls that make or load things may, and did w
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import CALL_CLASS
 from turnbuckle.profile.dependencies.sides import SCOPES, TABLE, UNKNOWN, Device, Host
 from turnbuckle.profile.profile import Profile
-
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: Classes of calls that wait for the device only sometimes.
 _MAY_WAIT: Final = [CALL_CLASS[word] for word in ("alloc", "module", "stream")]
@@ -50,7 +48,7 @@ class EventWaits:
 
 
 def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> EventWaits:
-    """Waits of one `scope` for events, each with the latest record of its event before it; waits for what was never recorded are none."""
+    """Return waits of one `scope` for events, each with the latest earlier record of its event; waits without a record are left out."""
     trace, nothing = profile.trace, np.zeros(0, dtype=np.int64)
     if not trace.events.height:
         return EventWaits(nothing, nothing, nothing, nothing, nothing)
@@ -59,25 +57,25 @@ def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> Eve
     records = trace.events.join(started, on=_KEYS, how="inner").select(
         "process", "event", "recorded", on_stream=pl.col("stream"), on_context=pl.col("context")
     )
-    found = (
+    joined = (
         waits.sort("called")
         .join_asof(records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False)
         .drop_nulls(["recorded", "on_stream"])
     )
-    context = found["on_context"].fill_null(UNKNOWN).to_numpy()
-    context = np.where(context == UNKNOWN, found["context"].fill_null(UNKNOWN).to_numpy(), context)
-    process = found["process"].to_numpy()
+    context = joined["on_context"].fill_null(UNKNOWN).to_numpy()
+    context = np.where(context == UNKNOWN, joined["context"].fill_null(UNKNOWN).to_numpy(), context)
+    process = joined["process"].to_numpy()
     return EventWaits(
-        found["activity"].to_numpy(),
-        found["called"].to_numpy(),
-        _stream_number(device, process, found["context"].fill_null(UNKNOWN).to_numpy(), found["stream"].fill_null(UNKNOWN).to_numpy()),
-        _stream_number(device, process, context, found["on_stream"].to_numpy()),
-        found["recorded"].to_numpy(),
+        joined["activity"].to_numpy(),
+        joined["called"].to_numpy(),
+        _stream_number(device, process, joined["context"].fill_null(UNKNOWN).to_numpy(), joined["stream"].fill_null(UNKNOWN).to_numpy()),
+        _stream_number(device, process, context, joined["on_stream"].to_numpy()),
+        joined["recorded"].to_numpy(),
     )
 
 
 def _named(host: Host, profile: Profile) -> pl.DataFrame:
-    """Rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name.
+    """Return rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name.
 
     A call of OpenCL has a row for everything it waits for, and the row says what that is.  A command waits before it runs: what it makes
     its stream wait for counts as told just before its call.
@@ -86,16 +84,16 @@ def _named(host: Host, profile: Profile) -> pl.DataFrame:
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
     syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
     calls = calls.filter(pl.col("activity") >= 0).join(syncs, on=_KEYS, how="semi", maintain_order="left")
-    found = syncs.join(calls.drop_nulls().unique(_KEYS, keep="first", maintain_order=True), on=_KEYS, how="inner")
-    activity = found["activity"].to_numpy()
-    found = found.with_columns(scope=pl.Series(host.scope[activity], dtype=pl.Int8))
+    joined = syncs.join(calls.drop_nulls().unique(_KEYS, keep="first", maintain_order=True), on=_KEYS, how="inner")
+    activity = joined["activity"].to_numpy()
+    joined = joined.with_columns(scope=pl.Series(host.scope[activity], dtype=pl.Int8))
     opencl = pl.Series(host.opencl[activity])
-    plain = found.filter(~opencl).unique(_KEYS, keep="first", maintain_order=True).drop("sync_type")
+    plain = joined.filter(~opencl).unique(_KEYS, keep="first", maintain_order=True).drop("sync_type")
     if not opencl.any():
         return plain
-    said = pl.col("sync_type").fill_null(0).clip(0, len(SCOPES) - 1).cast(pl.Int8)
-    told = found.filter(opencl).with_columns(scope=said).drop("sync_type")
-    return pl.concat([plain, told.with_columns(pl.col("called") - (pl.col("scope") == _STREAM_WAIT).cast(pl.Int64))])
+    scope = pl.col("sync_type").fill_null(0).clip(0, len(SCOPES) - 1).cast(pl.Int8)
+    opencl_rows = joined.filter(opencl).with_columns(scope=scope).drop("sync_type")
+    return pl.concat([plain, opencl_rows.with_columns(pl.col("called") - (pl.col("scope") == _STREAM_WAIT).cast(pl.Int64))])
 
 
 def _stream_number(device: Device, process: Int, context: Int, stream: Int) -> Int:
@@ -124,40 +122,40 @@ class Reach:
             self.works[k] = works
             if waits.stream[k] >= 0 and works:
                 for stream in self.waiting(int(waits.stream[k])):
-                    times, told = self._told.setdefault(stream, ([], []))
+                    times, groups = self._told.setdefault(stream, ([], []))
                     times.append(int(waits.called[k]))
-                    told.append(works)
+                    groups.append(works)
 
     def waiting(self, stream: int) -> list[int]:
-        """Streams that wait when `stream` is told to: the blocking ones come after the legacy default stream."""
+        """Return the streams that wait when `stream` is told to: the blocking ones come after the legacy default stream."""
         return self._device.ordered_with(stream) if self._device.null[stream] else [stream]
 
     def behind(self, stream: int, time: int) -> tuple[int, ...]:
-        """Work that everything issued to `stream` up to `time` [ns] comes down to."""
-        return tuple(dict.fromkeys(w for one in self._device.ordered_with(stream) if one >= 0 for w in self._behind_one(one, time)))
+        """Return the work that everything issued to `stream` up to `time` [ns] comes down to."""
+        return tuple(dict.fromkeys(w for peer in self._device.ordered_with(stream) if peer >= 0 for w in self._behind_one(peer, time)))
 
     def _behind_one(self, stream: int, time: int) -> tuple[int, ...]:
-        at = int(np.searchsorted(self._device.issued[stream], time, side="right")) - 1
-        last = (int(self._device.streams[stream][at]),) if at >= 0 else ()
-        passed = self.passed_on(stream, int(self._device.issued[stream][at]) if at >= 0 else None, time)
+        index = int(np.searchsorted(self._device.issued[stream], time, side="right")) - 1
+        last = (int(self._device.streams[stream][index]),) if index >= 0 else ()
+        passed = self.passed_on(stream, int(self._device.issued[stream][index]) if index >= 0 else None, time)
         return tuple(dict.fromkeys((*last, *passed)))
 
     def passed_on(self, stream: int, after: int | None, time: int) -> tuple[int, ...]:
-        """Work waited for by what `stream` was told after its last work and up to `time`."""
+        """Return the work awaited by waits issued to `stream` after its last work and up to `time`."""
         if stream not in self._told:
             return ()
-        times, told = self._told[stream]
-        low = 0 if after is None else int(np.searchsorted(times, after, side="right"))
-        high = int(np.searchsorted(times, time, side="right"))
-        return tuple(dict.fromkeys(w for works in told[low:high] for w in works))
+        times, groups = self._told[stream]
+        low = 0 if after is None else bisect_right(times, after)
+        high = bisect_right(times, time)
+        return tuple(dict.fromkeys(w for works in groups[low:high] for w in works))
 
     def streams(self) -> list[int]:
-        """Streams that were told to wait."""
+        """Return the streams that were told to wait."""
         return list(self._told)
 
 
 def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int) -> tuple[Int, Int, Bool]:
-    """Pairs of a call and work that it waits for.
+    """Return the pairs of a call and work that it waits for.
 
     Parameters
     ----------
@@ -176,19 +174,19 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     scopes = _scopes(device, host, profile, starts)
     for stream, place in enumerate(device.where):
         asked = [UNKNOWN, stream, *(np.flatnonzero(device.null).tolist() if device.blocking[stream] else [])]
-        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, asked)
-        call, until = scopes.call[mine], scopes.until[mine]
-        at = device.before(stream, until)
-        known = at >= 0
-        calls.append(call[known])
-        works.append(device.streams[stream][at[known]])
-        sure.append(scopes.sure[mine][known])
+        mask = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, asked)
+        call, until = scopes.call[mask], scopes.until[mask]
+        index = device.before(stream, until)
+        valid = index >= 0
+        calls.append(call[valid])
+        works.append(device.streams[stream][index[valid]])
+        sure.append(scopes.sure[mask][valid])
         if stream in reach.streams():
-            after = [int(device.issued[stream][k]) if k >= 0 else None for k in at.tolist()]
+            after = [int(device.issued[stream][k]) if k >= 0 else None for k in index.tolist()]
             passed = [reach.passed_on(stream, a, t) for a, t in zip(after, until.tolist(), strict=True)]
             calls.append(np.repeat(call, [len(p) for p in passed]))
             works.append(np.array([w for p in passed for w in p], dtype=np.int64))
-            sure.append(np.repeat(scopes.sure[mine], [len(p) for p in passed]))
+            sure.append(np.repeat(scopes.sure[mask], [len(p) for p in passed]))
     events = event_waits(device, host, profile, "event")
     behind = [reach.behind(on, t) for on, t in zip(events.on.tolist(), events.recorded.tolist(), strict=True)]
     calls.append(np.repeat(events.call, [len(b) for b in behind]))
@@ -198,7 +196,7 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
 
 
 def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
-    """Work of launches that return after it ended, if most launches do (CUDA_LAUNCH_BLOCKING, or a debugger)."""
+    """Return the work of launches that return after it ended, if most launches do (CUDA_LAUNCH_BLOCKING, or a debugger)."""
     kernels = device.rows[(device.call[device.rows] >= 0) & (device.table[device.rows] == TABLE["kernels"])]
     kernels = kernels[host.call_class[device.call[kernels]] == CALL_CLASS["launch"]]
     late = ends[device.call[kernels]] >= ends[kernels]
@@ -228,10 +226,10 @@ def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scope
     call = host.calls[may[host.calls]]
     context = _current_context(device, host, starts)[call]
     stream = np.full(len(call), UNKNOWN, dtype=np.int64)
-    at = np.full(len(starts), -1, dtype=np.int64)
-    at[call] = np.arange(len(call))
-    named = named.filter(pl.Series(at[named["activity"].to_numpy()] >= 0))
-    where = at[named["activity"].to_numpy()]
+    position = np.full(len(starts), -1, dtype=np.int64)
+    position[call] = np.arange(len(call))
+    named = named.filter(pl.Series(position[named["activity"].to_numpy()] >= 0))
+    where = position[named["activity"].to_numpy()]
     given = named["context"].fill_null(UNKNOWN).to_numpy()
     context[where[given > 0]] = given[given > 0]
     of_stream = named["scope"].is_in([_STREAM, _EVENT]).to_numpy() & named["stream"].is_not_null().to_numpy()
@@ -239,26 +237,26 @@ def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scope
     # a stream that never had work is waited for in no time
     stream[where[of_stream]] = np.where(number[of_stream] < 0, len(device.where), number[of_stream])
     freed = _freed_context(host, profile)
-    known = (freed[call] != UNKNOWN) & host.frees[call]
-    context[known] = freed[call][known]
+    freeing = (freed[call] != UNKNOWN) & host.frees[call]
+    context[freeing] = freed[call][freeing]
     return _Scopes(call, host.process[call], context, stream, starts[call].copy(), (synchronises | host.frees)[call])
 
 
 def _freed_context(host: Host, profile: Profile) -> Int:
-    """Per activity, the context whose memory the call frees, where allocations were recorded."""
+    """Return per activity the context whose memory the call frees, where allocations were recorded."""
     out = np.full(len(host.process), UNKNOWN, dtype=np.int64)
     frees = profile.trace.allocations.filter(pl.col("operation") == 1).select(*_KEYS, "context").drop_nulls()
     if not frees.height:
         return out
     api = profile.trace.api
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api}).filter(pl.col("activity") >= 0)
-    found = frees.unique(_KEYS, keep="first", maintain_order=True).join(calls, on=_KEYS, how="inner")
-    out[found["activity"].to_numpy()] = found["context"].to_numpy()
+    freeing = frees.unique(_KEYS, keep="first", maintain_order=True).join(calls, on=_KEYS, how="inner")
+    out[freeing["activity"].to_numpy()] = freeing["context"].to_numpy()
     return out
 
 
 def _current_context(device: Device, host: Host, starts: Int) -> Int:
-    """Per activity, the context its thread last gave work to; `UNKNOWN` before the first, which then stands for all of its process."""
+    """Return per activity the context its thread last gave work to; `UNKNOWN`, which stands for all, before the first."""
     started = device.rows[device.call[device.rows] >= 0]
     of_call = np.full(len(starts), UNKNOWN, dtype=np.int64)
     of_call[device.call[started]] = device.where[device.place[started], 1]
@@ -271,7 +269,7 @@ def _current_context(device: Device, host: Host, starts: Int) -> Int:
 
 
 def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int, Int, int]:
-    """Launches that a full queue holds back: each waits for the work that many launches before it.
+    """Return the launches that a full queue holds back: each waits for the work that many launches before it.
 
     A queue counts as full where launches far slower than the others found hundreds of launches of their context not yet begun
     and returned just after work ended; its depth is what the slow ones found, in the middle.
@@ -282,16 +280,16 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
     """
     nothing = np.zeros(0, dtype=np.int64)
     launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
-    known = device.rows[device.call[device.rows] >= 0]
-    if not len(launches) or not len(known):
+    called_rows = device.rows[device.call[device.rows] >= 0]
+    if not len(launches) or not len(called_rows):
         return nothing, nothing, nothing, 0
     typical = float(np.median((ends - starts)[launches]))
-    found, made_room, held = [nothing], [nothing], [nothing]
+    blocked, made_room, held = [nothing], [nothing], [nothing]
     # few streams, many rows: contexts are told apart by their streams
     contexts, context_of = np.unique(device.where[:, :2], axis=0, return_inverse=True)
-    context = context_of.reshape(-1)[device.place[known]]
+    context = context_of.reshape(-1)[device.place[called_rows]]
     for number in range(len(contexts)):
-        work = known[context == number]
+        work = called_rows[context == number]
         work = work[np.lexsort((starts[work], device.called[work]))]
         called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
         position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
@@ -303,7 +301,7 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
             continue
         depth = int(np.median(behind[slow]))
         far = position >= depth
-        found.append(call[far])
+        blocked.append(call[far])
         made_room.append(work[position[far] - depth])
         held.append(call[slow])
-    return np.concatenate(found), np.concatenate(made_room), np.concatenate(held), int(typical)
+    return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(typical)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.profile.messages.mpi_calls import collectives, described, matched
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
 
 _ANY_SIZE = 1 << 30
 
 
 def exchange_numbers(trace: Trace) -> Int:
-    """Numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none, or where the other side cannot be told.
+    """Return numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none, or where the other side cannot be told.
 
     Returns
     -------

@@ -16,13 +16,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.trace.ids import process_of, thread_number
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
 
 #: More members than this, and all pairs of a collective would be more edges than the rest of a graph.
 MOST_MEMBERS: Final = 64
@@ -54,7 +52,7 @@ KNOWN: Final = (*ALL, *FROM_ROOT, *TO_ROOT, *PREFIX)
 
 
 def same_call(trace: Trace) -> Int:
-    """Per row of the trace's table ``mpi``, the row that stands for its call: the longest, then the first.
+    """Return per row of the trace's table ``mpi`` the row that stands for its call: the longest, then the first.
 
     A Waitall or Startall is one row a request, with one begin and one end.  A Sendrecv between two partners is a row
     without length for the send and one for the receive (both seen in exports of Nsight Systems 2023.4).
@@ -103,17 +101,17 @@ class Exchanges:
 
     @property
     def unmatched(self) -> int:
-        """How many calls are alone."""
+        """Return how many calls are alone."""
         return self.alone.height
 
 
 def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS) -> Exchanges | None:
-    """All messages and collectives of a profile's MPI calls; None where only one process made any."""
+    """Return all messages and collectives of a profile's MPI calls; None where only one process made any."""
     if process_of(trace.mpi["thread"]).n_unique() < 2:
         return None
     activity = np.full(trace.mpi.height, -1, dtype=np.int64)
-    mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
-    activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
+    mpi_rows = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
+    activity[mpi_rows["row"].to_numpy()] = mpi_rows["i"].to_numpy()
     calls, members = described(trace, activity)
     rounds, lost = collectives(calls, members, most_members)
     _, _, messages, alone = matched(calls, members)
@@ -121,18 +119,18 @@ def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS
 
 
 def in_words(calls: pl.DataFrame, trace: Trace, first_ns: int, most: int = 3) -> str:
-    """Who made calls, and when: the first few of a table with does, thread and start_ns (after `first_ns`, where the run begins)."""
+    """Return who made calls, and when: the first few of a table with does, thread and start_ns (after `first_ns`, where the run begins)."""
     rank = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
-    said = []
+    parts = []
     for does, thread, start in calls.select("does", "thread", "start_ns").head(most).iter_rows():
         process = process_of(thread)
         who = f"rank {rank[process]}" if process in rank else f"thread {thread_number(thread)}"
-        said.append(f"{who} in MPI_{clipped(does or '(no name)', 30).capitalize()} at {(start - first_ns) * 1e-9:.6g} s")
-    return "; ".join(said) + ("; ..." if calls.height > most else "")
+        parts.append(f"{who} in MPI_{clipped(does or '(no name)', 30).capitalize()} at {(start - first_ns) * 1e-9:.6g} s")
+    return "; ".join(parts) + ("; ..." if calls.height > most else "")
 
 
 def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers each row's activity."""
+    """Return MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers activities."""
     mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=process_of(pl.col("thread")))
     made = communicators(trace)
     stands = same_call(trace)
@@ -141,7 +139,7 @@ def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def communicators(trace: Trace) -> pl.DataFrame:
-    """Communicators by the time they were made, one row a member: comm (null where it cannot be told), me (rank inside),
+    """Return the communicators by the time they were made, one row a member: comm (null where it cannot be told), me (rank inside),
     rank, process, communicator (handle), time_ns.
 
     Children of one parent with one size are told by their number; a split into several of one size only by the root of
@@ -169,39 +167,39 @@ def communicators(trace: Trace) -> pl.DataFrame:
     for _ in range(_MOST_LEVELS):
         if not level.height:
             break
-        at = level["i"].to_numpy()
+        index = level["i"].to_numpy()
         copies = (level["copy"] & (level["over"] >= 0)).to_numpy()
-        me[at[copies]] = me[level["above"].to_numpy()[copies]]
-        good = _whole(level.with_columns(me=me[at]), key, complete).with_columns(pl.col("group") + number)
+        me[index[copies]] = me[level["above"].to_numpy()[copies]]
+        good = _whole(level.with_columns(me=me[index]), key, complete).with_columns(pl.col("group") + number)
         comm[good["i"].to_numpy()] = good["group"].to_numpy()
         number += level.height
         level = made.join(good.select(above="i", over="group", members=pl.len().over("group")), on="above").sort("i")
-    told = made.with_columns(comm=pl.Series(comm), me=pl.Series(me)).with_columns(pl.when(pl.col("comm") >= 0).then("comm"))
-    return told.select("comm", "me", "rank", "process", "communicator", "time_ns")
+    members = made.with_columns(comm=pl.Series(comm), me=pl.Series(me)).with_columns(pl.when(pl.col("comm") >= 0).then("comm"))
+    return members.select("comm", "me", "rank", "process", "communicator", "time_ns")
 
 
 def _whole(level: pl.DataFrame, key: list[str], complete: bool) -> pl.DataFrame:
-    """Rows of the communicators whose members are all there once, each with the number of its `group`.
+    """Return the rows of the communicators whose members are all there once, each with the number of its `group`.
 
     Behind one that is not, no number of the same kind of child can be trusted.
     """
-    one = [*key, "k"]
-    expected, there = pl.when("copy").then("members").otherwise("size"), pl.len().over(one)
+    instance = [*key, "k"]
+    expected, there = pl.when("copy").then("members").otherwise("size"), pl.len().over(instance)
     level = level.with_columns(k=pl.int_range(pl.len()).over(["rank", *key]))
     good = (
         (pl.col("me") >= 0)
-        & (pl.col("me").n_unique().over(one) == there)
+        & (pl.col("me").n_unique().over(instance) == there)
         & ((there == expected) | (there < expected) & (not complete))
         & (pl.col("copy") | (pl.col("me") < pl.col("size")))
     )
     level = level.with_columns(good=good.fill_null(False))
     level = level.with_columns(bad_from=pl.col("k").filter(~pl.col("good")).min().over(key))
-    level = level.with_columns(group=pl.struct(one).rank("dense").cast(pl.Int64))
+    level = level.with_columns(group=pl.struct(instance).rank("dense").cast(pl.Int64))
     return level.filter(pl.col("bad_from").is_null() | (pl.col("k") < pl.col("bad_from")))
 
 
 def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
-    """The calls with their communicator `comm` and the caller's rank `me` in it; null where unknown.
+    """Return the calls with their communicator `comm` and the caller's rank `me` in it; null where unknown.
 
     A handle means what was last made under it.  A matched receive (Mrecv) names none and is taken to be the world's.
     """
@@ -223,7 +221,7 @@ def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
 
 
 def posted(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls that begin a message or collective, with the call that completes each.
+    """Return the calls that begin a message or collective, with the call that completes each.
 
     Adds ``done`` (its activity, -1 for none in the recording) and ``done_until`` [ns].  A persistent request
     begins with each of its starts; what a wait or test completes is the latest begun under its request.
@@ -252,10 +250,10 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
         .unique("post", keep="first", maintain_order=True)
         .select("post", "done", "done_until")
     )
-    own = {"done": "activity", "done_until": "until"}
+    ends = {"done": "activity", "done_until": "until"}
     return (
         posts.join(finished, left_on="at", right_on="post", how="left", maintain_order="left")
-        .with_columns(pl.when(later).then(name).otherwise(own_name).alias(name) for name, own_name in own.items())
+        .with_columns(pl.when(later).then(name).otherwise(own_name).alias(name) for name, own_name in ends.items())
         .with_columns(pl.col("done").fill_null(-1))
     )
 
@@ -264,7 +262,7 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and those that have no pair."""
+    """Return sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and those that have no pair."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -281,8 +279,8 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, p
     # only receives name a wildcard: any source is negative, any tag null
     wild = (pl.col("partner") < 0) | (pl.col("tag").fill_null(-1) < 0)
     receives = receives.drop_nulls("comm").with_columns(source="partner", target="me", open=wild)
-    known = receives.filter(pl.col("partner") < 0), receives.join(there, on=["comm", "partner"], how="semi", maintain_order="left")
-    receives = pl.concat(known).sort("start_ns", "at")
+    paired = receives.filter(pl.col("partner") < 0), receives.join(there, on=["comm", "partner"], how="semi", maintain_order="left")
+    receives = pl.concat(paired).sort("start_ns", "at")
     exact, anything = receives.filter(~pl.col("open")), receives.filter("open")
     streams = (
         sends.group_by(_STREAM)
@@ -299,7 +297,7 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, p
 
 
 def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Receives from any source or of any tag that only one stream can feed.
+    """Return the receives from any source or of any tag that only one stream can feed.
 
     Returns
     -------
@@ -333,13 +331,13 @@ def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFr
     stream = pl.col("comm"), pl.col("source"), pl.col("target"), pl.col("tag_s").alias("tag")
     doubtful = fits.filter(~pl.col("one")).select(*stream).unique()
     taken = pl.concat([doubtful, spare.join(beyond, on=place, how="semi").select(_STREAM)])
-    told = fits.filter("one").select(*pattern, "tag_s", from_=pl.col("source"))
-    fed = anything.join(told, on=pattern, maintain_order="left").with_columns(source="from_", tag="tag_s")
+    single = fits.filter("one").select(*pattern, "tag_s", from_=pl.col("source"))
+    fed = anything.join(single, on=pattern, maintain_order="left").with_columns(source="from_", tag="tag_s")
     return taken, fed.drop("tag_s", "from_")
 
 
 def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
-    """Each send with its receive (columns with ``_r``): k-th with k-th of the stream.
+    """Pair each send with its receive (columns with ``_r``): k-th with k-th of the stream.
 
     Where a stream has more of one side the recording was cut: they are counted from its beginning or from its end,
     whichever the times contradict less.
@@ -366,7 +364,7 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
 
 
 def collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The k-th collective of a communicator is the same call on each of its members; and the calls that are in none."""
+    """Match the k-th collective of a communicator across its members; return also the calls that match none."""
     base = pl.col("does").str.replace(r"_init$", "")
     calls = calls.filter(pl.col("kind") == 1).with_columns(
         does=pl.when(base.is_in(KNOWN)).then(base).otherwise(base.str.replace("^i", "")).fill_null("")
@@ -379,13 +377,13 @@ def collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -
     group = ["comm", "k"]
     same = (pl.len() == pl.col("members").first()) & (pl.col("does").n_unique() == 1)
     rooted = pl.col("does").is_in([*FROM_ROOT, *TO_ROOT])
-    told = pl.col("does").is_in(KNOWN) & (~rooted | (pl.col("root") >= 0))
-    calls = calls.with_columns(good=same.over(group) & told.fill_null(False).all().over(group) & (pl.col("members") <= most_members))
+    complete = pl.col("does").is_in(KNOWN) & (~rooted | (pl.col("root") >= 0))
+    calls = calls.with_columns(good=same.over(group) & complete.fill_null(False).all().over(group) & (pl.col("members") <= most_members))
     return calls.filter("good"), pl.concat([lost.select(_ALONE), calls.filter(~pl.col("good")).select(_ALONE)])
 
 
 def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
-    """Where members have different numbers of calls the recording was cut: count from the end if more agree so."""
+    """Number the calls of each member; where counts differ the recording was cut, so count from the end if more agree."""
     cut = calls.filter((pl.col("n").min() != pl.col("n").max()).over("comm"))
     if not cut.height:
         return calls

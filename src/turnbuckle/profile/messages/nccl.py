@@ -12,12 +12,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
 
 #: Share of two streams' kernels that must agree in name and overlap for them to be one communicator.
 AGREEING: Final = 0.95
@@ -41,7 +39,7 @@ class _Lane:
 
 
 def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
-    """Pairs of kernels: the second cannot end before the first has begun; and how many kernels met nobody."""
+    """Return the pairs of kernels: the second cannot end before the first has begun; and how many kernels met nobody."""
     lanes, does = _lanes(rows, starts, ends, trace)
     if len({lane.rank for lane in lanes}) < 2:
         return *_NOTHING, 0
@@ -75,16 +73,16 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
 
 
 def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
-    """Streams with NCCL kernels, and what each kernel name does."""
+    """Return the streams with NCCL kernels, and what each kernel name does."""
     kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
     names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
     text = trace.text(names).str.to_lowercase()
     names = names.with_columns(text=text).filter(pl.col("text").str.contains(r"^(void )?nccl\w*kernel"))
     word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
     does = dict(names.select("name", word.fill_null("")).iter_rows())
-    mine = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
-    mine = mine[np.lexsort((ends[mine], starts[mine]))]
-    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[mine].with_columns(i=mine)
+    order = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
+    order = order[np.lexsort((ends[order], starts[order]))]
+    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[order].with_columns(i=order)
     name = rows["name"].fill_null(-1).to_numpy()
     lanes = []
     for (process, device, _), some in place.group_by("process", "device", "stream", maintain_order=True):
@@ -94,7 +92,7 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
 
 
 def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_Lane, int]]:
-    """A stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
+    """Return a stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
     best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
     for other in others:
         if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
@@ -106,20 +104,20 @@ def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_La
 
 
 def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
-    """Kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
+    """Return the kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
 
     The shift is the most common one between kernels that run together, so a cut at either end does no harm.
     """
-    at = np.searchsorted(b.start, a.end, side="left") - 1
-    together = (at >= 0) & (b.end[at] > a.start - skew)
+    index = np.searchsorted(b.start, a.end, side="left") - 1
+    together = (index >= 0) & (b.end[index] > a.start - skew)
     if not together.any():
         return 0, 0
-    shifts, seen = np.unique((at - np.arange(len(at)))[together], return_counts=True)
+    shifts, seen = np.unique((index - np.arange(len(index)))[together], return_counts=True)
     shift = int(shifts[np.argmax(seen)])
-    low, high = max(0, -shift), min(len(at), len(b.start) - shift)
-    one, two = slice(low, high), slice(low + shift, high + shift)
-    agree = (a.name[one] == b.name[two]) & (np.maximum(a.start[one], b.start[two]) < np.minimum(a.end[one], b.end[two]) + skew)
-    apart = np.abs(a.start[one] - b.start[two]).sum(), np.abs(a.end[one] - b.end[two]).sum()
-    length = np.minimum(a.end[one] - a.start[one], b.end[two] - b.start[two]).sum()
+    low, high = max(0, -shift), min(len(index), len(b.start) - shift)
+    first, other = slice(low, high), slice(low + shift, high + shift)
+    agree = (a.name[first] == b.name[other]) & (np.maximum(a.start[first], b.start[other]) < np.minimum(a.end[first], b.end[other]) + skew)
+    apart = np.abs(a.start[first] - b.start[other]).sum(), np.abs(a.end[first] - b.end[other]).sum()
+    length = np.minimum(a.end[first] - a.start[first], b.end[other] - b.start[other]).sum()
     enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(len(a.start), len(b.start))
     return (int(agree.sum()) if enough and apart[1] <= max(_TOGETHER * apart[0], _SHARE * length) else 0), shift

@@ -12,7 +12,7 @@ from turnbuckle.trace.trace import Trace
 
 
 def traffic(trace: Trace) -> dict[str, Any] | None:
-    """What the MPI calls of a recording say of its messages; None where it holds no MPI call.
+    """Return what the MPI calls of a recording say of its messages; None where it holds no MPI call.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
 
 
 def _collectives(trace: Trace) -> dict[str, int]:
-    """Collective calls by their names without prefix, in capitals as MPI's standard has its constants."""
+    """Return the collective calls by their names without prefix, in capitals as MPI's standard has its constants."""
     calls = trace.mpi.filter(pl.col("kind") == 1, pl.col("communicator").is_not_null())
     short = trace.text(calls).str.replace(r"(?i)^p?mpi_", "").str.to_uppercase().fill_null("(no name)")
     counts = short.alias("name").value_counts().sort("name")

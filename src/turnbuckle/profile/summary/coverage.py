@@ -13,7 +13,7 @@ from turnbuckle.trace.check import nested_calls
 
 
 def coverage(profile: Profile) -> dict[str, Any]:
-    """Launches and the device rows that they caused, as far as the recording holds either.
+    """Return the launches and the device rows that they caused, as far as the recording holds either.
 
     A driver call inside a runtime call is the same launch.  Calls that failed launched nothing.  A CUDA graph recorded as one row counts as
     rows of its launch.
@@ -32,7 +32,7 @@ def coverage(profile: Profile) -> dict[str, Any]:
 
 
 def time_with_call(profile: Profile) -> float | None:
-    """Share of the device's time whose rows name their call; None where the device did nothing that a call starts, or in no time."""
+    """Return share of the device's time whose rows name their call; None where the device did nothing that a call starts, or in no time."""
     rows = profile.device_rows
     return None if rows is None else rows["time_share"]
 
@@ -49,8 +49,8 @@ def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[st
         return {"count": 0, "with_rows": 0, "share": None}
     started = np.zeros(api.height, np.bool_)
     started[pairs["api_row"].to_numpy()] = True
-    mine = api[calls].select("thread", "start_ns", "end_ns").with_columns(started=started[calls], outer=~nested_calls(api[calls]))
-    order = mine.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
+    launches = api[calls].select("thread", "start_ns", "end_ns").with_columns(started=started[calls], outer=~nested_calls(api[calls]))
+    order = launches.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
     by_launch = order.with_columns(launch=pl.col("outer").cum_sum()).group_by("launch").agg(pl.col("started").any())
     with_rows = int(by_launch["started"].sum())
     return {"count": by_launch.height, "with_rows": with_rows, "share": with_rows / by_launch.height}

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from turnbuckle.machine import Machine
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
@@ -18,7 +19,7 @@ from turnbuckle.trace.check import DEVICE_TABLES
 
 
 def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Everything ``inspect`` says about one profile.
+    """Return everything ``inspect`` says about one profile.
 
     Returns
     -------
@@ -28,7 +29,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     trace = profile.trace
     recorded = trace.facts["tables"]
     # a profiler that does not write its own overhead says nothing of it; work of a device without any call means that calls were not noted
-    told = trace.facts.get("format") in (None, "nsys")
+    has_overhead = trace.facts.get("format") in (None, "nsys")
     called = trace.api.height > 0 or not trace.has & set(DEVICE_TABLES)
     # a recorder that wrote what it was told to record says nothing of the rest
     recorded_tables = trace.facts.get("recorded")
@@ -51,7 +52,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "offload": offload(profile, source),
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
-        "profiler_overhead_share": summary.overhead_share(profile) if told or trace.overheads.height else None,
+        "profiler_overhead_share": summary.overhead_share(profile) if has_overhead or trace.overheads.height else None,
         "mpi": traffic(trace),
         "devices": [
             {k: row[k] for k in ("device", "name", "discrete", "memory_bytes", "multiprocessors", "copy_engines")}
@@ -62,7 +63,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
 
 
 def untold(profile: Profile) -> frozenset[str]:
-    """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
+    """Return categories of the time line that were not recorded; their time is missing, not zero."""
     trace = profile.trace
     out = set() if trace.api.height else {"api"}
     if not trace.has & set(DEVICE_TABLES):
@@ -73,28 +74,28 @@ def untold(profile: Profile) -> frozenset[str]:
 
 
 def scope(part: Mapping[str, Any]) -> str:
-    """How much of the recording the figures are of, in words."""
-    said = []
+    """Say in words how much of the recording the figures cover."""
+    cuts = []
     if "rank" in part:
-        said.append(f"rank {part['rank']}")
+        cuts.append(f"rank {part['rank']}")
     if "bounds_ns" in part:
         bounds = f"{part['begin_ns'] * 1e-9:.6g} s to {part['end_ns'] * 1e-9:.6g} s of {part['of_ns'] * 1e-9:.6g} s"
-        said.append(bounds + (" (an NVTX range)" if part.get("nvtx") else ""))
+        cuts.append(bounds + (" (an NVTX range)" if part.get("nvtx") else ""))
     if "clean_ns" in part:
-        said.append(f"host calls shortened to the run time without profiler, {part['clean_ns'] * 1e-9:.6g} s")
-    return f"a part of the recording: {'; '.join(said)}" if said else "the whole recording: all processes, devices and streams in the file"
+        cuts.append(f"host calls shortened to the run time without profiler, {part['clean_ns'] * 1e-9:.6g} s")
+    return f"a part of the recording: {'; '.join(cuts)}" if cuts else "the whole recording: all processes, devices and streams in the file"
 
 
 def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Per direction: the link as observed, its nominal rate and the share of it reached, what it looks like, every fitted class."""
+    """Describe the link per direction: as observed, its nominal rate and the share reached, what it looks like, every fitted class."""
     out: dict[str, Any] = {}
     for direction in ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"):
         reference = reference_fit(dict(fits), direction) or fits.get((direction, "pageable"))
         if reference is None:
             continue
         # the driver stages pageable copies: their rate says little of the link
-        host_link = direction in ("h2d", "d2h") and reference.memory != "pageable"
-        nominal = source.value(f"link.{direction}.bandwidth") if host_link else None
+        host_way = next((candidate for candidate in HOST_WAYS if candidate == direction and reference.memory != "pageable"), None)
+        nominal = None if host_way is None else source.value(link_parameter(host_way, "bandwidth"))
         bandwidth = reference.bandwidth
         out[direction] = {
             "latency_s": reference.latency_s,
@@ -105,25 +106,25 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
             "nominal": nominal,
             "r2": reference.r2,
             "memory": reference.memory,
-            "looks_like": [n.name for n in looks_like(bandwidth, source.recognise, source.coupling)] if bandwidth and host_link else [],
+            "looks_like": [n.name for n in looks_like(bandwidth, source.recognise, source.coupling)] if bandwidth and host_way else [],
             "classes": [fit.as_dict() for (d, _), fit in fits.items() if d == direction],
         }
     return out
 
 
 def offload(profile: Profile, source: Machine, most: int = 50) -> dict[str, Any] | None:
-    """Was each kernel worth moving to the device (its `most` costliest), at an assumed acceleration over the host; None without kernels."""
+    """Judge whether moving each kernel to the device paid (its `most` costliest), at an assumed acceleration; None without kernels."""
     rows = offload_map(profile, launch_cost(source))
     return {"alpha": DEFAULT_ALPHA, "kernels": rows.head(most).to_dicts(), "distinct_kernels": rows.height} if rows.height else None
 
 
 def launch_cost(source: Machine) -> float:
-    """What starting one kernel costs on the source [s]: latency to an idle device, else the call, else nothing known: 0."""
+    """Return what starting one kernel costs on the source [s]: latency to an idle device, else the call, else nothing known: 0."""
     return source.value("launch.latency") or source.value("launch.call") or 0.0
 
 
 def memory(profile: Profile) -> dict[str, Any] | None:
-    """Peak of the recorded device allocations [B] and their number; None where allocations were not recorded."""
+    """Return the peak of the recorded device allocations [B] and their number; None where allocations were not recorded."""
     line = summary.memory_timeline(profile)
     if not line.height:
         return None
@@ -131,7 +132,7 @@ def memory(profile: Profile) -> dict[str, Any] | None:
 
 
 def transfer_distribution(profile: Profile) -> dict[str, dict[str, pl.DataFrame]]:
-    """Per direction: histograms of copy sizes [B] and times [s] by factor of two, weighted by bytes and by seconds (AHEAD, Fig 1)."""
+    """Return histograms per direction of copy sizes [B] and times [s] by factor of two, weighted by bytes and by seconds (AHEAD, Fig 1)."""
     out = {}
     for kind in ("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration"):
         rows = profile.of(kind).filter(pl.col("size_bytes").is_not_null())

@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import kernel_names
-
-Float = NDArray[np.float64]
 
 #: Acceleration over the host CPU where the user gives none: the value the paper uses for an A100 (its Fig 9).
 DEFAULT_ALPHA = 8.0
 
 
 def offload_ratio_limit(alpha: Float | float) -> Float | float:
-    """Largest offload:compute ratio that still pays, (alpha - 1) / alpha.
+    """Return the largest offload:compute ratio that still pays, (alpha - 1) / alpha.
 
     >>> offload_ratio_limit(2.0), offload_ratio_limit(5.0)
     (0.5, 0.8)
@@ -34,7 +32,7 @@ def offload_ratio_limit(alpha: Float | float) -> Float | float:
 
 
 def disaggregation_penalty(added_latency_s: float, total_s: Float | float, launch: bool = False) -> Float | float:
-    """Share by which a kernel with one copy in and one out slows down: 2 dL / T, or 3 dL / T if the launch crosses too.
+    """Return the share by which a kernel with one copy in and one out slows down: 2 dL / T, or 3 dL / T if the launch crosses too.
 
     >>> round(disaggregation_penalty(2e-6, 80e-6), 3)
     0.05
@@ -43,7 +41,7 @@ def disaggregation_penalty(added_latency_s: float, total_s: Float | float, launc
 
 
 def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA) -> pl.DataFrame:
-    """One row a kernel name.
+    """Return one row per kernel name.
 
     Copies to the device are charged to the next kernel that starts on the device, copies back to the last one that ended.
 
@@ -84,7 +82,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
 
 
 def _charge(profile: Profile, kernels: pl.DataFrame) -> tuple[Float, Float]:
-    """Copy seconds, and exposed copy seconds, charged to every kernel."""
+    """Return the copy seconds, and exposed copy seconds, charged to every kernel."""
     devices = profile.tracks.select("track", "device")
     kernel_device = kernels.select("track").join(devices, on="track", how="left", maintain_order="left")["device"].fill_null(-1).to_numpy()
     start, end = kernels["start_ns"].to_numpy(), kernels["end_ns"].to_numpy()
@@ -92,23 +90,23 @@ def _charge(profile: Profile, kernels: pl.DataFrame) -> tuple[Float, Float]:
     for kind, inward in (("copy_h2d", True), ("copy_d2h", False)):
         rows = profile.of(kind).join(devices, on="track", how="left", maintain_order="left")
         for device in rows["device"].fill_null(-1).unique().to_list():
-            mine = rows.filter(pl.col("device").fill_null(-1) == device)
-            here = np.flatnonzero(kernel_device == device)
-            if not len(here):
+            moves = rows.filter(pl.col("device").fill_null(-1) == device)
+            device_kernels = np.flatnonzero(kernel_device == device)
+            if not len(device_kernels):
                 continue
-            order = here[np.argsort((start if inward else end)[here], kind="stable")]
+            order = device_kernels[np.argsort((start if inward else end)[device_kernels], kind="stable")]
             if inward:
-                at = np.searchsorted(start[order], mine["end_ns"].to_numpy(), side="left")
+                index = np.searchsorted(start[order], moves["end_ns"].to_numpy(), side="left")
             else:
-                at = np.searchsorted(end[order], mine["start_ns"].to_numpy(), side="right") - 1
-            known = (at >= 0) & (at < len(order))
-            np.add.at(charged, order[at[known]], mine["seconds"].to_numpy()[known])
-            np.add.at(exposed, order[at[known]], mine["exposed_ns"].to_numpy()[known] * 1e-9)
+                index = np.searchsorted(end[order], moves["start_ns"].to_numpy(), side="right") - 1
+            valid = (index >= 0) & (index < len(order))
+            np.add.at(charged, order[index[valid]], moves["seconds"].to_numpy()[valid])
+            np.add.at(exposed, order[index[valid]], moves["exposed_ns"].to_numpy()[valid] * 1e-9)
     return charged, exposed
 
 
 def map_lines(launch_s: float, alpha: float, added_latency_s: float, transfer_s: Float) -> dict[str, Any]:
-    """Lines of the offload map at the given transfer times [s]: kernel time [s] at break-even, and at penalties of 1, 5 and 20 %.
+    """Return lines of the offload map at the given transfer times [s]: kernel time [s] at break-even, and at penalties of 1, 5 and 20 %.
 
     Break-even: alpha T = transfer + launch + T, so T = (transfer + launch) / (alpha - 1).
     """

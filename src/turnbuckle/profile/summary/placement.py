@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import COPY_CLASSES, copies
 from turnbuckle.trace.recorders import what_to_record
 
 
 def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
-    """Host-bound and NIC-bound traffic by direction.
+    """Return the host-bound and NIC-bound traffic by direction.
 
     Parameters
     ----------
@@ -35,12 +35,7 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
     rows = []
     a, b = copies(spread), copies(packed)
     if not any(v["count"] for v in a.values()) or not any(v["count"] for v in b.values()):
-        raise CannotAnswer(
-            "A110",
-            "a placement difference needs host-device copies in both profiles",
-            found="one has none",
-            fix=what_to_record("gpu", spread.trace.facts),
-        )
+        raise error_of("A110", found="one has none", fix=what_to_record("gpu", spread.trace.facts))
     for direction in COPY_CLASSES:
         spread_bytes, packed_bytes = a[direction]["bytes"], b[direction]["bytes"]
         if not a[direction]["count"] and not b[direction]["count"]:

@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import CATEGORIES, by_name
 from turnbuckle.profile.dependencies.sides import SCOPES, scope_of
 from turnbuckle.profile.profile import Profile, device_busy
 from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
-
-Int = NDArray[np.int64]
 
 #: Stands for a name the file does not hold.
 UNNAMED = "(name not recorded)"
@@ -25,24 +23,24 @@ COPY_CLASSES = ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h")
 
 
 def categories_ns(profile: Profile) -> dict[str, int]:
-    """Exclusive time of each category [ns]; the values add up to the run time (decision D1)."""
+    """Return the exclusive time of each category [ns]; the values add up to the run time (decision D1)."""
     shares = dict(profile.activities.group_by("category").agg(pl.col("exposed_ns").sum()).iter_rows())
     return {c: int(shares.get(c, 0)) for c in CATEGORIES}
 
 
 def closure_defect_ns(profile: Profile) -> int:
-    """Run time minus the sum of the categories [ns]: zero unless the accounting is broken."""
+    """Return the run time minus the sum of the categories [ns]: zero unless the accounting is broken."""
     return profile.run_time_ns - sum(categories_ns(profile).values())
 
 
 def kernel_window_ns(profile: Profile) -> int | None:
-    """First kernel start to last kernel end [ns]; None without kernels."""
+    """Return the first kernel start to last kernel end [ns]; None without kernels."""
     kernels = profile.trace.kernels
     return int(kernels["end_ns"].to_numpy().max() - kernels["start_ns"].to_numpy().min()) if kernels.height else None
 
 
 def kernels(profile: Profile) -> dict[str, Any]:
-    """Kernels: count, plain sum of durations, union of intervals [ns].  Graphs recorded whole are counted apart."""
+    """Return the kernels: count, plain sum of durations, union of intervals [ns].  Graphs recorded whole are counted apart."""
     table = profile.trace.kernels
     start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     return {
@@ -55,7 +53,7 @@ def kernels(profile: Profile) -> dict[str, Any]:
 
 
 def copies(profile: Profile) -> dict[str, dict[str, Any]]:
-    """Copies and migrations by class: count, bytes (None where no copy of the class tells them), plain sum of durations [ns]."""
+    """Return the copies and migrations by class: count, bytes (None where no copy of the class tells them), plain sum of durations [ns]."""
     rows = (
         profile.of("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration")
         .group_by(pl.col("direction").cast(pl.String))
@@ -65,23 +63,20 @@ def copies(profile: Profile) -> dict[str, dict[str, Any]]:
             (pl.col("end_ns") - pl.col("start_ns")).sum().alias("busy_ns"),
         )
     )
-    found = {r["direction"]: {k: r[k] if r[k] is None else int(r[k]) for k in ("count", "bytes", "busy_ns")} for r in rows.to_dicts()}
-    return {c: found.get(c, {"count": 0, "bytes": 0, "busy_ns": 0}) for c in COPY_CLASSES}
+    by_class = {r["direction"]: {k: r[k] if r[k] is None else int(r[k]) for k in ("count", "bytes", "busy_ns")} for r in rows.to_dicts()}
+    return {c: by_class.get(c, {"count": 0, "bytes": 0, "busy_ns": 0}) for c in COPY_CLASSES}
 
 
 def moved_bytes(profile: Profile, direction: str) -> int:
-    """Bytes of one class of copies [B].  Raises `CannotAnswer` A139 where the recording does not hold them."""
-    found: int | None = copies(profile)[direction]["bytes"]
-    if found is None:
-        raise CannotAnswer(
-            "A139", "the recording does not say how many bytes its copies move", where=profile.trace.name,
-            found=f"no {direction} copy has a size", fix="record with a profiler that writes the bytes of every copy",
-        )  # fmt: skip
-    return found
+    """Return the bytes of one class of copies [B].  Raises `CannotAnswer` A139 where the recording does not hold them."""
+    size: int | None = copies(profile)[direction]["bytes"]
+    if size is None:
+        raise error_of("A139", where=profile.trace.name, found=f"no {direction} copy has a size")
+    return size
 
 
 def overlap(profile: Profile) -> dict[str, Any]:
-    """Copies hidden behind kernels of their own device [ns], and the share of copy time that is hidden (None without copies)."""
+    """Return the copies hidden behind kernels of their own device [ns], and the share of copy time that is hidden (None without copies)."""
     hidden = total = 0
     for device, process in _devices(profile):
         computing = device_busy(profile.trace, device, ("kernels", "graphs", "memsets"), process)
@@ -98,24 +93,24 @@ def overlap(profile: Profile) -> dict[str, Any]:
 
 
 def _devices(profile: Profile) -> list[tuple[int, int | None]]:
-    """Devices by their numbers; of merged recordings with the process, since each counts the devices that it sees."""
+    """Return the devices by their numbers; of merged recordings with the process, since each counts the devices that it sees."""
     trace = profile.trace
     merged = trace.table("processes").height > 0
-    found: set[tuple[int, int | None]] = set()
+    devices: set[tuple[int, int | None]] = set()
     for frame in (trace.kernels, trace.graphs, trace.memsets, trace.copies):
         for device, process in frame.select(pl.col("device", "process").fill_null(-1)).unique().iter_rows():
-            found.add((device, process if merged else None))
-    return sorted(found, key=lambda one: (one[0], one[1] or 0))
+            devices.add((device, process if merged else None))
+    return sorted(devices, key=lambda key: (key[0], key[1] or 0))
 
 
 def launch(profile: Profile) -> dict[str, Any]:
-    """Two launch costs, defined.
+    """Return two launch costs, defined.
 
     ``call_median_ns``: how long the launching call keeps the host.  ``latency_median_ns``: from the call's start to the
     start of what it launched, over launches that found their device idle (None if there is none).
     """
-    mine = profile.of("launch").select(pl.col("row").cast(pl.UInt32), "delivered_ns")
-    calls = profile.trace.api.select("start_ns", "end_ns").with_row_index("row").join(mine, on="row")
+    launches = profile.of("launch").select(pl.col("row").cast(pl.UInt32), "delivered_ns")
+    calls = profile.trace.api.select("start_ns", "end_ns").with_row_index("row").join(launches, on="row")
     call = (calls["end_ns"] - calls["start_ns"]).to_numpy()
     latency = (calls["delivered_ns"] - calls["start_ns"]).drop_nulls().to_numpy()
     return {
@@ -128,12 +123,12 @@ def launch(profile: Profile) -> dict[str, Any]:
 
 
 def synchronisations(profile: Profile) -> pl.DataFrame:
-    """Calls that wait for a device, stream or event; a blocking copy waits as well, but is not made for it."""
+    """Return the calls that wait for a device, stream or event; a blocking copy waits as well, but is not made for it."""
     return profile.of("sync").filter(pl.col("call_class") == "sync")
 
 
 def sync_return_s(profile: Profile) -> float | None:
-    """Median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end.
+    """Return the median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end.
 
     The work is that of the wait's own process, and of its own context and stream where the recording names those it waits for.
     """
@@ -142,18 +137,18 @@ def sync_return_s(profile: Profile) -> float | None:
     work = pl.concat(parts).with_columns(pl.col("process").fill_null(_ANY))
     of_process, of_stream = (work.partition_by(keys, as_dict=True) for keys in (["process"], ["process", "stream"]))
     returns: list[Int] = []
-    for (process, context, stream), mine in _waits(profile).group_by("process", "context", "stream"):
+    for (process, context, stream), waits in _waits(profile).group_by("process", "context", "stream"):
         owners = [_ANY, process] if process != _ANY else [owner for (owner,) in of_process]
-        known, place = (of_process, ()) if stream is None else (of_stream, (stream,))
-        here = pl.concat([work.clear(), *(known[owner, *place] for owner in dict.fromkeys(owners) if (owner, *place) in known)])
+        work_of, place = (of_process, ()) if stream is None else (of_stream, (stream,))
+        candidates = pl.concat([work.clear(), *(work_of[owner, *place] for owner in dict.fromkeys(owners) if (owner, *place) in work_of)])
         # old versions write context 0 for any
-        here = here.filter(pl.col("context").fill_null(0).is_in([0, context])) if context else here
-        ends = np.sort(here["end_ns"].to_numpy())
+        candidates = candidates.filter(pl.col("context").fill_null(0).is_in([0, context])) if context else candidates
+        ends = np.sort(candidates["end_ns"].to_numpy())
         if not len(ends):
             continue
-        start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
-        at = np.searchsorted(ends, end, side="right") - 1
-        last = np.where(at >= 0, ends[np.maximum(at, 0)], np.iinfo(np.int64).min)
+        start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
+        index = np.searchsorted(ends, end, side="right") - 1
+        last = np.where(index >= 0, ends[np.maximum(index, 0)], np.iinfo(np.int64).min)
         waited = last > start
         returns.append(end[waited] - last[waited])
     seen = np.concatenate(returns) if returns else np.zeros(0, np.int64)
@@ -167,25 +162,25 @@ _NULL_STREAM = 3
 
 
 def _waits(profile: Profile) -> pl.DataFrame:
-    """Synchronisations: start_ns, end_ns, process, context, and the stream of those that wait for one; null where it is not recorded."""
+    """Return synchronisations: start_ns, end_ns, process, context, and the stream that is waited for; null where not recorded."""
     trace, waits = profile.trace, synchronisations(profile)
     calls = trace.api[waits["row"].to_numpy()].select(pl.col("process").fill_null(_ANY), "correlation")
     of_stream = by_name(waits["name"], trace.names, scope_of, 0) == SCOPES.index("stream")
     keys, place = ["process", "correlation"], ["context", "stream"]
     default = trace.streams.filter(pl.col("kind") == _NULL_STREAM).select(*place, default=True).unique()
     named = trace.syncs.select(*keys, *place).drop_nulls(keys).unique(keys, keep="first").join(default, on=place, how="left")
-    found = waits.select("start_ns", "end_ns").hstack(calls).with_columns(of_stream=pl.Series(of_stream)).join(named, on=keys, how="left")
-    return found.with_columns(stream=pl.when(pl.col("of_stream") & pl.col("default").is_null()).then("stream"))
+    joined = waits.select("start_ns", "end_ns").hstack(calls).with_columns(of_stream=pl.Series(of_stream)).join(named, on=keys, how="left")
+    return joined.with_columns(stream=pl.when(pl.col("of_stream") & pl.col("default").is_null()).then("stream"))
 
 
 def alloc_call_s(profile: Profile) -> float | None:
-    """Median duration [s] of calls that allocate or free; None without any."""
+    """Return the median duration [s] of calls that allocate or free; None without any."""
     calls = profile.of("alloc")
     return float(calls["seconds"].median()) if calls.height else None  # type: ignore[arg-type]
 
 
 def calls(profile: Profile) -> pl.DataFrame:
-    """Host calls by name: call, call_class, count, seconds in all, median, share of run time that is exposed; longest first."""
+    """Return the host calls by name: call, call_class, count, seconds in all, median, share of run time that is exposed; longest first."""
     host = profile.activities.filter(pl.col("category") == "api")
     host = host.with_columns(call=profile.trace.text(host).fill_null(UNNAMED))
     run = max(profile.run_time_ns, 1)
@@ -202,13 +197,13 @@ def calls(profile: Profile) -> pl.DataFrame:
 
 
 def kernel_names(profile: Profile, kernels: pl.DataFrame) -> pl.Series:
-    """Names of kernel activities; a graph recorded as one has none, nor has a kernel whose name the file does not hold."""
+    """Return the names of kernel activities; a graph recorded as one has none, nor has a kernel whose name the file does not hold."""
     graphs_only = profile.trace.kernels["name"].null_count() == 0
     return profile.trace.text(kernels).fill_null("(CUDA graph)" if graphs_only else UNNAMED)
 
 
 def kernel_table(profile: Profile) -> pl.DataFrame:
-    """Kernels by name: kernel, count, seconds in all, median and mean [s], share of kernel time; longest first."""
+    """Return the kernels by name: kernel, count, seconds in all, median and mean [s], share of kernel time; longest first."""
     rows = profile.of("kernel")
     total = max(float(rows["seconds"].sum()), 1e-300)
     return (
@@ -225,8 +220,8 @@ def kernel_table(profile: Profile) -> pl.DataFrame:
     )
 
 
-def distribution(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> pl.DataFrame:
-    """Histogram by factor of two: low, high (edges), count, weight; for sizes [B] and times [s]."""
+def distribution(values: Float, weights: Float | None = None) -> pl.DataFrame:
+    """Return the histogram by factor of two: low, high (edges), count, weight; for sizes [B] and times [s]."""
     positive = values > 0
     if not positive.any():
         return pl.DataFrame(schema={"low": pl.Float64, "high": pl.Float64, "count": pl.Int64, "weight": pl.Float64})
@@ -245,7 +240,7 @@ def distribution(values: NDArray[np.float64], weights: NDArray[np.float64] | Non
 
 
 def memory_timeline(profile: Profile) -> pl.DataFrame:
-    """Live device memory over time from recorded allocations: seconds since the run's start, bytes; empty without records.
+    """Return the live device memory over time from recorded allocations: seconds since the run's start, bytes; empty without records.
 
     A free is matched to the latest allocation at its address; frees of memory allocated before the recording count 0.
     """
@@ -265,13 +260,13 @@ def memory_timeline(profile: Profile) -> pl.DataFrame:
 
 
 def peak_memory_bytes(profile: Profile) -> int:
-    """Most device memory the run held at once as far as allocations were recorded [B]; 0 without records."""
+    """Return the most device memory the run held at once as far as allocations were recorded [B]; 0 without records."""
     line = memory_timeline(profile)
     return int(line["size_bytes"].to_numpy().max()) if line.height else 0
 
 
 def cpu_activity(profile: Profile) -> dict[str, Any] | None:
-    """Serial and parallel CPU time of the profiled threads from scheduling records; None where there are none.
+    """Return the serial and parallel CPU time of the profiled threads from scheduling records; None where there are none.
 
     serial: exactly one of the run's threads is on a core; parallel: two or more; seconds of the run's span.
     """
@@ -298,7 +293,7 @@ def cpu_activity(profile: Profile) -> dict[str, Any] | None:
 
 
 def overhead_share(profile: Profile) -> float:
-    """Share of the run in which the profiler itself was at work on a recorded thread."""
+    """Return the share of the run in which the profiler itself was at work on a recorded thread."""
     rows = profile.trace.overheads
     if not rows.height or not profile.run_time_ns:
         return 0.0

@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import free_folder, opened, whole_folder
+from turnbuckle.foundation.findings import merge
+from turnbuckle.show.terminal.cells import clean
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import NoCache
+from turnbuckle.show.terminal.output import provenance, write_json
+from turnbuckle.show.terminal.progress import reading
 
 Profile = Annotated[Path, Parameter(help="a recording of any kind")]
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the trace into this folder, new or empty")]
@@ -23,7 +31,6 @@ Format = Annotated[Literal["table", "json"], Parameter(name="--format", help="ho
 
 _LEAST_KEY: Final = 16
 _MOST_KEY: Final = 1 << 20
-_LONGEST_PATTERN: Final = 1000
 
 
 def anonymise(
@@ -38,14 +45,14 @@ def anonymise(
     no_cache: NoCache = False,
 ) -> int:
     """Write a copy of a recording without names, ids, dates and places of its own; every answer about it stays the same."""
+    from turnbuckle.questions.anonymise.copy import check_pattern
     from turnbuckle.questions.anonymise.question import anonymise as without
     from turnbuckle.questions.anonymise.stand_in import stand_in
-    from turnbuckle.show.terminal.progress import reading
     from turnbuckle.trace.read import read
     from turnbuckle.trace.secrets import look
 
     folder = _folder(output, dry_run)
-    _check_pattern(keep)
+    check_pattern(keep)
     key = _key(key_file)
     with reading(profile) as progress:
         trace = read(profile, use_cache=not no_cache, progress=progress)
@@ -63,27 +70,8 @@ def _folder(output: Path | None, dry_run: bool) -> Path | None:
     if output is None:
         if dry_run:
             return None
-        raise UsageError("A404", "anonymise writes a folder", found="no --output", fix="give a new folder with -o FOLDER, or --dry-run")
+        raise error_of("A404", found="no --output")
     return free_folder(output, "the copy")
-
-
-def _check_pattern(keep: str | None) -> None:
-    """Raises A402 where the text is no regular expression."""
-    if keep is None:
-        return
-    import polars as pl
-
-    from turnbuckle.questions.anonymise.question import kept_kernels
-
-    try:
-        if len(keep) > _LONGEST_PATTERN:
-            raise ValueError(f"{len(keep)} letters, of at most {_LONGEST_PATTERN}")
-        kept_kernels(pl.Series([""]), keep)
-    except ValueError as error:
-        raise UsageError(
-            "A402", "--keep is no regular expression", where="--keep", found=f"{clipped(keep)}: {clipped(str(error), 100)}",
-            fix="put a backslash before brackets and stars that stand for themselves; there is no look-around and no back-reference",
-        ) from None  # fmt: skip
 
 
 def _key(key_file: Path | None) -> bytes:
@@ -101,20 +89,11 @@ def _key(key_file: Path | None) -> bytes:
         if _LEAST_KEY <= len(key) <= _MOST_KEY:
             return key
         found = f"{len(key)} bytes" if len(key) <= _MOST_KEY else f"more than {_MOST_KEY} bytes"
-    raise UsageError(
-        "A403",
-        "the key file cannot be used",
-        where=key_file.name,
-        found=found,
-        fix=f"a file of {_LEAST_KEY} bytes or more: head -c 32 /dev/urandom > KEY",
-    )
+    raise error_of("A403", where=key_file.name, found=found, least_key=_LEAST_KEY)
 
 
 def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:
-    from turnbuckle.foundation.findings import merge
-    from turnbuckle.projection.run import SCHEMA_VERSION
     from turnbuckle.questions.anonymise.question import treated_rows
-    from turnbuckle.show.terminal.output import provenance, write_json
 
     # what is written beside a copy must not tell what the copy leaves out
     rows = treated_rows(treated, originals=folder is None)
@@ -134,11 +113,6 @@ def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], fou
 
 
 def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any], of_source: set[str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.projections import clean
 
     console = console_for(None)
     table = Table(box=None, pad_edge=False)

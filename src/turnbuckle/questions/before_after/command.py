@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_several
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.asked import Alpha, model_of, targets
 from turnbuckle.show.terminal.options import NoCache, Profile, Source, window_ns
 from turnbuckle.show.terminal.recording import inspected
@@ -27,27 +29,16 @@ def export(
     no_cache: NoCache = False,
 ) -> int:
     """Write measured and projected time lines side by side, with the critical path of both, for a trace viewer."""
-    from dataclasses import replace
-
-    from turnbuckle.foundation.vocabulary import refuse_several
-    from turnbuckle.machine import load
-    from turnbuckle.projection.run import Answer
     from turnbuckle.questions.before_after import perfetto
-    from turnbuckle.questions.before_after.question import moved
 
     if output is None and sys.stdout.isatty():
-        raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
+        raise error_of("A009.trace")
     within_ns = window_ns(window) if window is not None else None
     names = targets(on) or []
     refuse_several(",".join(names), "target", "export writes")
-    seen, model = inspected(profile, source, no_cache), replace(model_of(alpha, "nething", None), replay="timeline")
+    seen = inspected(profile, source, no_cache)
     target = seen.source if names == ["self"] else load(names[0])
-    run = moved(seen.profile, seen.source, target, model, within_ns=within_ns)
-    if within_ns is not None and not run.table.height:
-        raise UsageError(
-            "A070", "nothing was recorded in the window", found=window or "", fix=f"the run ends at {seen.profile.seconds:.9g} s"
-        )
-    answer = Answer(seen, model, (target,), [run.projection], draws=0)
+    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None), within_ns)
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:

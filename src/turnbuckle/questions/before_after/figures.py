@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.profile import Profile
 from turnbuckle.questions.before_after.question import Moved, Window
 from turnbuckle.show.figures import marks
@@ -17,9 +17,6 @@ from turnbuckle.show.figures.look import CRITICAL, FULL, INK, RULE, SOFT
 from turnbuckle.show.figures.marks import Rows, Spec, digits, of, plot, quantity, stated, time_unit
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.text import MINUS, clean, number, plural, shorten
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 #: Tracks shown, those with most activities first.
 MOST_TRACKS: Final = 8
@@ -193,7 +190,7 @@ def _tracks(profile: Profile, table: pl.DataFrame) -> list[int]:
     return [int(t) for t in sorted(counts, key=lambda t: (what[t] != "thread", t))]
 
 
-def _track_of(run: Moved) -> NDArray[np.int64]:
+def _track_of(run: Moved) -> Int:
     """Return the track of every activity of the graph by number; -1 where it is not in the table."""
     out = np.full(run.activities + 1, -1, dtype=np.int64)
     out[run.table["number"].to_numpy()] = run.table["track"].to_numpy()
@@ -297,7 +294,7 @@ def _hatch(low: float, high: float, middle: float) -> Rows:
     return out
 
 
-def _critical(panel: _Panel, track_of: NDArray[np.int64], frame: _Frame) -> list[Spec]:
+def _critical(panel: _Panel, track_of: Int, frame: _Frame) -> list[Spec]:
     """Draw the critical path: bars where it is inside an activity, lines where it waits or crosses from track to track."""
     path = panel.path
     start, end = path["start"].to_numpy() - panel.begins, path["end"].to_numpy() - panel.begins

@@ -23,24 +23,25 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.units import show
+from turnbuckle.machine import Machine
 from turnbuckle.profile.dependencies.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.run import Answer
-from turnbuckle.questions.before_after.question import Moved
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.before_after.question import Moved, moved
 from turnbuckle.show.text import clean
 from turnbuckle.trace.ids import process_number, process_of, thread_number
-
-Int = NDArray[np.int64]
 
 #: Events turned to text at once.
 _AT_ONCE: Final = 50_000
@@ -78,6 +79,23 @@ _EDGES: Final = {
     "origin": "no rule: begins when it began",
 }
 """What the critical path does where it is inside no activity."""
+
+
+def of_run(run: Run, path: str | Path, target: Machine, window: tuple[float, float] | None = None, model: Model | None = None) -> Path:
+    """Write a run's measured and projected time lines; see `Run.export`.  `window` is in seconds."""
+    within_ns = None if window is None else (round(window[0] * 1e9), round(window[1] * 1e9))
+    both, answer = asked(run, target, model or nething(), within_ns)
+    return write(both, answer, path)
+
+
+def asked(run: Run, target: Machine, model: Model, within_ns: tuple[int, int] | None) -> tuple[Moved, Answer]:
+    """Return a run before and after, and the answer behind it.  Raises A070 where no activity is in the window [ns]."""
+    model = replace(model, replay="timeline")
+    both = moved(run.profile, run.source, target, model, within_ns=within_ns)
+    if within_ns is not None and not both.table.height:
+        shown = ":".join(f"{end * 1e-9:g}s" for end in within_ns)
+        raise error_of("A070.end", found=shown, seconds=run.profile.seconds)
+    return both, Answer(run, model, (target,), [both.projection], draws=0)
 
 
 def write(run: Moved, answer: Answer, path: str | Path) -> Path:

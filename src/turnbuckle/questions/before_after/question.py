@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
@@ -33,10 +33,6 @@ from turnbuckle.projection.order import Prepared, prepared, timeline_change
 from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: What an activity does to the move that it is handed: it did not move at all; it follows what it waits for; it absorbs some of the
 #: move, because it had waited for something else; the lag before it changes; it takes longer or shorter itself; or it is a call, and

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.files import refuse_input
+from turnbuckle.foundation.findings import finding
+from turnbuckle.foundation.units import parse
+from turnbuckle.machine import Parameter as MachineParameter
+from turnbuckle.machine import load
+from turnbuckle.machine.machine import COUPLINGS
+from turnbuckle.questions.calibrate.machine_file import is_name, machine_text
+from turnbuckle.show.terminal.options import flat
+from turnbuckle.show.terminal.output import write_json, write_text
 
 if TYPE_CHECKING:
     from turnbuckle.machine import Machine
@@ -53,25 +72,16 @@ def calibrate(
     output: Written = None,
 ) -> int:
     """Turn measurements of a machine into a machine file: values, errors, and which line of which file each is from."""
-    from dataclasses import replace
 
-    from turnbuckle.foundation.errors import CannotAnswer, UsageError
-    from turnbuckle.foundation.files import refuse_input
-    from turnbuckle.foundation.findings import finding
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.machine import load
-    from turnbuckle.questions.calibrate.machine_file import is_name
     from turnbuckle.questions.calibrate.question import calibrate as fitted
     from turnbuckle.questions.calibrate.question import one_device, read_origin
 
     if not files and not run:
-        raise UsageError(
-            "A408", "nothing to calibrate from", fix="turnbuckle calibrate FILE... -o node.toml, or --run on a machine with a GPU"
-        )
+        raise error_of("A408")
     if not run:
         _refuse_idle({"--quick": quick, "--managed": managed, "--only": bool(only), "--keep": keep is not None})
     if name is not None and not is_name(name):
-        raise UsageError("A409", "not a name for a machine", found=name[:60], fix="small letters, digits, '-' and '.'; 64 at most")
+        raise error_of("A409", found=name[:60])
     on = load(base) if base is not None else None
     size = None if copied_size is None else parse(copied_size, "B")
     read: list[tuple[Origin, Measured]] = []
@@ -93,21 +103,15 @@ def calibrate(
         )
     if output is not None:
         if not answer.parameters:
-            raise CannotAnswer(
+            raise error_of(
                 "A184",
-                "nothing measured here is a parameter of a machine",
                 where=", ".join(o.file for o, _ in read)[:120],
                 found=", ".join(dict.fromkeys(e.name for e in answer.others))[:120] or "no curve with sizes enough for a line",
-                cause="a machine file holds copies over a link, launches, waits, messages of two ranks, and what a device computes",
-                fix="leave -o out for the summary, or add outputs of copies (nvbandwidth, bandwidthTest, osu_bw D D)",
             )
         _write(answer, read, name or output.stem.lower(), base, on, output)
     if surface is not None:
         _write_surface(answer, surface)
     if format == "json":
-        from turnbuckle.projection.run import SCHEMA_VERSION
-        from turnbuckle.show.terminal.output import write_json
-
         write_json({"schema_version": SCHEMA_VERSION, **_document(answer, read, output)}, None)
     else:
         from turnbuckle.questions.calibrate.tables import emit
@@ -118,21 +122,15 @@ def calibrate(
 
 def _refuse_idle(given: dict[str, bool]) -> None:
     """Raise A410 where an option of --run is given without it."""
-    from turnbuckle.foundation.errors import UsageError
-
     word = next((option for option, there in given.items() if there), None)
     if word is not None:
-        raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
+        raise error_of("A410", word=word)
 
 
 def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
     """Measure this machine: what was measured, and which sections failed."""
-    import sys
-    import tempfile
 
-    from turnbuckle.foundation import registry
     from turnbuckle.questions.calibrate.question import read_origin
-    from turnbuckle.show.terminal.options import flat
 
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
@@ -142,21 +140,11 @@ def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str
 
 
 def _say(line: str) -> None:
-    import sys
-
     print(line, file=sys.stderr, flush=True)
 
 
 def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:
     """The machine file; it is read back before anyone is told that it is there."""
-    import os
-    import re
-    from datetime import UTC, datetime
-
-    from turnbuckle.machine import Parameter as MachineParameter
-    from turnbuckle.machine import load
-    from turnbuckle.questions.calibrate.machine_file import is_name, machine_text
-    from turnbuckle.show.terminal.output import write_text
 
     called = name if is_name(name) else re.sub(r"[^a-z0-9.-]+", "-", name).strip(".-")[:64]
     below = ""
@@ -193,16 +181,8 @@ _CALLS, _ELEMENT = 5, 4
 
 def _write_surface(answer: Calibration, place: Path) -> None:
     """One line a point, a turn each.  Raises A188 without a run of the proxy."""
-    from turnbuckle.foundation.errors import CannotAnswer
-    from turnbuckle.show.terminal.output import write_text
-
     if not answer.surface:
-        raise CannotAnswer(
-            "A188",
-            "no run of the slack proxy among the measurements",
-            cause="only --run (section slack) and the proxy of the measuring kit give one",
-            fix="leave --surface out, or add --run --only slack",
-        )
+        raise error_of("A188")
     alone = all("kernel_seconds" in p for p in answer.surface)
     lines = ["size [B], threads, slack [s], run time [s], calls" + (", kernel [s]" if alone else "")]
     for p in answer.surface:
@@ -214,7 +194,6 @@ def _write_surface(answer: Calibration, place: Path) -> None:
 
 def _coupling(answer: Calibration) -> str:
     """The base's, else that of the link whose rate the measured one fits; PCIe where none does."""
-    from turnbuckle.machine.machine import COUPLINGS
     from turnbuckle.profile.transfers import looks_like
 
     if answer.base is not None:

@@ -13,12 +13,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine.measured.logs import Curve
 from turnbuckle.profile.transfers import MIN_SIZES, MIN_SPAN, fit_line
-
-Float = NDArray[np.float64]
 
 #: Points of a piece, pieces, and places tried for an end of one.
 LEAST, MOST_PIECES, PLACES = 5, 3, 32

@@ -20,13 +20,14 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import MachineError, UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, load
 from turnbuckle.machine.device_names import device_words, is_slice
 from turnbuckle.machine.machine import schema
 from turnbuckle.machine.measured.logs import Curve, Measured, Quantity, read_measured, split_part
+from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter, parameter_name
 from turnbuckle.questions.calibrate.calibration import DIRECT, NINETY, QUANTITIES, STATED, Calibration, Estimate, Origin
 from turnbuckle.questions.calibrate.curve_fit import CurveFit, fit_curve, step_of
 
@@ -53,10 +54,7 @@ def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = N
     MachineError : M017.
     """
     if base is not None and base.relative:
-        raise MachineError(
-            "M017", f"{base.name} describes changes to another machine", where=base.file, cause="a share needs a nominal rate",
-            fix="give a base that stands alone; turnbuckle machines list names them",
-        )  # fmt: skip
+        raise error_of("M017", where=base.file, name=base.name)
     gathered = _Gathered(base)
     fits: list[tuple[Origin, CurveFit]] = []
     for origin, measured in files:
@@ -174,7 +172,8 @@ class _Gathered:
         if curve.means == "period":
             self.add(f"copy.gap.{curve.direction}", latency, "s", spread, origin, where, "of small copies")
             return
-        if curve.direction in ("h2d", "d2h") and curve.memory in ("pinned", "unknown") and curve.means in _LATENCY_RANK:
+        host_way = next((way for way in HOST_WAYS if way == curve.direction), None)
+        if host_way is not None and curve.memory in ("pinned", "unknown") and curve.means in _LATENCY_RANK:
             if curve.means in ("mpi", "nccl"):
                 return
             defined = {
@@ -184,7 +183,7 @@ class _Gathered:
             }
             rank = _LATENCY_RANK[curve.means] + (0.25 if curve.memory == "unknown" else 0.0)
             self.add(
-                f"link.{curve.direction}.latency",
+                link_parameter(host_way, "latency"),
                 latency,
                 "s",
                 spread,
@@ -233,7 +232,7 @@ class _Gathered:
         for name in list(self.by_name):
             if name in schema() and (best := self.best(name)):
                 out[name] = best
-        for way in ("h2d", "d2h", "p2p"):
+        for way in LINK_WAYS:
             self._link(way, out)
         self._both(out)
         self._pageable(out)
@@ -260,20 +259,22 @@ class _Gathered:
                 note = f"{e.note}, less {empty.value * 1e6:.3g} us of two events with nothing between"
                 self.by_name[name][k] = replace(e, value=value, error=min(error, 3.0), note=note)
 
-    def _nominal(self, name: str) -> float | None:
+    def _nominal(self, name: ParameterName) -> float | None:
         return self.base.value(name) if self.base is not None else None
 
-    def _derived(self, like: Estimate, name: str, value: float, error: float, note: str) -> Estimate:
+    def _derived(self, like: Estimate, name: ParameterName, value: float, error: float, note: str) -> Estimate:
         return replace(like, name=name, value=value, error=error, unit=schema()[name].unit, note=note, keyed=True)
 
-    def _link(self, way: str, out: dict[str, Estimate]) -> None:
+    def _link(self, way: LinkWay, out: dict[str, Estimate]) -> None:
         best = self.best(f"rate.{way}")
         if best is None:
             return
-        nominal, shown = self._nominal(f"link.{way}.bandwidth"), f"{best.value / 1e9:.4g} GB/s"
-        self._share(best, f"link.{way}.bandwidth", f"link.{way}.efficiency", nominal, shown, out)
+        nominal, shown = self._nominal(link_parameter(way, "bandwidth")), f"{best.value / 1e9:.4g} GB/s"
+        self._share(best, link_parameter(way, "bandwidth"), link_parameter(way, "efficiency"), nominal, shown, out)
 
-    def _share(self, best: Estimate, whole: str, share: str, nominal: float | None, shown: str, out: dict[str, Estimate]) -> None:
+    def _share(
+        self, best: Estimate, whole: ParameterName, share: ParameterName, nominal: float | None, shown: str, out: dict[str, Estimate]
+    ) -> None:
         """A rate as a share of the nominal one; without one it stands for itself, and the share is 1 by definition."""
         if nominal is None:
             note = "what copies reached: no base states the nominal rate" + (f"; {best.note}" if best.note else "")
@@ -292,9 +293,9 @@ class _Gathered:
         said = f"{best.where}: {best.value / 1e9:.4g} GB/s of nominal {nominal / 1e9:.4g} GB/s"
         self.found.append(finding("M108", 1, said))
 
-    def _whole(self, way: str, out: dict[str, Estimate]) -> float | None:
-        own = out.get(f"link.{way}.bandwidth")
-        return own.value if own else self._nominal(f"link.{way}.bandwidth")
+    def _whole(self, way: LinkWay, out: dict[str, Estimate]) -> float | None:
+        own = out.get(link_parameter(way, "bandwidth"))
+        return own.value if own else self._nominal(link_parameter(way, "bandwidth"))
 
     def _both(self, out: dict[str, Estimate]) -> None:
         best, whole = self.best("rate.both"), self._whole("h2d", out) or self._whole("d2h", out)
@@ -304,9 +305,9 @@ class _Gathered:
         if value > ABOVE:
             self._above(best, whole)
             return
-        for way in ("h2d", "d2h"):
-            measured = out.get(f"link.{way}.efficiency")
-            alone = measured.value if measured else self._nominal(f"link.{way}.efficiency")
+        for way in HOST_WAYS:
+            measured = out.get(link_parameter(way, "efficiency"))
+            alone = measured.value if measured else self._nominal(link_parameter(way, "efficiency"))
             if alone is not None:
                 own = self._whole(way, out) or whole
                 most = min(most, alone * own / whole, alone)
@@ -315,7 +316,7 @@ class _Gathered:
 
     def _pageable(self, out: dict[str, Estimate]) -> None:
         """One share for both directions: their mean, and half their difference as an error."""
-        found = [(w, e, whole) for w in ("h2d", "d2h") if (e := self.best(f"rate.pageable.{w}")) and (whole := self._whole(w, out))]
+        found = [(w, e, whole) for w in HOST_WAYS if (e := self.best(f"rate.pageable.{w}")) and (whole := self._whole(w, out))]
         if not found:
             return
         shares = [e.value / whole for _, e, whole in found]
@@ -353,7 +354,8 @@ class _Gathered:
             return
         flight, unsure = way.value / 2, way.value / 2 * (0.3 if way is load else 0.5)
         shown = f"{flight * 1e6:.3g} us, half of {QUANTITIES[way.name]}"
-        for name, what, sign in (("launch.latency", "launch.to_flag", -1), ("sync.return", "sync.seen", 1)):
+        waits: tuple[tuple[ParameterName, str, int], ...] = (("launch.latency", "launch.to_flag", -1), ("sync.return", "sync.seen", 1))
+        for name, what, sign in waits:
             if (own := self.best(what)) is None:
                 continue
             value = own.value + sign * flight
@@ -364,7 +366,8 @@ class _Gathered:
 
     def _device(self, out: dict[str, Estimate]) -> None:
         """What only matters where no base says better."""
-        for name, what in (("gpu.fp64", "fma.fp64"), ("gpu.fp32", "fma.fp32")):
+        rates: tuple[tuple[ParameterName, str], ...] = (("gpu.fp64", "fma.fp64"), ("gpu.fp32", "fma.fp32"))
+        for name, what in rates:
             if (own := self.best(what)) and self._nominal(name) is None:
                 out[name] = self._derived(own, name, own.value, own.error, f"reached by {QUANTITIES[what]}")
         if (size := self.best("memory.size")) and self._nominal("gpu.memory_size") is None:
@@ -389,7 +392,7 @@ class _Gathered:
     def _plausible(self, out: dict[str, Estimate]) -> dict[str, Estimate]:
         kept = {}
         for name, e in out.items():
-            meaning = schema()[name]
+            meaning = schema()[parameter_name(name)]
             if not meaning.minimum <= e.value <= meaning.maximum:
                 self.found.append(finding("M106", 1, f"{name} {e.value:.4g} {e.unit}, {e.where}"))
             else:
@@ -431,7 +434,7 @@ def one_device(origins: Sequence[Origin]) -> None:
     named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
     if len(named) > 1:
         found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
-        raise UsageError("A411", "the files name several devices", found=clipped(found, 200), fix="calibrate each machine by its own files")
+        raise error_of("A411", found=clipped(found, 200))
 
 
 def of_files(files: Sequence[str | Path], base: str | Machine | None = None) -> Calibration:

@@ -11,8 +11,8 @@ from rich.text import Text
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.machine import schema
 from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate, Origin
+from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.projections import plain
 from turnbuckle.show.terminal.tables import unframed
 
 #: Columns of a terminal in which a table also says where each number is from; below, that follows the table.

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation import units
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import parse
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import clean, seconds
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output
+from turnbuckle.show.terminal.output import provenance, write_json, write_rows
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.questions.cores.answer import Cores
@@ -55,15 +68,12 @@ def cores(
     no_cache: NoCache = False,
 ) -> int:
     """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.questions.cores.question import cores_per_gpu
-    from turnbuckle.show.terminal.console import console_for
 
     console = console_for(output) if format == "table" else None
     share, gain = parse(efficiency, "1"), parse(worth, "1")
     if not 0 <= seed < 2**63:
-        raise UsageError("A031", "--seed is out of range", found=str(seed), fix="0 or more")
+        raise error_of("A031.seed", found=str(seed))
     have = _per_gpu(node)
     given = _runs((runs, *profiles), at, no_cache)
     found = [
@@ -71,7 +81,6 @@ def cores(
     ]
     if charts is not None:
         from turnbuckle.questions.cores.figures import figures
-        from turnbuckle.show.figures.files import save
 
         save(figures(found), charts)
     if console is not None:
@@ -83,17 +92,14 @@ def cores(
 
 def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]:
     """Tables by their ending, everything else is a recording."""
-    from dataclasses import replace
 
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.questions.cores.runs import from_profiles, read_runs, readable
-    from turnbuckle.show.terminal.recording import inspected
 
     tables = [f for f in files if f.suffix.lower() == ".csv"]
     recordings = [f for f in files if f not in tables]
     counts = _at(at)
     if counts is not None and not recordings:
-        raise UsageError("A032", "--at belongs to recordings", found=at or "", fix="the table of runs has its own column cores")
+        raise error_of("A032.recordings", found=at or "")
     out = [(table.name, r) for table in tables for r in read_runs(table)]
     if recordings:
         out.append(("recordings", from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts)))
@@ -103,45 +109,31 @@ def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]
 
 def _per_gpu(node: str | None) -> float | None:
     """`64:4` -> 16 cores per GPU."""
-    from turnbuckle.foundation.errors import UsageError
-
     if node is None:
         return None
     cores, _, gpus = node.partition(":")
     if not (cores.isascii() and cores.isdigit() and gpus.isascii() and gpus.isdigit() and len(node) < 20 and int(gpus) and int(cores)):
-        raise UsageError("A031", "a node has cores and GPUs", where="--node", found=node[:60], fix="as --node 64:4")
+        raise error_of("A031.node", where="--node", found=node[:60])
     return int(cores) / int(gpus)
 
 
 def _at(text: str | None) -> list[int] | None:
-    from turnbuckle.foundation.errors import UsageError
-
     if text is None:
         return None
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        raise UsageError("A032", "--at takes whole numbers", where="--at", found=text[:60], fix="as --at 4,8,16") from None
+        raise error_of("A032.numbers", where="--at", found=text[:60]) from None
 
 
 def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path | None) -> None:
-    from turnbuckle.foundation.errors import CannotAnswer
-    from turnbuckle.show.terminal.output import provenance, write_json, write_rows
-
     if format == "json":
-        from turnbuckle.projection.run import SCHEMA_VERSION
-
         whence = {**provenance(), "seed": seed, "draws": draws}
         write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": whence}, output)
         return
     rows = [{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts]
     if not rows:
-        raise CannotAnswer(
-            "A150",
-            "too few runs for any law: there is no row to write",
-            found=found[0].why,
-            fix="--format json holds the ranks that share a GPU",
-        )
+        raise error_of("A150.row", found=found[0].why)
     write_rows(rows, format, output)
 
 
@@ -152,10 +144,8 @@ def show(console: Console, found: Cores) -> None:
 
 def _print(console: Console, found: list[Cores], node: bool) -> None:
     """The answers first, one sentence each, then what each rests on."""
-    from rich.text import Text
 
     from turnbuckle.questions.cores.answer import node_sentence
-    from turnbuckle.show.terminal.projections import clean
 
     for c in found:
         console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
@@ -182,7 +172,6 @@ def _print(console: Console, found: list[Cores], node: bool) -> None:
 def _print_all(console: Console, found: list[Cores]) -> None:
     """The program that needs most decides the node."""
     from turnbuckle.questions.cores.answer import percent, shape
-    from turnbuckle.show.terminal.projections import clean
 
     needs = [(c.whole.cores, c) for c in found if c.whole is not None]
     if len(needs) < len(found):
@@ -209,14 +198,11 @@ def _basis(found: Cores) -> str:
 
 def _time(runs: Runs, seconds: float | None) -> str:
     """A run time, or the throughput where that was given."""
-    from turnbuckle.foundation.units import show
-
-    return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else show(seconds, "s", 4)
+    return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else units.show(seconds, "s", 4)
 
 
 def _counts_table(found: Cores) -> Table:
     from turnbuckle.questions.cores.answer import percent, reached
-    from turnbuckle.show.terminal.tables import unframed
 
     split = any(c.ranks is not None for c in found.counts)
     asked = percent(found.efficiency)
@@ -240,8 +226,6 @@ def _counts_table(found: Cores) -> Table:
 
 def _laws_table(found: Cores) -> Table:
     from turnbuckle.questions.cores.answer import span
-    from turnbuckle.show.terminal.projections import seconds
-    from turnbuckle.show.terminal.tables import unframed
 
     table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
     for c in found.candidates:
@@ -260,7 +244,6 @@ def _laws_table(found: Cores) -> Table:
 
 def _curve_table(curve: Curve, runs: Runs) -> Table:
     from turnbuckle.questions.cores.answer import percent, sharing
-    from turnbuckle.show.terminal.tables import unframed
 
     against, pays = f"against {curve.steps[0].ranks:g}", f"pays {percent(curve.worth)}"
     table = unframed(
@@ -281,10 +264,6 @@ def _curve_table(curve: Curve, runs: Runs) -> Table:
 
 
 def _print_findings(console: Console, findings: tuple[Finding, ...]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from turnbuckle.show.terminal.projections import clean
 
     if not findings:
         return

@@ -19,12 +19,11 @@ from itertools import combinations
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.runs import Runs
 
-Float = NDArray[np.float64]
 Name = Literal["hybrid", "exponential", "usl"]
 
 #: Residuals below this share of the run time are rounding: no law is better than another for them.

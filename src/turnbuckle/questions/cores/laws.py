@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
+
 Range = tuple[float, float]
 
 ANY: Range = (1.0, math.inf)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.cores import laws
@@ -30,7 +30,6 @@ from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fi
 from turnbuckle.questions.cores.oversubscription import WORTH, curves
 from turnbuckle.questions.cores.runs import Runs, from_profiles, read_runs
 
-Float = NDArray[np.float64]
 Choice = Literal["auto", "hybrid", "exponential", "usl"]
 
 EFFICIENCY: Final = 0.9
@@ -77,12 +76,9 @@ def cores_per_gpu(
     """
     _in_range(efficiency, worth, draws)
     if have is not None and not 0.01 <= have <= 1e6:
-        raise UsageError(
-            "A031", "cores per GPU of the node are out of range", found=f"{have:g}", fix="CPU cores and GPUs of one node, as 64:4"
-        )
+        raise error_of("A031.cores", found=f"{have:g}")
     if draws * len(runs) > _AFFORDABLE:
-        fewer = f"--draws {max(100, _AFFORDABLE // len(runs))}"
-        raise UsageError("A031", "too many draws for so many runs", found=f"{draws:,} draws of {len(runs):,} runs", fix=fewer)
+        raise error_of("A031.draws", found=f"{draws:,} draws of {len(runs):,} runs", most=max(100, _AFFORDABLE // len(runs)))
     varies, t_mpi = axes(runs, math.inf if extrapolate else FARTHEST), runs.mpi_seconds.mean(keepdims=True)
     fits = [fit(found, runs) for found in LAWS.values()]
     shared = tuple(curves(runs, worth))
@@ -131,25 +127,27 @@ def _in_range(efficiency: float, worth: float, draws: int) -> None:
         ("--draws", draws, 100, 100_000, "--draws 1000"),
     ):  # fmt: skip
         if not least <= value <= most:
-            raise UsageError("A031", f"{what} is out of range", found=f"{value:g}", fix=f"{least:g} to {most:g}, as {example}")
+            raise error_of("A031.quantity", found=f"{value:g}", subject=what, least=least, most=most, example=example)
 
 
 def _lacking(fits: list[Fit]) -> str:
     return "; ".join(f"{f.law.name} needs {f.missing}" for f in fits)
 
 
-def _too_few(runs: Runs, fits: list[Fit]) -> CannotAnswer:
-    what = "too few runs for any law" if len(fits) > 1 else f"too few runs for the {fits[0].law.name} law"
-    fix = "measure more core counts, or repeat each two or three times"
+def _too_few(runs: Runs, fits: list[Fit]) -> TurnbuckleError:
     found = f"{_many(len(runs), 'run')} of {_many(runs.core_counts, 'core count')}; {_lacking(fits)}"
-    return CannotAnswer("A150", what, where=runs.program, found=found, fix=fix)
+    return (
+        error_of("A150.runs", where=runs.program, found=found)
+        if len(fits) > 1
+        else error_of("A150.law", where=runs.program, found=found, name=fits[0].law.name)
+    )
 
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> CannotAnswer:
+def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> TurnbuckleError:
     name, most = chosen.fit.law.name, float(runs.cores.max())
     if math.isfinite(chosen.cores):
         found = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
@@ -161,10 +159,7 @@ def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> 
     else:
         found = f"by the {name} law the run time has no floor yet at {most:g} cores"
         fix = "measure with more cores"
-    return CannotAnswer(
-        "A151", f"the cores for {percent(efficiency)} lie more than {FARTHEST:g} times beyond those measured", where=runs.program,
-        found=found, cause="a law says little so far outside its runs", fix=fix,
-    )  # fmt: skip
+    return error_of("A151", where=runs.program, found=found, fix=fix, efficiency=percent(efficiency), farthest=FARTHEST)
 
 
 def _weights(candidates: list[Candidate]) -> dict[Name, float]:
@@ -352,6 +347,6 @@ def of_runs(runs: Sequence[Run] | str | Path, cores: Sequence[int] | None = None
     if isinstance(runs, str | Path):
         programs = read_runs(runs)
         if len(programs) != 1:
-            raise UsageError("A032", "the table holds several programs", found=f"{len(programs)}", fix="give a table of one program")
+            raise error_of("A032.programs", found=f"{len(programs)}")
         return cores_per_gpu(programs[0], **settings)
     return cores_per_gpu(from_profiles([run.profile for run in runs], cores), **settings)

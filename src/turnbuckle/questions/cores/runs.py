@@ -32,16 +32,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.table_file import Column, Table, read_table
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import kernel_table
 from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.intervals import union_ns
-
-Float = NDArray[np.float64]
 
 COLUMNS = (
     Column("program", "", needed=False),
@@ -56,7 +54,6 @@ MOST_RUNS = 10_000
 MOST_CORES = 999_999
 _TABLE = "the table of runs"
 _MAY_BE_EMPTY = frozenset({"repeat"})
-_NEEDED = "a column cores, or ranks and threads"
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Runs:
         return int(np.unique(self.cores).size)
 
     @cached_property
-    def shape_of(self) -> NDArray[np.int64]:
+    def shape_of(self) -> Int:
         """Number of the configuration (ranks, threads) of each run; runs of one number are repeats."""
         return np.unique(np.column_stack([self.ranks, self.threads]), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
@@ -121,9 +118,9 @@ def read_runs(path: str | Path) -> list[Runs]:
     """
     table = read_table(path, COLUMNS, _TABLE)
     if not len(table):
-        raise CannotAnswer("A150", f"{_TABLE} holds no runs", where=table.name, fix="a line for each run under the heading")
+        raise error_of("A150.empty", where=table.name, table=_TABLE)
     if len(table) > MOST_RUNS:
-        raise UsageError("A030", f"{_TABLE} is too long", where=table.name, found=f"{len(table):,} lines", fix=f"at most {MOST_RUNS:,}")
+        raise error_of("A030.long", where=table.name, found=f"{len(table):,} lines", table=_TABLE, most_runs=MOST_RUNS)
     _complete(table)
     ranks, threads, split = _counts(table)
     seconds, mpi = _times(table)
@@ -147,21 +144,18 @@ def _complete(table: Table) -> None:
     """Each column once, none of them in part, and none that says what others say."""
     has = set(table.columns)
 
-    def refuse(what: str, found: str, fix: str, where: str = table.name) -> UsageError:
-        return UsageError("A030", what, where=where, found=found, fix=fix)
-
     if not has & {"cores", "ranks", "ranks per gpu", "threads"}:
-        raise refuse("the table does not say how many cores a run used", ", ".join(table.columns), _NEEDED)
+        raise error_of("A030.uncounted", where=table.name, found=", ".join(table.columns))
     if len(has & {"run time", "throughput"}) != 1:
         given = "both" if "run time" in has else "neither"
-        raise refuse("a run has either a run time or a throughput", given, "keep one column, run time [s] or throughput")
+        raise error_of("A030.time", where=table.name, found=given)
     if {"ranks", "ranks per gpu"} <= has:
-        raise refuse("ranks and ranks per gpu say the same", "both", "keep one of the two columns")
+        raise error_of("A030.same", where=table.name, found="both")
     if {"throughput", "mpi time"} <= has:
-        raise refuse("MPI time is a part of a run time", "throughput and mpi time", "give run time instead of throughput")
+        raise error_of("A030.part", where=table.name, found="throughput and mpi time")
     for name in has - _MAY_BE_EMPTY - {"program"}:
         if (empty := np.flatnonzero(np.isnan(table.number(name)))).size:
-            raise refuse(f"{name} is empty", "", "fill the cell, or leave the line out", table.where(int(empty[0]), name))
+            raise error_of("A030.empty", where=table.where(int(empty[0]), name), column=name)
 
 
 def _counts(table: Table) -> tuple[Float, Float, bool]:
@@ -179,15 +173,15 @@ def _counts(table: Table) -> tuple[Float, Float, bool]:
         wrong = np.flatnonzero(~np.isclose(cores, ranks * threads, rtol=1e-9))
         if wrong.size:
             i = int(wrong[0])
-            raise UsageError(
-                "A030", "cores are not ranks times threads", where=table.where(i, "cores"),
+            raise error_of(
+                "A030.cores",
+                where=table.where(i, "cores"),
                 found=f"{cores[i]:g} cores per GPU, {ranks[i]:g} ranks per GPU of {threads[i]:g} threads",
-                fix="leave out cores, or correct the line",
-            )  # fmt: skip
+            )
     if (many := np.flatnonzero(ranks * threads > MOST_CORES)).size:
         i = int(many[0])
         found = f"{ranks[i] * threads[i]:,.0f}"
-        raise UsageError("A030", "more cores than a GPU has", where=table.where(i), found=found, fix=f"at most {MOST_CORES:,}, of one GPU")
+        raise error_of("A030.many", where=table.where(i), found=found, most_cores=MOST_CORES)
     return ranks, threads, split
 
 
@@ -196,10 +190,7 @@ def _times(table: Table) -> tuple[Float, Float]:
     mpi = table.number("mpi time", 0.0)
     if (wrong := np.flatnonzero(mpi >= seconds)).size:
         i = int(wrong[0])
-        raise UsageError(
-            "A030", "MPI time is not less than the run time", where=table.where(i, "mpi time"),
-            found=f"{mpi[i]:g} s of {seconds[i]:g} s", cause="added up over the ranks", fix="give the mean over the ranks",
-        )  # fmt: skip
+        raise error_of("A030.mpi", where=table.where(i, "mpi time"), found=f"{mpi[i]:g} s of {seconds[i]:g} s")
     return seconds, mpi
 
 
@@ -208,10 +199,7 @@ def _once(table: Table, names: Sequence[str], ranks: Float, threads: Float) -> N
     met: dict[tuple[str, float, float, float], int] = {}
     for i, key in enumerate(zip(names, ranks.tolist(), threads.tolist(), repeat.tolist(), strict=True)):
         if not np.isnan(repeat[i]) and key in met:
-            raise UsageError(
-                "A034", "one run stands twice: all counts and the repeat are the same", where=table.where(i, "repeat"),
-                found=f"as in line {table.lines[met[key]]}", fix="number the repeats, or leave one line out",
-            )  # fmt: skip
+            raise error_of("A034", where=table.where(i, "repeat"), found=f"as in line {table.lines[met[key]]}")
         met[key] = i
 
 
@@ -230,10 +218,7 @@ def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) 
     """
     if at is not None and (len(at) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in at)):
         found = f"{','.join(str(n) for n in at)[:60]} for {len(profiles)} recordings"
-        raise UsageError(
-            "A032", "one core count for each recording", where="--at", found=found,
-            fix=f"cores per GPU of each recording in the order given, {MOST_CORES:,} at most, as --at 4,8,16",
-        )  # fmt: skip
+        raise error_of("A032.count", where="--at", found=found, most_cores=MOST_CORES)
     _one_program(profiles)
     cores = np.array(at if at is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
     mpi = [mpi_seconds(p) for p in profiles]
@@ -263,10 +248,7 @@ def _ranks_per_gpu(profile: Profile) -> float:
     devices = pl.concat([trace.table(t)["device"].fill_null(-1) for t in DEVICE_TABLES]).n_unique()
     if not ranks or not devices:
         missing = "MPI ranks" if not ranks else "GPU activity"
-        raise CannotAnswer(
-            "A152", f"the recording shows no {missing}, so not how many cores a GPU had", where=trace.name,
-            fix="name the cores per GPU of each recording, as --at 4,8,16, or give a CSV table of runs",
-        )  # fmt: skip
+        raise error_of("A152", where=trace.name, missing=missing)
     return ranks / devices
 
 
@@ -275,7 +257,4 @@ def _one_program(profiles: Sequence[Profile]) -> None:
     counted = Counter(name for _, names in kernels for name in names)
     for file, names in kernels:
         if len(kernels) > 1 and all(counted[n] == 1 for n in names):
-            raise UsageError(
-                "A033", "the recordings are not of one program", where=file, found="no kernel of it occurs in another recording",
-                fix="give recordings of one program that differ in their cores",
-            )  # fmt: skip
+            raise error_of("A033", where=file, found="no kernel of it occurs in another recording")

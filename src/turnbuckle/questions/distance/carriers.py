@@ -13,16 +13,13 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE, Index
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.sensitivity import Curve
 from turnbuckle.replay.timeline import Change, TimelineReplay
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Carriers named, and counterfactuals asked, at most.
 NAMED: Final = 12

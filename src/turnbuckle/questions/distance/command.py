@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.asked import Seed, draws_of, replaying
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
 from turnbuckle.show.terminal.recording import inspected
@@ -49,7 +50,6 @@ def slack(
     part: PartOptions = NO_PART,
 ) -> int:
     """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
-    from turnbuckle.foundation.units import parse
     from turnbuckle.questions.distance import question as slack_study
     from turnbuckle.questions.distance import speeds as sweep
     from turnbuckle.questions.distance import tables as show_slack
@@ -57,12 +57,11 @@ def slack(
 
     draws_of(draws)
     if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
-        raise UsageError("A015", "--mode belongs to distance", found=f"--mode {mode} --over {over}", fix="leave --mode out")
+        raise error_of("A015.mode", found=f"--mode {mode} --over {over}")
     if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+        raise error_of("A010.option", found=f"--output {output.name}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
-        what = "--published, --starvation, --slack-class and --repeats belong to added latency"
-        raise UsageError("A015", what, found=f"--over {over}", fix="leave --over out")
+        raise error_of("A015.latency", found=f"--over {over}")
     classes, others = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = inspected(profile, source, no_cache, part)

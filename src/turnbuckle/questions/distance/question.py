@@ -20,14 +20,16 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from scipy.stats import t
 
 from turnbuckle.cost.slack import slack_seconds
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.machine.parameter_names import READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, require_order
@@ -45,7 +47,6 @@ from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
 from turnbuckle.replay.trust import Trust
 
-Float = NDArray[np.float64]
 Mode = Literal["link", "api"]
 
 MODES: Final[tuple[Mode, ...]] = ("link", "api")
@@ -55,7 +56,6 @@ NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
 THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
 #: The machine whose assumptions on reads stand in where the source machine gives none.
 _FABRIC: Final = "cdi-rack-link"
-_READS: Final = ("link.tags", "link.read_request", "link.round_trip")
 DRAWS: Final = 100
 _STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 #: Prices of a run whose kernels stay what they are.
@@ -126,7 +126,7 @@ class Slack(Shown):
     shares: list[Share]
     repeats: tuple[float, ...] = ()
     starved: Curve | None = None
-    assumed: Mapping[str, Parameter] = field(default_factory=dict)
+    assumed: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def penalty(self, slack: float) -> float:
@@ -244,8 +244,7 @@ def tolerate(
     UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
     """
     if any(not 0 < seconds < math.inf for seconds in repeats):
-        raise UsageError("A427", "a run time of another run must be positive", found=", ".join(f"{s:g} s" for s in repeats),
-                         fix="leave out runs that were not timed")  # fmt: skip
+        raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
     distance = Distance.of(seen, mode, ready, classes)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
@@ -290,8 +289,6 @@ def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 
     The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t
     has it for a new run (or the median of `of` new ones) around their median.  What is added does not vary.
     """
-    from scipy.stats import t
-
     logs = np.log(repeats)
     middle, count = float(np.median(logs)), len(repeats)
     # the variance of a median of n normal values is pi / 2 n, of one value 1 / n
@@ -310,7 +307,7 @@ def shown() -> Float:
 def delaying(classes: Sequence[str]) -> Model:
     """The prices of `MODEL` where only calls of these classes are delayed."""
 
-    def covers(p: Pieces) -> NDArray[np.bool_]:
+    def covers(p: Pieces) -> Bool:
         return np.isin(p.call_class, list(classes))
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
@@ -335,29 +332,29 @@ class Distance:
     ready: Prepared
     replay: TimelineReplay
     source: Machine
-    assumed: Mapping[str, Parameter]
+    assumed: Mapping[ParameterName, Parameter]
     model: Model = MODEL
 
     @classmethod
     def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
         """Prepare an inspected profile; with classes, only their calls are delayed (`tolerate`)."""
         if classes and mode != "api":
-            raise UsageError(
-                "A015", "classes of calls belong to --mode api", found=f"--mode {mode} --slack-class {','.join(classes)}",
-                fix="--mode api, or leave --slack-class out",
-            )  # fmt: skip
+            raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
         if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
-            raise UsageError(
-                "A004", f"no class of calls that cross to the device is called {clipped(strange[0], 40)!r}", found=clipped(strange[0], 40),
-                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or f"one of {', '.join(BOUNDARY_CLASSES)}",
-            )  # fmt: skip
+            raise error_of(
+                "A004.boundary",
+                found=clipped(strange[0], 40),
+                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or None,
+                name=clipped(strange[0], 40),
+                boundary_classes=", ".join(BOUNDARY_CLASSES),
+            )
         require_activity(seen.profile)
         require_calls(seen.profile)
         ready = ready or seen.prepared(MODEL)
         require_order(ready)
         assert ready.timeline is not None
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
-        missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}
+        missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
         return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
 
@@ -419,7 +416,7 @@ def _window(machine: Machine) -> float:
 
 def _covered(source: Machine) -> Machine:
     """A link that reached B over a round trip R had B x R on its way: no assumption on reads in flight may say less (Little's law)."""
-    parts = {n: source.parameters[n] for n in _READS}
+    parts = {n: source.parameters[n] for n in READS_IN_FLIGHT}
     values = _at_least(
         {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
     )
@@ -432,11 +429,11 @@ def _covered(source: Machine) -> Machine:
 
 def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
     values = dict(drawn.values)
-    values |= _at_least({n: values[n] for n in _READS}, values.get("link.h2d.bandwidth"), values.get("link.h2d.efficiency"))
+    values |= _at_least({n: values[n] for n in READS_IN_FLIGHT}, values.get("link.h2d.bandwidth"), values.get("link.h2d.efficiency"))
     return DrawnMachine(values, drawn.copies_vanish)
 
 
-def _at_least(reads: Mapping[str, Any], bandwidth: Any, efficiency: Any) -> dict[str, Any]:
+def _at_least(reads: Mapping[ParameterName, Any], bandwidth: Any, efficiency: Any) -> dict[ParameterName, Any]:
     """Tags raised to what the link needs to reach its bandwidth."""
     if bandwidth is None:
         return dict(reads)

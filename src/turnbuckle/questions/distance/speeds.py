@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding
+from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
@@ -26,7 +27,6 @@ from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
 
-Float = NDArray[np.float64]
 Over = Literal["bandwidth", "launch", "kernel", "cpu"]
 
 OVER: Final[tuple[Over, ...]] = get_args(Over)
@@ -127,9 +127,11 @@ def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
 
     def bandwidth(cost: Float) -> Change:
         here = ready.plain()
-        rates = {n: v / cost for n, v in here.values.items() if n in ("link.h2d.bandwidth", "link.d2h.bandwidth")}
+        rates: dict[ParameterName, Float] = {
+            n: here.values[n] / cost for way in HOST_WAYS if (n := link_parameter(way, "bandwidth")) in here.values
+        }
         # a link of another speed is another link: its reads in flight are not this one's
-        unlimited = {n: v for n, v in here.values.items() if n != "link.tags"}
+        unlimited: dict[ParameterName, Float] = {n: v for n, v in here.values.items() if n != "link.tags"}
         return timeline_change(anchored(run, DrawnMachine(unlimited, False), DrawnMachine({**unlimited, **rates}, False), MODEL))
 
     def launch(cost: Float) -> Change:
@@ -286,12 +288,12 @@ def _touching(distance: Distance, link: _Branch, reads: _Branch, at: list[tuple[
 def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
     """Added latency and another bandwidth at once, where the link decides (`reads` False) or the reads in flight do."""
     here = ready.plain()
-    way = "slack.link" if ready.mode == "link" else "slack.call"
+    way: ParameterName = "slack.link" if ready.mode == "link" else "slack.call"
 
     def change(slack: float, cost: float) -> Change:
         values = {**here.values, way: np.full((1, 1), slack)}
-        for direction in ("h2d", "d2h"):
-            name = f"link.{direction}.bandwidth"
+        for direction in HOST_WAYS:
+            name = link_parameter(direction, "bandwidth")
             if name in values:
                 values[name] = values[name] / cost
         if reads and "link.h2d.bandwidth" in values:
@@ -319,8 +321,5 @@ def asked(run: Run, mode: Mode = "link", over: str = "latency", **settings: Any)
     if over == "latency":
         return tolerate(run, mode, **settings)
     if settings or over not in (*get_args(Over), "both"):
-        raise UsageError(
-            "A015", "draws, classes and repeats belong to added latency", found=f"over={over!r}",
-            fix=f"over is latency, {', '.join(get_args(Over))} or both",
-        )  # fmt: skip
+        raise error_of("A015.over", found=f"over={over!r}", over=", ".join(get_args(Over)))
     return surface(run, mode) if over == "both" else sweep(run, cast("Over", over))

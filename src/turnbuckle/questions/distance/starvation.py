@@ -17,17 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UnitError, UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import UnitError, error_of
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.units import parse
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 _LARGEST_BYTES = 1 << 20
 #: Replays until the gaps, which the costs themselves move, are taken as settled.
@@ -68,20 +65,17 @@ def read_starvation(path: str | Path) -> Starvation:
         where = f"{path.name}:{number}"
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) != 2:
-            raise UsageError("A066", "a line needs an idle gap and its cost", where=where, found=line[:40], fix="as 1 ms, 15 us")
+            raise error_of("A066.line", where=where, found=line[:40])
         try:
             gap, cost = (parse(cell, "s") for cell in cells)
         except UnitError as error:
             error.where = where
             raise
         if gap <= points[-1][0] or cost < points[-1][1]:
-            raise UsageError(
-                "A066", "gaps must grow from line to line, and costs must not fall", where=where, found=line[:40],
-                fix="sort the lines; average repeated measurements",
-            )  # fmt: skip
+            raise error_of("A066.order", where=where, found=line[:40])
         points.append((gap, cost))
     if len(points) < 2:
-        raise UsageError("A066", "the curve of idle gaps holds no lines", where=path.name, fix="a heading, then lines as 1 ms, 15 us")
+        raise error_of("A066.empty", where=path.name)
     idle, cost = np.array(points).T
     return Starvation(idle, cost, path.name)
 

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.projection.projection import Projection
 from turnbuckle.questions.distance.speeds import Surface
 from turnbuckle.show.figures import marks
@@ -18,8 +19,6 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FULL, INK, RECORDED, change_colour, change_legend
 from turnbuckle.show.figures.marks import SECONDS, TIMES, Rows, Spec, digits, log_share, of, plot, quantity, stated
 from turnbuckle.show.text import NARROW, clean, factor, number, percent, shorten, signed
-
-Float = NDArray[np.float64]
 
 #: Lengthening of the run along the lines.
 LEVELS: Final = (0.01, 0.02, 0.05, 0.10, 0.50)
@@ -57,7 +56,9 @@ def placed(surface: Surface, answers: list[tuple[Machine, Projection, str]]) -> 
     out = []
     for declared, projection, colour in answers:
         target = Pair(source, declared).target
-        rates = [_ratio(target.value(f"link.{way}.bandwidth"), source.value(f"link.{way}.bandwidth")) for way in ("h2d", "d2h")]
+        rates = [
+            _ratio(target.value(link_parameter(way, "bandwidth")), source.value(link_parameter(way, "bandwidth"))) for way in HOST_WAYS
+        ]
         slack = float(target.value("slack.link") or 0.0) - float(source.value("slack.link") or 0.0)
         called = target.value("slack.call") == source.value("slack.call") and target.copies_vanish == source.copies_vanish
         if target is source or None in rates or slack < 0 or not called or projection.alpha not in (None, 1.0):

@@ -15,19 +15,18 @@ from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.projection.run import Answer
 from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS, Slack
+from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
 from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
+from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.projections import clean, print_findings, seconds
+from turnbuckle.show.terminal.projections import print_findings
 
 if TYPE_CHECKING:
     from turnbuckle.papers.row_slack.binned_slack import Beside
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
-#: A what-if is worth showing if it saves this share of the run time.
-_WORTH = 1e-3
-#: Names of calls stand on one line; longer ones are cut (JSON keeps them whole).
-_CALL_WIDTH = 28
 READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
 _MODES = {
     "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
@@ -155,16 +154,7 @@ def _encodes(console: Console, text: str) -> bool:
 
 
 def _print_tolerances(console: Console, found: Slack) -> None:
-    table = _table(console, "what the run tolerates", "run longer by", "latency", "90% interval", "fibre")
-    for t in found.tolerances:
-        if t.slack is None:
-            table.add_row(f"{t.share:.0%}", f"over {seconds(FARTHEST)}", "", "")
-            continue
-        low, high = (f"over {seconds(FARTHEST)}" if v is None else seconds(v) for v in (t.low, t.high))
-        interval = "" if t.interval is None else "exact" if t.low == t.high else f"[{low}, {high}]"
-        metres = fibre_metres(t.slack)
-        table.add_row(f"{t.share:.0%}", seconds(t.slack), interval, f"{metres:,.0f} m" if metres < 1e4 else f"{metres / 1e3:,.0f} km")
-    console.print(table)
+    console.print(drawn(tolerance_table(found)))
     console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
     if found.assumed and any(t.low != t.high for t in found.tolerances):
         console.print(
@@ -175,28 +165,11 @@ def _print_tolerances(console: Console, found: Slack) -> None:
 
 
 def _print_carriers(console: Console, found: Slack) -> None:
-    if not found.carriers:
+    table = carrier_table(found)
+    if table is None:
         console.print("no call carries added latency into the run time")
         return
-    table = Table(title=f"what carries the latency, at {seconds(found.carried_at)}", title_justify="left", box=None, pad_edge=False,
-                  header_style="dim")  # fmt: skip
-    for column, justify in (("of the penalty", "right"), ("adds", "right"), ("what", "left"), ("call", "left"), ("what if", "left")):
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=column == "call")  # type: ignore[arg-type]
-    there = float(found.curve(found.carried_at))
-    for c in found.carriers[:8]:
-        options = []
-        if c.asynchronous is not None and c.asynchronous < there * (1 - _WORTH):
-            options.append(f"not waiting: {seconds(c.asynchronous)}")
-        if c.batched is not None and c.batched < there * (1 - _WORTH):
-            options.append(f"all {c.of:,} in {c.batches:,} batches: {seconds(c.batched)}")
-        table.add_row(
-            f"{c.share:.1%}",
-            seconds(c.seconds),
-            clean(c.what.removesuffix(f" of {c.call}"), 160),
-            clean(c.call, _CALL_WIDTH),
-            "; ".join(options),
-        )
-    console.print(table)
+    console.print(drawn(table))
     console.print(
         Text(f"the run takes {seconds(float(found.curve(found.carried_at)))} there; what if: the same run with these calls changed", "dim")
     )

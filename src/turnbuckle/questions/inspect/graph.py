@@ -6,19 +6,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import TurnbuckleError, UsageError
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.schema import words
 from turnbuckle.foundation.units import show
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.replay.tasks import Tasks, replay_tasks
+from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.output import flattened, write_answer
-from turnbuckle.show.terminal.projections import clean, seconds
 from turnbuckle.show.terminal.recording import command_line, refuse_asked
 from turnbuckle.trace.readers.chakra import reader as chakra
 from turnbuckle.trace.readers.chakra.graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied, total
@@ -150,9 +152,6 @@ def _graph(found: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]:
 
 def _longest_path_ns(found: ExecutionGraph, findings: list[Finding]) -> int | None:
     """The time that the data dependencies alone take, if everything else ran at once; None without durations or with a circle."""
-    import numpy as np
-
-    from turnbuckle.replay.tasks import Tasks, replay_tasks
 
     if not found.measured or not 0 < len(found.source) <= _MOST_EDGES:
         return None

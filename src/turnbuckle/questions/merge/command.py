@@ -6,8 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.files import free_folder, whole_folder
+from turnbuckle.foundation.units import parse
+from turnbuckle.show.terminal.cells import ns, plain
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import FormatOption, NoCache
+from turnbuckle.show.terminal.output import provenance, write_json, write_rows
+from turnbuckle.show.terminal.progress import reading
+from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
     from turnbuckle.trace.merge.merge import Merged
@@ -42,9 +52,6 @@ def merge(
     no_cache: NoCache = False,
 ) -> int:
     """Merge recordings of the ranks of one run into one: processes kept apart, clocks put right on the collectives that they share."""
-    from turnbuckle.foundation.files import free_folder, whole_folder
-    from turnbuckle.show.terminal.idle_options import refuse_idle
-    from turnbuckle.show.terminal.output import provenance, write_json, write_rows
     from turnbuckle.trace.merge import merge as merging
     from turnbuckle.trace.readers.parquet import digest
 
@@ -78,34 +85,26 @@ def merge(
 
 
 def _nanoseconds(text: str) -> int:
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     seconds = parse(text, "s")
     if not 1e-9 <= seconds <= 3600:
-        raise UsageError(
-            "A407", "the skew allowed is no time", where="--max-skew", found=text[:40], fix='give a time from 1 ns to an hour, as "100 us"'
-        )
+        raise error_of("A407.range", where="--max-skew", found=text[:40])
     return round(seconds * 1e9)
 
 
 def _distinct(paths: list[Path]) -> list[Path]:
     """The files.  Raises A405 where there are fewer than two, or one stands twice."""
-    from turnbuckle.foundation.errors import UsageError
-
     seen: set[Path] = set()
     for path in paths:
         real = path.absolute() if "::" in str(path) else path.resolve()
         if real in seen:
-            raise UsageError("A405", "a recording is named twice", found=path.name, fix="name each recording once")
+            raise error_of("A405.twice", found=path.name)
         seen.add(real)
     if len(paths) < 2:
-        raise UsageError("A405", "there is nothing to merge", found="1 recording", fix="name two recordings or more of one run")
+        raise error_of("A405.alone", found="1 recording")
     return paths
 
 
 def _read(path: Path, no_cache: bool) -> Trace:
-    from turnbuckle.show.terminal.progress import reading
     from turnbuckle.trace.read import read
 
     with reading(path) as progress:
@@ -113,11 +112,6 @@ def _read(path: Path, no_cache: bool) -> Trace:
 
 
 def _print(merged: Merged, output: Path) -> None:
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.projections import ns, plain
-    from turnbuckle.show.terminal.tables import print_findings, titled
 
     console = console_for(None)
     ranks = sorted(rank for row in merged.rows for rank in row["ranks"])
@@ -151,8 +145,6 @@ def _some(ranks: list[int], most: int = 4) -> str:
 
 
 def _allowed(row: dict[str, Any]) -> str:
-    from turnbuckle.show.terminal.projections import ns
-
     if row["file"] == 0:
         return "-"
     if not row["collectives"]:

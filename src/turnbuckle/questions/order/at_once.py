@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.units import show
 from turnbuckle.questions.order.poset import Runs
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Pairs of names and streams that the JSON lists.
 _MOST_LISTED = 1000
@@ -45,7 +42,7 @@ class AtOnce:
     kernels: int
     streams: tuple[str, ...]
     devices: int
-    beside: NDArray[np.bool_]
+    beside: Bool
     streams_beside: tuple[str, ...]
     pairs: tuple[tuple[str, str, str, str, int], ...]
     least: int

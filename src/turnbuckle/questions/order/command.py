@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import clean, seconds
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.output import write_frame, write_json
+from turnbuckle.show.terminal.recording import inspected
 
 Recordings = Annotated[list[Path], Parameter(help="two or more recordings of one program, disturbed differently; the first is replayed")]
 Slack = Annotated[str, Parameter(name="--slack", help="added one-way latency at which the order is tried out")]
@@ -26,15 +34,11 @@ def order(
     no_cache: NoCache = False,
 ) -> int:
     """Find which order several recordings have in common: dependencies across threads and streams, and how many may be false."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.questions.order import question as orders
-    from turnbuckle.show.terminal.output import write_frame, write_json
-    from turnbuckle.show.terminal.recording import inspected
 
     delay = parse(slack, "s")
     if not 0 <= delay <= _LONGEST:
-        raise UsageError("A017", "--slack is out of range", found=slack[:40], fix=f'0 to {_LONGEST:g} s, for example --slack "10 us"')
+        raise error_of("A017.slack", found=slack[:40], longest=_LONGEST)
     answers = [inspected(path, source, no_cache) for path in recordings]
     found = orders.order([a.profile for a in answers])
     if format in ("csv", "parquet"):
@@ -50,12 +54,6 @@ def order(
 
 
 def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.projections import clean, seconds
 
     console = console_for(output)
     wrong = about["false_share"]

@@ -19,15 +19,12 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.profile import Profile
-
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def matched(profiles: Sequence[Profile]) -> Runs:
     CannotAnswer : A162, fewer than two recordings; A163, they have no track or too little in common to be one program.
     """
     if len(profiles) < 2:
-        raise CannotAnswer("A162", "order follows from two recordings of one program at least", found=str(len(profiles)), fix="give more")
+        raise error_of("A162", found=str(len(profiles)))
     frames = [_named(p) for p in profiles]
     keys = ["track", "kind", "name", "nth"]
     both = frames[0]
@@ -88,10 +85,7 @@ def matched(profiles: Sequence[Profile]) -> Runs:
         both = both.join(frame, on=keys, suffix=f"_{number}", maintain_order="left")
     if both.height < 0.5 * min(f.height for f in frames) or not both.height:
         least = min(f.height for f in frames)
-        raise CannotAnswer(
-            "A163", "these recordings are not runs of one program", found=f"{both.height} of {least} activities are in all of them",
-            cause="another program, another input, or another number of ranks or streams", fix="record the same command several times",
-        )  # fmt: skip
+        raise error_of("A163", found=f"{both.height} of {least} activities are in all of them")
     both = both.sort("track", "start_ns", "end_ns", maintain_order=True)
     suffixes = ["", *(f"_{n}" for n in range(1, len(frames)))]
     starts = np.stack([both[f"start_ns{s}"].to_numpy() for s in suffixes])

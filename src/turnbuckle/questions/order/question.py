@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import Run
@@ -23,10 +23,6 @@ from turnbuckle.questions.distance.question import Distance, Mode
 from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
 from turnbuckle.questions.order.poset import Runs, clocks, covers, matched, ordered, ranks
 from turnbuckle.replay.tasks import Tasks, replay_tasks
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: Instants up to which the rules' own order is worked out, to see which of the found dependencies they explain.
 _MOST_EXPLAINED = 400_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, replaying, targets
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
@@ -46,7 +47,6 @@ def project(
     part: PartOptions = NO_PART,
 ) -> int:
     """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
-    from dataclasses import replace
 
     from turnbuckle.show.terminal import projections as show
     from turnbuckle.show.terminal.gate import gate
@@ -54,11 +54,11 @@ def project(
     if totals is not None:
         return show.emit_totals(totals, lambdas_of(lambda_), format, output)
     if lambda_ and model != "additive":
-        raise UsageError("A012", "--lambda belongs to the additive model", found=f"--model {model}", fix="add --model additive")
+        raise error_of("A012.lambda", found=f"--model {model}")
     if charge and model == "additive":
-        raise UsageError("A012", "--charge has no place in the additive model", fix="leave it out")
+        raise error_of("A012.charge")
     if profile is None:
-        raise UsageError("A006", "no recording given", fix="turnbuckle project FILE --on MACHINE")
+        raise error_of("A006")
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum

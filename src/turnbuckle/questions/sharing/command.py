@@ -6,8 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation import units
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import seconds
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,24 +103,14 @@ def sharing(
     no_cache: NoCache = False,
 ) -> int:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.projection.run import SCHEMA_VERSION
     from turnbuckle.questions.sharing import question as study
-    from turnbuckle.show.terminal.idle_options import refuse_idle
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
-    from turnbuckle.show.terminal.recording import inspected
 
     counts, forms = _counts(runs), _forms(form)
     mapped = surface or latency is not None or bandwidth is not None or charts is not None
     if mapped and (link is not None or differences):
-        raise UsageError(
-            "A096", "a surface has bandwidths of its own, and no steps", found="--link" if link is not None else "--differences",
-            fix="--bandwidth for a surface; ask for differences without one",
-        )  # fmt: skip
+        raise error_of("A096.steps", found="--link" if link is not None else "--differences")
     if law != "anchored" and not mapped:
-        raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
+        raise error_of("A096.law", found=f"--law {law}")
     if beside is not None:
         refuse_idle(
             {"--surface": mapped, "--differences": differences, "--runs": runs != "1,2,4,8", "--kernels": kernels != "blocks"},
@@ -146,8 +151,6 @@ def sharing(
         document = {**found.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
         write_answer(document, document["differences" if differences else "rows"], format, output)
     else:
-        from turnbuckle.show.terminal.console import console_for
-
         console = console_for(output)
         show(console, found)
         if differences:
@@ -156,37 +159,30 @@ def sharing(
 
 
 def _counts(text: str) -> list[int]:
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.questions.sharing.question import MOST, counted
 
     try:
         counts = [int(word) for word in text.split(",")]
     except ValueError:
-        raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=text[:60], fix="--runs 1,2,4,8") from None
+        raise error_of("A075.option", found=text[:60], most=MOST) from None
     counted(counts)
     return counts
 
 
 def _forms(text: str) -> list[Form]:
-    from turnbuckle.foundation.errors import UsageError, did_you_mean
     from turnbuckle.questions.sharing.question import FORMS
 
     sets: dict[str, tuple[Form, ...]] = {"both": ("loose", "tight"), "all": FORMS, **{f: (f,) for f in FORMS}}
     chosen: list[Form] = []
     for word in (w.strip() for w in text.split(",")):
         if word not in sets:
-            raise UsageError(
-                "A097", "not a way to put GPUs together", found=word[:40] or "nothing",
-                fix=did_you_mean(word, list(sets)) or "loose, tight, pooled, shared, both or all",
-            )  # fmt: skip
+            raise error_of("A097.form", found=word[:40] or "nothing", fix=did_you_mean(word, list(sets)) or None)
         chosen += sets[word]
     return list(dict.fromkeys(chosen))
 
 
 def _bandwidth(text: str | None) -> float | None:
     """``25 GB/s``, or what a link named as pcie4-x16 gives one way to a large copy."""
-    from turnbuckle.foundation.units import parse
-
     if text is None:
         return None
     if text.strip()[:1].isalpha():
@@ -201,11 +197,6 @@ def _bandwidth(text: str | None) -> float | None:
 
 def show(console: Console, found: Sharing) -> None:
     """Print the verdict, and each form by number of runs."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show as quantity
-    from turnbuckle.show.terminal.projections import seconds
 
     for form in found.forms:
         console.print(Text(_verdict(found) if form == "loose" else _larger(found, form), "bold"))
@@ -241,11 +232,6 @@ def show(console: Console, found: Sharing) -> None:
 
 
 def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.projections import seconds
 
     console = console_for(output)
     words = {"shared": "on one GPU", "loose": "on a GPU each, behind one link"}
@@ -274,8 +260,6 @@ def _hosts(cores: int) -> str:
 
 def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: str) -> None:
     """What the answer takes for granted."""
-    from rich.text import Text
-
     if run.devices > 1:
         console.print(Text(f"all {run.devices} GPUs of a run are behind the one link, one run alone too", "yellow"))
     if run.sharers > 1:
@@ -338,12 +322,9 @@ def _step_rows(steps: dict[Form, dict[str, Difference]]) -> list[dict[str, Any]]
 
 
 def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], runs: int) -> None:
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show
     from turnbuckle.questions.sharing.differences import SPREAD
     from turnbuckle.questions.sharing.surface import STEPS
-    from turnbuckle.show.terminal.tables import titled
 
     console.print()
     title = f"a step of each parameter, {runs} at once: run time for 1 % of it"
@@ -351,7 +332,7 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
     scattered = len(next(iter(next(iter(steps.values())).values())).forward)
     for form, found in steps.items():
         for name, d in found.items():
-            at = show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
+            at = units.show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
             share = 0.01 * abs(d.at) / d.seconds if d.at else 0.0
             low, high = d.interval
             table.add_row(form, name, at, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
@@ -377,30 +358,21 @@ def _surface(
     output: Path | None,
 ) -> int:
     from turnbuckle.questions.sharing.surface import sharing_surface
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
 
     with working("replaying"):
         found = sharing_surface(run, forms, counts, **given)
     if charts is not None:
         from turnbuckle.questions.sharing.figures import sharing_figure
-        from turnbuckle.show.figures.files import save
 
         save([sharing_figure(found)], charts)
     if format != "table":
         write_answer({**found.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in found.points], format, output)
     else:
-        from turnbuckle.show.terminal.console import console_for
-
         _print_surface(console_for(output), found, given)
     return 0
 
 
 def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.tables import titled
 
     words = {
         "loose": "{0} runs on a GPU each, one link",
@@ -413,10 +385,10 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
             if count == 1 and form != found.forms[0]:
                 continue
             said = words[form].format(count) if count > 1 else "one run alone"
-            table = titled(console, f"{said}: run time over the recorded one", "latency", *(show(b, "B/s") for b in found.bandwidths))
+            table = titled(console, f"{said}: run time over the recorded one", "latency", *(units.show(b, "B/s") for b in found.bandwidths))
             for latency in found.latencies:
                 row = [found.at(form, count, latency, b) for b in found.bandwidths]
-                table.add_row(show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
+                table.add_row(units.show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
             console.print(table)
             console.print()
     for name, value in found.comparisons().items():
@@ -435,8 +407,8 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
         else "copies and deliveries cost nothing else"
     )
     told = (
-        f"recorded: {show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
-        f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {show(found.hop_seconds, 's')} added to each copy; "
+        f"recorded: {units.show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
+        f"{units.show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {units.show(found.hop_seconds, 's')} added to each copy; "
         "every point is a replay"
     )
     console.print(Text(told, "dim"))

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.replay.contention.contention import Program
 
-Float = NDArray[np.float64]
 Sign = Literal["rises", "falls", "no change", "not stable"]
 
 #: Steps, as shares of where one stands.
@@ -118,10 +117,7 @@ def differences(
     size = abs(at) if unit is None else unit
     h = np.asarray(steps, dtype=np.float64) * size
     if not len(h) or not len(asked) or not (np.isfinite(h).all() and (h > 0).all() and math.isfinite(at) and at >= least):
-        raise UsageError(
-            "A095", "a finite difference needs steps above nothing, and a value that the parameter can have",
-            found=f"steps {list(steps)} of {size:g} at {at:g}"[:80], fix="at 0 say what a step is a share of",
-        )  # fmt: skip
+        raise error_of("A095", found=f"steps {list(steps)} of {size:g} at {at:g}"[:80])
     here = np.array([one(at) for one in asked])[:, None]
     above = np.array([[one(at + float(d)) for d in h] for one in asked])
     below = np.array([[one(at - float(d)) if at - float(d) >= least else math.nan for d in h] for one in asked])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, ready, require_work
@@ -84,11 +84,11 @@ def pair(
     UsageError : A096, a bandwidth or latency that cannot be; A097, a form or a speed that cannot be.
     """
     if form not in ("loose", "shared"):
-        raise UsageError("A097", "two runs are beside each other on GPUs of their own or on one", found=form, fix="--form loose or shared")
+        raise error_of("A097.pair", found=form)
     for run in (one, other):
         require_work(run, [form], speed)
     if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
-        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="shorter recordings")
+        raise error_of("A166.recordings", found=f"{size:,}")
     if bandwidth is None:
         # one link for both, on which each alone is as recorded
         rate = max(one.recorded_bandwidth, other.recorded_bandwidth)

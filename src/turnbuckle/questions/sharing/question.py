@@ -22,11 +22,12 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from turnbuckle.cost.gpu_size import resident_at_most, spread_speedup, unit_share
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.units import show
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.dependencies.dependencies import Graph
 from turnbuckle.projection.admission import require_activity, require_order
 from turnbuckle.projection.model import link_bandwidth
@@ -48,7 +49,6 @@ from turnbuckle.replay.contention.graphs import (
 )
 from turnbuckle.replay.contention.network import Network
 
-Float = NDArray[np.float64]
 Form = Literal["loose", "tight", "pooled", "shared"]
 Law = Literal["anchored", "agochart"]
 Gain = Literal["full", "blocks", "rounds"]
@@ -122,12 +122,12 @@ class Sharer:
     sharers: int = 1
 
     @cached_property
-    def kernel_units(self) -> NDArray[np.int64]:
+    def kernel_units(self) -> Int:
         """Multiprocessors of each kernel's GPU, 0 where unknown."""
         return np.full_like(self.kernels.units, self.units) if self.units else self.kernels.units
 
     @cached_property
-    def engines(self) -> NDArray[np.int64]:
+    def engines(self) -> Int:
         """Copy engines of each device, by direction."""
         return engines(self.moved, self.graph)
 
@@ -249,7 +249,7 @@ class Sharer:
         return program, hosts
 
 
-def _share(seconds: Float, held: NDArray[np.bool_]) -> float:
+def _share(seconds: Float, held: Bool) -> float:
     return float(seconds[held].sum() / seconds.sum()) if len(seconds) else 0.0
 
 
@@ -268,7 +268,7 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
     UsageError : A097, multiprocessors that cannot be.
     """
     if units < 0 or units > 1_000_000:
-        raise UsageError("A097", "a GPU has some whole number of multiprocessors", found=str(units), fix="as in --units 108")
+        raise error_of("A097.units", found=str(units))
     profile = run.profile
     require_activity(profile)
     made = run.ordered
@@ -287,9 +287,8 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
     return Sharer(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
 
 
-def _nothing_copied(fix: str) -> CannotAnswer:
-    cause = "its data stays on the device, or moves by page faults"
-    return CannotAnswer("A165", "this run copies nothing between host and device", cause=cause, fix=fix)
+def _nothing_copied(fix: str) -> TurnbuckleError:
+    return error_of("A165", fix=fix)
 
 
 def _link(run: Run, moved: Copies) -> tuple[float, str]:
@@ -298,10 +297,10 @@ def _link(run: Run, moved: Copies) -> tuple[float, str]:
     A run that copies from pageable memory, or in small pieces, does not show its link: then the machine does.
     """
     fastest, source = float(moved.rate.max(initial=1.0)), run.source
-    known = [float(v) for d in ("h2d", "d2h") if (v := link_bandwidth(source, d, source)) is not None]
+    known = [float(v) for d in HOST_WAYS if (v := link_bandwidth(source, d, source)) is not None]
     if not known or max(known) <= fastest:
         return fastest, "the fastest recorded copy's rate"
-    assumed = any((p := source.get(f"link.{d}.bandwidth")) is not None and p.nature == "assumption" for d in ("h2d", "d2h"))
+    assumed = any((p := source.get(link_parameter(d, "bandwidth"))) is not None and p.nature == "assumption" for d in HOST_WAYS)
     return max(known), "assumed for the recorded machine" if assumed else "of the recorded machine"
 
 
@@ -412,8 +411,7 @@ def sharing(
     require_work(run, forms, speed)
     size = max(run.processes(form, max(runs), cores) for form in forms)
     if size > MOST_PROCESSES:
-        fix = f"replay at most {max(MOST_PROCESSES // (size // max(runs)), 1)} runs at once, or a shorter recording"
-        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix=fix)
+        raise error_of("A166.most", found=f"{size:,}", most=max(MOST_PROCESSES // (size // max(runs)), 1))
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     hop_seconds = delay(hop_seconds)
     core_count(cores)
@@ -442,25 +440,22 @@ def sharing(
 def core_count(cores: int) -> int:
     """A number of cores that there can be, 0 for as many as are asked for; refused otherwise (A075)."""
     if not 0 <= cores <= MOST_CORES:
-        raise UsageError("A075", f"host cores are a whole number from 1 to {MOST_CORES}", found=str(cores)[:60], fix="as in --cores 8")
+        raise error_of("A075.cores", found=str(cores)[:60], most_cores=MOST_CORES)
     return cores
 
 
 def counted(runs: Sequence[int]) -> None:
     """Refuse numbers of runs that are none (A075)."""
     if not runs or min(runs) < 1 or max(runs) > MOST:
-        raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=str(list(runs))[:60], fix="as in 1,2,4,8")
+        raise error_of("A075.runs", found=str(list(runs))[:60], most=MOST)
 
 
 def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None:
     """Refuse another GPU for a run without kernels (A172) or of a speed that cannot be (A097), and a link without copies (A165)."""
     if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
-        raise UsageError("A097", "a multiprocessor is some times as fast as the recorded one", found=f"{speed:g}", fix="as in --speed 1.2")
+        raise error_of("A097.speed", found=f"{speed:g}")
     if set(forms) - {"loose"} and not len(run.kernels.activity):
-        raise CannotAnswer(
-            "A172", "this run has no kernels, so a larger GPU changes nothing that can be said", cause="recorded without kernels",
-            fix="--form loose asks about the link alone",
-        )  # fmt: skip
+        raise error_of("A172")
     if "loose" in forms and not len(run.moved.activity):
         raise _nothing_copied("--form shared asks about the GPU; turnbuckle model memory knows moved pages")
 
@@ -468,14 +463,14 @@ def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None
 def link_rate(bandwidth: float) -> float:
     """A bandwidth that a link can have [B/s]; refused otherwise (A096)."""
     if not (math.isfinite(bandwidth) and 1.0 <= bandwidth <= 1e15):
-        raise UsageError("A096", "a bandwidth that cannot be", found=f"{bandwidth:g} B/s", fix="as in 16 GB/s")
+        raise error_of("A096.bandwidth", found=f"{bandwidth:g} B/s")
     return bandwidth
 
 
 def delay(seconds: float) -> float:
     """A latency that can be [s]; refused otherwise (A096)."""
     if not (math.isfinite(seconds) and 0.0 <= seconds <= LONGEST):
-        raise UsageError("A096", "a latency that cannot be", found=f"{seconds:g} s", fix="as in 10 us")
+        raise error_of("A096.latency", found=f"{seconds:g} s")
     return seconds
 
 

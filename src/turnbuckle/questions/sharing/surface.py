@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.questions.sharing.differences import SEEDS, Difference, differences
 from turnbuckle.questions.sharing.question import (
@@ -149,18 +149,13 @@ def sharing_surface(
 def _bounded(work: int, what: str, fewer: str) -> None:
     """Refuse what would take too long (A173)."""
     if work > _MOST_ACTIVITIES:
-        raise CannotAnswer(
-            "A173", f"{what} is too much to replay", found=f"{work:,} activities",
-            fix=f"at most {_MOST_ACTIVITIES:,}: fewer {fewer} or runs at once, or a shorter recording",
-        )  # fmt: skip
+        raise error_of("A173", found=f"{work:,} activities", subject=what, most_activities=_MOST_ACTIVITIES, fewer=fewer)
 
 
 def _axis(values: Sequence[float], check: Callable[[float], float]) -> list[float]:
     """Values of an axis in order; refused where one cannot be (A096)."""
     if not values:
-        raise UsageError(
-            "A096", "a surface needs latencies and bandwidths", found="none", fix="--latency 1us,10us --bandwidth 1GB/s,16GB/s"
-        )
+        raise error_of("A096.surface", found="none")
     return sorted({check(v) for v in values})
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.console import Console
 
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
+from turnbuckle.foundation.files import goal
+from turnbuckle.foundation.settings import known
+from turnbuckle.questions.sweep.grid import Study, shard_of
+from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+from turnbuckle.show.terminal.output import write_frame, write_json
 
 if TYPE_CHECKING:
     from turnbuckle.foundation.settings import Scalar
-    from turnbuckle.questions.sweep.grid import Study
     from turnbuckle.questions.sweep.question import Progress, Swept
 
 What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
@@ -52,11 +59,7 @@ def sweep(
 
     With --output what is answered is kept in a journal beside the table; the same command goes on where a stopped one was.
     """
-    import sys
 
-    from turnbuckle.foundation.errors import CannotAnswer
-    from turnbuckle.foundation.files import goal
-    from turnbuckle.questions.sweep.grid import shard_of
     from turnbuckle.questions.sweep.kinds import kind_named
     from turnbuckle.questions.sweep.question import sweep as swept_of
     from turnbuckle.questions.sweep.tables import print_settings, print_swept
@@ -91,47 +94,39 @@ def sweep(
     if failed and failed == len(study):
         code, count = max(found.failed.items(), key=lambda entry: entry[1])
         why = next(o.error for o in found.outcomes if o is not None and o.code == code)
-        raise CannotAnswer(
-            "A167", "no point of this sweep has an answer", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200]
-        )
+        raise error_of("A167", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200])
     return 0
 
 
 def _study(what: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
     """The study of a file, or of recordings and options.  Raises A083 where it is neither, or both."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.questions.sweep.study_file import read_study
 
     if not what:
-        raise UsageError("A083", "nothing to sweep", fix="a study file, or a recording and --axis; --settings messages lists settings")
+        raise error_of("A083.nothing")
     if [p.suffix.lower() for p in what] == [".toml"]:
         if axes or fixed or model:
-            raise UsageError("A083", "a study file says its axes, settings and model itself", where=what[0].name, fix="leave them out")
+            raise error_of("A083.options", where=what[0].name)
         return read_study(what[0])
     if any(p.suffix.lower() == ".toml" for p in what):
         names = ", ".join(p.name for p in what)[:60]
-        raise UsageError("A083", "a study file stands alone", found=names, fix="it names its recordings itself")
+        raise error_of("A083.file", found=names)
     return _quick(what, axes, fixed, model or "messages")
 
 
 def _format(format: str, output: Path | None) -> str:
     """The format asked for, else the one that the output's name tells.  Raises A083 where it tells none."""
-    from turnbuckle.foundation.errors import UsageError
-
     if output is None or format != "table":
         return format
     if output.suffix.lower() not in _FORMATS:
-        fix = "name it .parquet, .csv or .json, or add --format"
-        raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
+        raise error_of("A083.output", where="--output", found=output.name[-60:])
     return _FORMATS[output.suffix.lower()]
 
 
 def _draw(found: Swept, folder: Path) -> None:
     """Figures into a folder; what has none is said."""
-    import sys
 
     from turnbuckle.questions.sweep.figures import MOST, figures
-    from turnbuckle.show.figures.files import save
 
     if found.missing:
         print("note: figures follow when all shards are done", file=sys.stderr)
@@ -145,9 +140,6 @@ def _draw(found: Swept, folder: Path) -> None:
 
 def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
     """A study from the command line."""
-    from turnbuckle.foundation.errors import TurnbuckleError, UsageError
-    from turnbuckle.foundation.settings import known
-    from turnbuckle.questions.sweep.grid import Study
     from turnbuckle.questions.sweep.kinds import kind_named
 
     kind = kind_named(model)
@@ -159,8 +151,8 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
             name = name.strip().replace("-", "_") if name.strip() not in legal else name.strip()
             setting = known(name, legal, f"model {model}")
             if not equals or not values.strip():
-                raise UsageError(
-                    "A081", f"no value for {name}", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160]
+                raise error_of(
+                    "A081.setting-value", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160], name=name
                 )
             try:
                 yield name, [setting.read(value.strip()) for value in values.split(",")]
@@ -174,15 +166,11 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
         names = [f"{p.absolute().parent.name}-{p.stem}" for p in recordings]
     safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "_" for c in n).lstrip("_.+-")[:80] or "run" for n in names]
     if len({*safe}) < len(safe):
-        raise UsageError(
-            "A081", "recordings of one name", found=", ".join(p.name for p in recordings)[:60], fix="write a study file: it names them"
-        )
+        raise error_of("A081.recordings", found=", ".join(p.name for p in recordings)[:60])
     settings = {}
     for name, values in given(fixed, "--set"):
         if len(values) > 1:
-            raise UsageError(
-                "A081", f"{name} stays, and has one value", where="--set", found=f"{len(values)} values", fix=f"--axis {name}=..."
-            )
+            raise error_of("A081.single", where="--set", found=f"{len(values)} values", name=name)
         settings[name] = values[0]
     varied: dict[str, list[Scalar]] = {}
     for name, values in given(axes, "--axis"):
@@ -199,8 +187,6 @@ def _called(recording: Path) -> str:
 
 
 def _emit(found: Swept, format: str, output: Path | None) -> None:
-    from turnbuckle.show.terminal.output import write_frame, write_json
-
     if format == "json":
         write_json(found.as_dict(), output)
     else:
@@ -210,12 +196,10 @@ def _emit(found: Swept, format: str, output: Path | None) -> None:
 @contextmanager
 def _progress(name: str) -> Iterator[Progress | None]:
     """A bar on stderr, on a terminal only."""
-    import sys
-
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
+    # only a terminal sees it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.settings import Scalar, known
 from turnbuckle.questions.sweep.points import Kind, hashed
 
@@ -83,23 +83,22 @@ class Study:
     def __post_init__(self) -> None:
         for name in (self.name, *self.recordings):
             if not _NAME.fullmatch(name):
-                raise UsageError("A081", "no name", found=clipped(name, 40), fix="letters, digits and _ . + -, 80 at most")
+                raise error_of("A081.name", found=clipped(name, 40))
         legal = self.kind.legal
         varied = [*self.axes, *(self.pairs[0] if self.pairs else ())]
         for name in (*self.settings, *varied):
             known(name, legal, f"model {self.kind.name}")
             if [*self.settings, *varied].count(name) > 1:
-                raise UsageError("A081", f"{name} is set twice", found=name, fix="a setting stays, varies, or belongs to the pairs")
+                raise error_of("A081.twice", found=name, name=name)
         for pair in self.pairs:
             if set(pair) != set(self.pairs[0]):
-                raise UsageError("A081", "pairs that do not set the same", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
+                raise error_of("A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
         for name, values in self.axes.items():
             if not values or len(set(map(repr, values))) != len(values):
                 what = "a value stands twice" if values else "an axis without values"
-                raise UsageError("A084", f"{what}: {name}", fix="give each value once")
+                raise error_of("A084.value", subject=what, name=name)
         if not 0 < len(self) <= MOST:
-            fix = "name a recording" if not self.recordings else "fewer values, or several studies"
-            raise UsageError("A084", f"a study has 1 to {MOST:,} points", found=f"{len(self):,}", fix=fix)
+            raise error_of("A084.empty" if not self.recordings else "A084.many", found=f"{len(self):,}", most=MOST)
         for combination in self._combinations():
             self.kind.made(combination, self.folder)
 
@@ -167,8 +166,7 @@ def digest_of(path: Path, name: str = "") -> str:
             raise FileNotFoundError(2, "No such file or directory")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a file name"
-        fix = "name its .otf2 file" if path.is_dir() else "paths are relative to the study file, or to where the command runs"
-        raise UsageError("A082", "a recording cannot be opened", where=name, found=f"{path.name}: {why}", fix=fix) from None
+        raise error_of("A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}") from None
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
@@ -206,5 +204,5 @@ def shard_of(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
     i, n = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= i <= n <= MOST_SHARDS:
-        raise UsageError("A083", "a shard is one of so many, counted from 1", found=clipped(text, 40), fix="--shard 2/8")
+        raise error_of("A083.form", found=clipped(text, 40))
     return i, n

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 
 ENDING: Final = ".journal"
@@ -147,10 +147,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise UsageError(
-                    "A085", "another process writes to this journal", where=self.path.name, cause="the same sweep, or shard, runs already",
-                    fix="wait for it, or give another output",
-                ) from None  # fmt: skip
+                raise error_of("A085", where=self.path.name) from None
             return False
         return True
 
@@ -175,13 +172,8 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
-            raise UsageError(
-                "A086", "the journal of the sweep cannot be written", where=self.path.name, found=error.strerror or "",
-                cause="what was answered before is in it", fix="make room; the same command goes on from there",
-            ) from None  # fmt: skip
+            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from None
 
 
-def _refused(path: Path, found: str) -> UsageError:
-    return UsageError(
-        "A086", "the journal of the sweep cannot be used", where=path.name, found=found, fix="give another output, or move the file away"
-    )
+def _refused(path: Path, found: str) -> TurnbuckleError:
+    return error_of("A086.unusable", where=path.name, found=found)

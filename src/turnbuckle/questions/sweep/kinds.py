@@ -15,9 +15,10 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Setting
 from turnbuckle.machine import Pair, Parameter, load, schema
+from turnbuckle.machine.parameter_names import parameter_name
 from turnbuckle.projection.admission import require_calls
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import answered
@@ -59,12 +60,12 @@ class Projected:
 
     def __post_init__(self) -> None:
         if not isinstance(self.alpha, str) and not 1e-3 <= self.alpha <= 1e3:
-            raise UsageError("A081", "no value for alpha", found=f"{self.alpha:g}", fix="a speed-up between 0.001 and 1000")
+            raise error_of("A081.alpha", found=f"{self.alpha:g}")
         if not 0 <= self.draws <= 100_000:
-            raise UsageError("A081", "no value for draws", found=str(self.draws), fix="0 to 100000")
+            raise error_of("A081.draws", found=str(self.draws))
         for name, value in self.others:
             if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
-                raise UsageError("A081", f"no value for {name}", found=f"{value:g}", fix="a number above 0")
+                raise error_of("A081.number", found=f"{value:g}", name=name)
 
 
 @cache
@@ -84,7 +85,8 @@ def _machines(made: Any) -> Mapping[str, Any]:
 def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     seen = held.seen(asked.source)
     target = seen.source if asked.on == "self" else load(asked.on)
-    given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in asked.others}
+    named = {parameter_name(n): v for n, v in asked.others}
+    given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in named.items()}
     if given:
         target = target.with_parameters(given)
     how = (asked.alpha, asked.replay)
@@ -131,7 +133,7 @@ class Distant:
 
     def __post_init__(self) -> None:
         if not 0 <= self.slack_seconds <= FARTHEST:
-            raise UsageError("A081", "no value for slack_seconds", found=f"{self.slack_seconds:g} s", fix=f"0 to {FARTHEST:g} s")
+            raise error_of("A081.slack", found=f"{self.slack_seconds:g} s", farthest=FARTHEST)
 
 
 def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
@@ -184,7 +186,7 @@ def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
     sharing.require_work(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
-        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")
+        raise error_of("A166.runs", found=f"{size:,}")
     found = run.together(
         asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds, cores=asked.cores
     )
@@ -199,7 +201,11 @@ SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
 def kind_named(name: object) -> Kind:
     """The kind of a name.  Raises A081."""
     if not isinstance(name, str) or name not in registry.entries("sweeps"):
-        fix = did_you_mean(str(name), names := registry.entries("sweeps")) or f"one of {', '.join(names)}"
-        raise UsageError("A081", "no model of a sweep", found=clipped(str(name), 40), fix=fix)
+        raise error_of(
+            "A081.model",
+            found=clipped(str(name), 40),
+            fix=did_you_mean(str(name), names := registry.entries("sweeps")) or None,
+            names=", ".join(names),
+        )
     found: Kind = registry.load("sweeps", name)
     return found

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from turnbuckle.foundation.errors import TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.settings import Scalar, Setting, known, settings_of
 
@@ -152,7 +152,7 @@ class Kind:
             else:
                 others.append((name, value))
         if missing := [s.name for s in own.values() if s.needed and s.name not in given]:
-            raise UsageError("A081", f"model {self.name} needs {missing[0]}", fix=f"give {missing[0]} in settings, axes or pairs")
+            raise error_of("A081.missing", name=self.name, missing=missing[0])
         return self.settings(**given, **({"others": tuple(others)} if others else {}))
 
     def identity(self, made: Any) -> Any:

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer, InternalError, TurnbuckleError, UsageError, clipped
+from turnbuckle.foundation.errors import InternalError, TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
 from turnbuckle.questions.sweep.journal import Journal, Outcome, beside, journal_of, read_journal
@@ -177,10 +177,7 @@ class _Lane:
     def renew(self) -> None:
         """After its process ended: begin another.  Raises A086 where it never began."""
         if self._hello is not None and self._hello.exception() is not None:
-            raise UsageError(
-                "A086", "worker processes cannot start", cause='in a script: no if __name__ == "__main__"; or no memory left',
-                fix="sweep(study, Serial()), or --workers 1",
-            )  # fmt: skip
+            raise error_of("A086.workers")
         assert self._executor is not None
         self._executor.shutdown(wait=False)
         self._executor, self._hello, self.last = None, None, ""
@@ -235,7 +232,7 @@ class _Work:
         self.lost.update(t.key for t in batch.tasks)
         (key, times) = (batch.tasks[0].key, self.lost[batch.tasks[0].key])
         if len(batch.tasks) == 1 and times > 1:
-            return [(key, _refusal(CannotAnswer("A168", "a worker ended before it answered", found="out of memory, or killed")))]
+            return [(key, _refusal(error_of("A168", found="out of memory, or killed")))]
         self.back(batch, 0)
         return []
 
@@ -351,11 +348,9 @@ def sweep(
     """
     study = study if isinstance(study, Study) else read_study(study)
     if shard is not None and (output is None or not 1 <= shard[0] <= shard[1]):
-        raise UsageError(
-            "A083", "a shard needs an output, and is one of so many", found=f"{shard[0]}/{shard[1]}", fix="-o table.parquet --shard 2/8"
-        )
+        raise error_of("A083.shard", found=f"{shard[0]}/{shard[1]}")
     if workers is not None and not 1 <= workers <= 4096:
-        raise UsageError("A083", "workers are a whole number from 1 to 4096", found=str(workers), fix="leave --workers out")
+        raise error_of("A083.workers", found=str(workers))
     began = time.monotonic()
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None

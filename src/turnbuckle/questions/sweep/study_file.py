@@ -35,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import TurnbuckleError, UnitError, UsageError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Scalar, Setting, known, spaced
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
@@ -65,8 +65,7 @@ class _Reading:
         try:
             self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = '[study], then name = "NAME"'
-            raise UsageError("A080", "the study is not TOML", where=self.name + flaw.at, cause=flaw.why, fix=fix) from None
+            raise error_of("A080.toml", where=self.name + flaw.at, cause=flaw.why) from None
 
     def study(self) -> Study:
         self._keys((), self.document, _TABLES, "a table")
@@ -74,7 +73,7 @@ class _Reading:
         self._keys(("study",), head, ("name", "model"), "a key")
         for key in ("name", "model"):
             if not isinstance(head.get(key), str):
-                raise self._flaw(("study", key), f"a study needs a {key}", fix=f'{key} = "..." under [study]')
+                raise self._flaw("A080.key", ("study", key), key=key)
         kind = self._at(("study", "model"), lambda: kind_named(head["model"]))
         legal = kind.legal
         settings = {n: self._value(("settings", n), n, v, legal, kind.name) for n, v in self._table("settings").items()}
@@ -89,15 +88,13 @@ class _Reading:
         given = self._table("recordings", needed=True)
         for name, file in given.items():
             if not isinstance(file, str) or not file or not file.isprintable():
-                raise self._flaw(
-                    ("recordings", name), "a recording is the path of a file", found=str(file), fix=f'{name[:40]} = "run.sqlite"'
-                )
+                raise self._flaw("A080.path", ("recordings", name), found=str(file), name=name[:40])
         return {name: self.folder / file for name, file in given.items()}
 
     def _pairs(self, legal: Mapping[str, Setting], model: str) -> list[dict[str, Scalar]]:
         given = self.document.get("pairs", [])
         if not isinstance(given, list) or not all(isinstance(p, dict) and p for p in given):
-            raise self._flaw(("pairs",), "pairs are tables", fix="[[pairs]], then settings that change together")
+            raise self._flaw("A080.pairs", ("pairs",))
         return [{n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()} for pair in given]
 
     def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str) -> Sequence[Scalar]:
@@ -106,26 +103,26 @@ class _Reading:
         if isinstance(given, list):
             return [self._at((*at, str(k)), lambda v=v: setting.read(v)) for k, v in enumerate(given)]
         if not isinstance(given, dict):
-            raise self._flaw(at, f"{name} is no axis", found=str(given), fix="a list of values, or {from, to, points, spacing}")
+            raise self._flaw("A080.axis", at, found=str(given), name=name)
         self._keys(at, given, _RANGE, "a key of a range")
         if missing := [k for k in _RANGE[:3] if k not in given]:
-            raise self._flaw(at, f"a range needs {missing[0]}", fix='{from = ..., to = ..., points = 5, spacing = "log"}')
+            raise self._flaw("A080.end", at, missing=missing[0])
         points, spacing = given["points"], given.get("spacing", "linear")
         if not isinstance(points, int) or isinstance(points, bool) or not 2 <= points <= MOST:
-            raise self._flaw((*at, "points"), "points are a whole number of 2 or more", found=str(points))
+            raise self._flaw("A080.points", (*at, "points"), found=str(points))
         if spacing not in ("linear", "log"):
-            raise self._flaw((*at, "spacing"), "no such spacing", found=str(spacing), fix="linear or log")
+            raise self._flaw("A080.spacing", (*at, "spacing"), found=str(spacing))
         ends = [self._at((*at, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
         if not all(isinstance(e, int | float) and not isinstance(e, bool) for e in ends) or ends[0] == ends[1]:
-            raise self._flaw(at, "a range goes from one number to another", found=f"{ends[0]} to {ends[1]}", fix="give a list of values")
+            raise self._flaw("A080.range", at, found=f"{ends[0]} to {ends[1]}")
         if spacing == "log" and not min(ends) > 0:
-            raise self._flaw(at, "logarithms need numbers above 0", found=f"{ends[0]} to {ends[1]}", fix='spacing = "linear"')
+            raise self._flaw("A080.logarithm", at, found=f"{ends[0]} to {ends[1]}")
         values = spaced(float(ends[0]), float(ends[1]), points, spacing)
         if "float" in setting.kinds:
             return values
         if any(v != int(v) for v in values):
             odd = next(v for v in values if v != int(v))
-            raise self._flaw(at, f"{name} is a whole number", found=f"{odd:g} between the ends", fix="give a list of values")
+            raise self._flaw("A080.whole", at, found=f"{odd:g} between the ends", name=name)
         return [int(v) for v in values]
 
     def _value(self, at: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
@@ -136,14 +133,15 @@ class _Reading:
     def _table(self, name: str, needed: bool = False) -> dict[str, Any]:
         table = self.document.get(name, {})
         if not isinstance(table, dict) or (needed and not table):
-            raise self._flaw((name,), f"a study needs a table {name}", fix=f"[{name}]")
+            raise self._flaw("A080.table", (name,), name=name)
         return table
 
     def _keys(self, at: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str], what: str) -> None:
         for key in table:
             if key not in allowed:
-                fix = did_you_mean(key, allowed) or f"known are {', '.join(allowed)}"
-                raise self._flaw((*at, key), f"{what} that a study does not have", found=key, fix=fix)
+                raise self._flaw(
+                    "A080.unknown", (*at, key), found=key, fix=did_you_mean(key, allowed) or None, subject=what, allowed=", ".join(allowed)
+                )
 
     def _at(self, at: tuple[str, ...], make: Any) -> Any:
         """What `make` gives; what it refuses is told with its place."""
@@ -154,6 +152,6 @@ class _Reading:
             error.where = error.where or f"{self.name}:{line}:{column}"
             raise
 
-    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
+    def _flaw(self, name: str, at: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
         line, column = self.positions.key(at)
-        return UsageError("A080", what, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix)
+        return error_of(name, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix, **words)

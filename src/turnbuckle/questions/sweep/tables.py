@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.settings import unit_of
 from turnbuckle.foundation.units import show
 from turnbuckle.questions.sweep.points import Kind
 from turnbuckle.questions.sweep.question import Swept
+from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.projections import clean
 
 _GAP = 2
 #: Recordings that are summed up, of more the first; JSON has all.
@@ -69,7 +69,7 @@ def print_swept(found: Swept, output: Path | None, *, by: str | None, most: int)
     if by is not None and by not in names:
         # said last: what was computed is shown all the same
         fix = did_you_mean(by, names) or f"columns: {', '.join(names)}"[:160]
-        raise UsageError("A081", "--by names no column", found=by[:40], fix=fix)
+        raise error_of("A081.column", found=by[:40], fix=fix)
 
 
 def _print_rows(console: Terminal, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]) -> list[str]:

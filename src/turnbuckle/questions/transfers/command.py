@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
-from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS
+from turnbuckle.foundation.errors import ProfileError, error_of
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part, unknown_format
+from turnbuckle.questions.transfers.question import distribution, measured, recorded, words
+from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import clean, plain, seconds
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.recording import inspected
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from turnbuckle.machine import Machine
     from turnbuckle.questions.transfers.datasheet import Error, Projected, Study
@@ -69,27 +81,18 @@ def transfers(
     no_cache: NoCache = False,
 ) -> int:
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.questions.transfers.datasheet import study
-    from turnbuckle.show.terminal.console import console_for
 
     if not files:
-        raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5-x16")
+        raise error_of("A024.nothing")
     console = console_for(output) if format == "table" else None
     there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
     if there and len(there) != len(files):
-        raise UsageError(
-            "A024", "files and --measured do not pair up", found=f"{len(files)} files, {len(there)} measured",
-            fix="give one --measured for each file, in the same order",
-        )  # fmt: skip
+        raise error_of("A024.measured", found=f"{len(files)} files, {len(there)} measured")
     if there and len(files) > 1 and len(targets) not in (1, len(files)):
-        raise UsageError(
-            "A024", "files and --on do not pair up", found=f"{len(files)} files, {len(targets)} nodes",
-            fix="with --measured give one --on for all files, or one for each in the same order",
-        )  # fmt: skip
+        raise error_of("A024.target", found=f"{len(files)} files, {len(targets)} nodes")
     if transfers_of == "measured" and not there:
-        raise UsageError("A024", "--transfers-of measured without --measured", fix="give a recording or a measurement of the other node")
+        raise error_of("A024.other")
     size = None if copied_size is None else _above(parse(copied_size, "B"), "--copied-size")
     options: dict[str, Any] = {
         "host_memory": None if host_memory is None else _above(parse(host_memory, "B/s"), "--host-memory"),
@@ -99,7 +102,7 @@ def transfers(
     fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
     here = [_read(word, source, size, no_cache) for word in files]
     if source is not None and not any(machine for _, machine in here):
-        raise UsageError("A024", "--source belongs to a recording", found="measured copies alone", fix="leave --source out")
+        raise error_of("A024.source", found="measured copies alone")
     beyond = [_read(word, None, size, no_cache)[0] for word in there] if there else [None] * len(here)
     named = _apart([found for found, _ in here])
     paired = bool(there) and len(targets) == len(files) > 1
@@ -107,7 +110,6 @@ def transfers(
     found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
         from turnbuckle.questions.transfers.figures import figures
-        from turnbuckle.show.figures.files import save
 
         save(figures(found), charts)
     emit(found, format, output, console)
@@ -116,36 +118,26 @@ def transfers(
 
 def _flat(option: str, words: list[str] | None) -> list[str]:
     """The words of an option that takes several, also with commas; none where it is left out."""
-    from turnbuckle.foundation.errors import UsageError
-
     found = listed(words or [])
     if words is not None and not found:
-        raise UsageError("A024", f"{option} names nothing", fix=f"leave {option} out, or name something")
+        raise error_of("A024.empty", option=option)
     return found
 
 
 def _above(value: float, option: str) -> float:
-    from turnbuckle.foundation.errors import UsageError
-
     if value <= 0:
-        raise UsageError("A023", f"{option} must be above zero", found=f"{value:g}")
+        raise error_of("A023.zero", found=f"{value:g}", option=option)
     if not _LEAST <= value <= _MOST:
-        raise UsageError("A023", f"{option} is beyond what any machine has", found=f"{value:g}", fix="give it in another unit")
+        raise error_of("A023.large", found=f"{value:g}", option=option)
     return value
 
 
 def _sheets(targets: list[str], machine: Machine | None, options: dict[str, Any]) -> list[Sheet]:
-    from turnbuckle.questions.transfers.sheet import sheet
-
     return [sheet(name, source=machine, **options) for name in targets]
 
 
 def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> tuple[Transfers, Machine | None]:
     """A recording, or measured copies: the first bytes tell."""
-    from turnbuckle.foundation.errors import ProfileError
-    from turnbuckle.machine.measured.logs import format_of, read_measured, split_part, unknown_format
-    from turnbuckle.questions.transfers.question import measured, recorded
-
     name, equals, file = word.partition("=")
     if not equals or not name or not file or Path(word).exists():
         name, file = "", word
@@ -153,7 +145,6 @@ def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> 
     text = _text_of(place)
     if text is not None and format_of(text) is not None:
         return measured(read_measured(file, size_bytes=size), name), None
-    from turnbuckle.show.terminal.recording import inspected
 
     try:
         seen = inspected(place, source, no_cache)
@@ -166,9 +157,6 @@ def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> 
 
 def _text_of(place: Path) -> str | None:
     """The text of a small file, or None where it is something else."""
-    from turnbuckle.foundation.files import opened
-    from turnbuckle.machine.measured.logs import LARGEST_BYTES
-
     try:
         if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
             return None
@@ -186,8 +174,6 @@ def _text_of(place: Path) -> str | None:
 
 def _apart(found: list[Transfers]) -> list[Transfers]:
     """Names that occur twice get a number."""
-    from dataclasses import replace
-
     names = [f.name for f in found]
     return [
         replace(f, name=f"{f.name} ({names[: k + 1].count(f.name)})" if names.count(f.name) > 1 else f.name) for k, f in enumerate(found)
@@ -196,8 +182,6 @@ def _apart(found: list[Transfers]) -> list[Transfers]:
 
 def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
     """Write the answer; CSV and Parquet hold the totals by class."""
-    from turnbuckle.show.terminal.output import write_answer
-
     if console is not None:
         show(console, found)
     else:
@@ -206,9 +190,6 @@ def emit(found: Study, format: str, output: Path | None, console: Console | None
 
 def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] = ()) -> Table:
     """A table under its title; nothing is cut.  The first column and `folds` may take several lines, all may on a narrow terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
     console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
@@ -236,24 +217,15 @@ def show(console: Console, found: Study) -> None:
 
 def _plain(text: str) -> str:
     """Text of a user or a file without anything a terminal obeys, for places that know no markup."""
-    from turnbuckle.show.terminal.projections import plain
-
     return plain(text, 120)
 
 
 def _class(direction: str, memory: str) -> str:
-    from turnbuckle.questions.transfers.question import words
-    from turnbuckle.show.terminal.projections import clean
-
     return "all" if direction == "all" else clean(words((direction, memory)))
 
 
 def _print_application(console: Console, on: list[Projected], subject: Transfers) -> None:
     """What is the same on every node, with the answer first."""
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show as quantity
-    from turnbuckle.questions.transfers.question import distribution
 
     count, projected = subject.rows.height, on[0]
     console.print(Text.assemble((_plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
@@ -279,9 +251,6 @@ def _print_application(console: Console, on: list[Projected], subject: Transfers
 
 def _answer(projected: Projected, count: int) -> Text:
     """All transfers on one node, in a line."""
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.projections import seconds
 
     total = projected.totals[-1]
     words = f"{seconds(total.projected)} projected on {_plain(projected.target)}"
@@ -290,11 +259,8 @@ def _answer(projected: Projected, count: int) -> Text:
 
 
 def _print_totals(console: Console, projected: Projected) -> None:
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show as quantity
     from turnbuckle.projection.uncertainty import LEVEL
-    from turnbuckle.show.terminal.projections import seconds
 
     own = projected.totals[-1].measured is not None
     target = _plain(projected.target)
@@ -322,8 +288,6 @@ def _print_totals(console: Console, projected: Projected) -> None:
 
 
 def _print_errors(console: Console, projected: Projected) -> None:
-    from turnbuckle.show.terminal.projections import seconds
-
     title = "against the times measured there: WMAPE and spread [%] of three approaches"
     table = _table(console, title, "transfers", "count", "there", "packets", "peak", "envelope", "packets/there")
     by_class: dict[tuple[str, str], list[Error]] = {}
@@ -344,8 +308,6 @@ def _off(error: Error) -> str:
 
 def _print_summary(console: Console, judged: list[Projected]) -> None:
     """The paper's Tables III and IV, a row an application."""
-    from turnbuckle.show.terminal.projections import clean
-
     columns = ("application", "node", "transfers", "packets", "peak", "envelope")
     table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
     for p in judged:
@@ -357,9 +319,6 @@ def _print_summary(console: Console, judged: list[Projected]) -> None:
 
 
 def _print_findings(console: Console, projected: Projected) -> None:
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.projections import clean
 
     for f in projected.findings:
         style = "yellow" if f.severity == "warning" else "dim"

@@ -18,14 +18,16 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.packet import copy_seconds, on_device_seconds
 from turnbuckle.cost.wire import Way
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.machine import Machine
 from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
@@ -44,8 +46,6 @@ from turnbuckle.questions.transfers.question import (
     words,
 )
 from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, Sheet, sheet
-
-Float = NDArray[np.float64]
 
 APPROACHES: Final = ("projected", "peak", "envelope")
 _WAYS: Final[dict[str, Way]] = {"h2d": "read", "d2h": "write", "p2p": "write"}
@@ -68,15 +68,9 @@ def percentage_errors(actual: ArrayLike, predicted: ArrayLike) -> Float:
     """
     a, p = np.asarray(actual, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     if a.ndim != 1 or a.shape != p.shape or not a.size:
-        raise UsageError(
-            "A024", "measured and predicted times cannot be compared", found=f"{a.size} measured, {p.size} predicted",
-            cause="an error needs one predicted time for each measured one", fix="give two lists of the same length, not empty",
-        )  # fmt: skip
+        raise error_of("A024.length", found=f"{a.size} measured, {p.size} predicted")
     if not (np.isfinite(a).all() and np.isfinite(p).all() and (a > 0).all() and (p >= 0).all()):
-        raise UsageError(
-            "A024", "measured and predicted times cannot be compared", found="a time that is negative, zero or not finite",
-            cause="a relative error has no meaning there", fix="leave out transfers whose measured time is not above zero",
-        )  # fmt: skip
+        raise error_of("A024.zero", found="a time that is negative, zero or not finite")
     return np.asarray(100.0 * np.abs(a - p) / a)
 
 
@@ -302,10 +296,7 @@ def project(
     fixed = latencies(here, [c for c in seen.classes if c[0] in on.peaks], latency)
     every, found = priced(seen.rows, fixed, on)
     if not every.height:
-        raise CannotAnswer(
-            "A146", "no transfer can be priced", where=seen.name, found="; ".join(f.detail for f in found)[:200],
-            cause=f"{on.name} does not say what these transfers need", fix="give --device-memory, --peer or another --on",
-        )  # fmt: skip
+        raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in found)[:200], name=on.name)
     totals = [_total(which, rows, seen is here, seen.sharers) for which in seen.classes if (rows := _of(every, which)).height]
     totals.append(_total(("all", "all"), every, seen is here, seen.sharers))
     if seen.sharers > 1:
@@ -385,7 +376,7 @@ def study(
 
 def of_run(
     run: Run,
-    on: Sequence[str] | str = DEFAULT_LINKS,
+    on: Sequence[str | Machine] | str | Machine = DEFAULT_LINKS,
     *,
     measured: Run | None = None,
     transfers_of_measured: bool = False,
@@ -398,13 +389,13 @@ def of_run(
 
     Parameters
     ----------
-    on : links or machines, by name or file.
+    on : links by name, machines by name, file or object.
     measured : the same program recorded on such a node; then errors are told.
     transfers_of_measured : price the copies of `measured` instead.
     latency : fixed cost of a copy [s]; from the smallest copies if left out.
     host_memory, device_memory, peer : as `turnbuckle.questions.transfers.sheet.sheet`.
     """
-    names = [on] if isinstance(on, str) else on
+    names = [on] if isinstance(on, str | Machine) else on
     sheets = [sheet(name, source=run.source, host_memory=host_memory, device_memory=device_memory, peer=peer) for name in names]
     beyond = recorded(measured.profile) if measured is not None else None
     return study([(recorded(run.profile), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency)

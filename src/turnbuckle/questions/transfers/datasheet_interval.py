@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from turnbuckle.cost.packet import PAGEABLE_THRESHOLD
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.projection.priors import (
     COPY_LATENCY_SD,
     DEVICE,
@@ -30,8 +30,6 @@ from turnbuckle.projection.priors import (
     shared,
 )
 from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Draws
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

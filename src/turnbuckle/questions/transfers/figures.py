@@ -9,7 +9,6 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.questions.transfers.datasheet import APPROACHES, Projected, Study, percentage_errors, wmape
 from turnbuckle.questions.transfers.question import distribution
@@ -18,8 +17,6 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import INK, RULE, SOFT
 from turnbuckle.show.figures.marks import Rows, Spec, of, plot, quantity, row_axis, stack
 from turnbuckle.show.text import NARROW, clean, number, shorten
-
-Float = NDArray[np.float64]
 
 #: Approaches: words and colour.
 WORDS: Final = {"projected": "packets of the link", "peak": "peak bandwidth", "envelope": "back of the envelope"}

@@ -8,15 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine.measured.logs import Curve, Measured, listed
 from turnbuckle.profile.profile import DIRECTIONS, Profile
 from turnbuckle.profile.transfers import MIN_SPAN, SMALL_BYTES
 
-Float = NDArray[np.float64]
 Class = tuple[str, str]
 
 #: Directions a data sheet can price.
@@ -93,11 +92,7 @@ def recorded(profile: Profile, name: str = "") -> Transfers:
     found += [finding("A333", other, f"{other:,} copies inside the host, or without size or duration")] if other else []
     called = name or profile.trace.name
     if not rows.height:
-        raise CannotAnswer(
-            "A146", "no copies to project", where=called, found=f"{moved:,} moves of unified memory, {other:,} other copies",
-            cause="the method prices explicit copies between host and device, inside a device and between devices",
-            fix="record a run that copies explicitly",
-        )  # fmt: skip
+        raise error_of("A146.copies", where=called, found=f"{moved:,} moves of unified memory, {other:,} other copies")
     return Transfers(called, rows, findings=tuple(found), sharers=_sharers(profile))
 
 
@@ -129,17 +124,10 @@ def measured(read: Measured, name: str = "") -> Transfers:
     left = sum(len(c.size_bytes) for c in gone)
     found = [*read.findings] + ([finding("A333", left, f"{left} points of {', '.join(c.name for c in gone[:4])}")] if gone else [])
     if not usable:
-        raise CannotAnswer(
-            "A146", "no copies to project", where=read.name, found=listed(read.curves),
-            cause="the method prices copies between host and device, inside a device and between devices of one node",
-            fix="give a measurement of such copies",
-        )  # fmt: skip
+        raise error_of("A146.measurement", where=read.name, found=listed(read.curves))
     classes = [(c.direction, c.memory) for c in usable]
     if twice := sorted({c for c in classes if classes.count(c) > 1}):
-        raise UsageError(
-            "A021", f"several measurements of {words(twice[0])} in one file", where=read.name, found=listed(read.curves),
-            fix=f"name one of them, as {read.name}#1",
-        )  # fmt: skip
+        raise error_of("A021.several", where=read.name, found=listed(read.curves), measurement=words(twice[0]), name=read.name)
     if streamed := [c for c in usable if c.streamed]:
         count = sum(len(c.size_bytes) for c in streamed)
         found.append(finding("A334", count, "rates of many messages in flight stand for the time of one"))
@@ -191,11 +179,7 @@ def latencies(transfers: Transfers, wanted: Sequence[Class], given: float | None
     if wanted and not told:
         smallest = min((float(size.min()) for c in transfers.classes if len(size := _points(transfers, c)[0])), default=None)
         seen = "rates with many messages in flight alone" if smallest is None else f"the smallest is {smallest:,.0f} B"
-        raise CannotAnswer(
-            "A144", f"no small copy tells the fixed part of a copy ({', '.join(words(c) for c in wanted)})", where=transfers.name,
-            found=seen, cause="(L+O) is the time of a copy of one byte; neither large copies nor rates of a stream hold it",
-            fix='give it with --latency, for example --latency "2 us"',
-        )  # fmt: skip
+        raise error_of("A144", where=transfers.name, found=seen, wanted=", ".join(words(c) for c in wanted))
     return told
 
 
@@ -291,12 +275,7 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
         parts.append(part.drop("seconds"))
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if not rows.height:
-        raise CannotAnswer(
-            "A146", "no transfer has a measured counterpart", where=f"{here.name} and {there.name}",
-            found=f"{_kinds(here)} against {_kinds(there)}",
-            cause="the same class (direction and memory kind) at the same size, or inside the measured sizes, was looked for",
-            fix="add --transfers-of measured to price the other node's own transfers with (L+O) of the first",
-        )  # fmt: skip
+        raise error_of("A146.pair", where=f"{here.name} and {there.name}", found=f"{_kinds(here)} against {_kinds(there)}")
     if lost:
         found.append(finding("A333", lost, f"{lost:,} transfers of {here.name} without a measured counterpart in {there.name}"))
     if assumed:

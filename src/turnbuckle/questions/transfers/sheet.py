@@ -11,8 +11,9 @@ from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.packet import Link, is_link, link
 from turnbuckle.cost.pcie import RATE, Pcie
 from turnbuckle.cost.slack import READ_TRIPS, trip_seconds
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, error_of
 from turnbuckle.machine import Machine, load, names
+from turnbuckle.machine.parameter_names import DISTANCES, LINK_WAYS, READS_IN_FLIGHT, ParameterName, link_parameter
 from turnbuckle.questions.transfers.question import HOST
 
 #: A link whose rate is so near the machine's is the machine's.
@@ -51,14 +52,14 @@ class Sheet:
 
 
 def sheet(
-    name: str,
+    on: str | Machine,
     *,
     source: Machine | None = None,
     host_memory: float | None = None,
     device_memory: float | None = None,
     peer: str | None = None,
 ) -> Sheet:
-    """The data sheet of a node by the name of its link (``pcie5-x16``), or of a machine (a name of the catalogue or a TOML file).
+    """The data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name of the catalogue or a TOML file.
 
     Parameters
     ----------
@@ -74,18 +75,19 @@ def sheet(
     """
     assumed: dict[str, str] = {}
     peer_link = link(peer) if peer else None
-    if not _is_machine(name):
+    name = on if isinstance(on, str) else on.name
+    if isinstance(on, str) and not _is_machine(on):
         host = _link(name)
         links: dict[str, Link | None] = {"h2d": host, "d2h": host, "p2p": peer_link or host}
         if peer_link is None:
             assumed["p2p"] = "copies between devices priced over the host's link (--peer names their own)"
         peaks = {way: found.raw_bandwidth for way, found in links.items() if found is not None}
         return Sheet(name, links, _with_device(peaks, device_memory), host_memory, None, assumed)
-    declared = load(name)
+    declared = load(on) if isinstance(on, str) else on
     machine = declared.resolved(source) if source is not None else declared
     links, peaks = {}, {}
-    for way in ("h2d", "d2h", "p2p"):
-        rate = peer_link.raw_bandwidth if peer_link and way == "p2p" else _value(machine, f"link.{way}.bandwidth")
+    for way in LINK_WAYS:
+        rate = peer_link.raw_bandwidth if peer_link and way == "p2p" else _value(machine, link_parameter(way, "bandwidth"))
         if rate is None:
             continue
         peaks[way] = rate
@@ -97,15 +99,11 @@ def sheet(
         why = (
             ": it is a change of another machine" if machine.relative else ": CPU and GPU share one memory" if machine.copies_vanish else ""
         )
-        raise CannotAnswer(
-            "A145", f"{machine.name} does not say what its link can carry", where=machine.file, found=f"no link.h2d.bandwidth{why}",
-            cause="a data sheet gives the bandwidth between host and device",
-            fix="name a link, as pcie5-x16, or a machine that gives it; turnbuckle project knows machines without",
-        )  # fmt: skip
-    if any((_value(machine, f"slack.{kind}") or 0.0) > 0 for kind in ("link", "call")):
+        raise error_of("A145.link", where=machine.file, found=f"no link.h2d.bandwidth{why}", machine=machine.name)
+    if any((_value(machine, name) or 0.0) > 0 for name in DISTANCES):
         far = f"the distance of {machine.name} is not in these times (turnbuckle project and slack have it)"
         assumed |= {way: "; ".join(filter(None, [assumed.get(way), far])) for way in HOST}
-    reads = tuple(_value(machine, f"link.{n}") for n in ("tags", "read_request", "round_trip"))
+    reads = tuple(_value(machine, n) for n in READS_IN_FLIGHT)
     found = None
     if all(r is not None for r in reads):
         tags, request, trip = (float(r) for r in reads if r is not None)
@@ -131,13 +129,10 @@ def _link(name: str) -> Link:
         if re.match(r"\s*(pcie|nvlink)[ _-]?[0-9]", name, re.IGNORECASE):
             raise
         shown = clipped(name, 40)
-        raise UsageError(
-            "A022", "neither a link nor a machine", found=f'"{shown}"',
-            fix=did_you_mean(name, names()) or "a link as pcie5-x16 or nvlink2-x2, or a name from turnbuckle machines list",
-        ) from error  # fmt: skip
+        raise error_of("A022", found=f'"{shown}"', fix=did_you_mean(name, names()) or None) from error
 
 
-def _value(machine: Machine, name: str) -> float | None:
+def _value(machine: Machine, name: ParameterName) -> float | None:
     """A parameter of a machine, or what a relative machine sets it to."""
     if not machine.relative:
         return machine.value(name)

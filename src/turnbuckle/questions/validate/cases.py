@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.foundation.units import parse
@@ -203,11 +203,7 @@ def find(words: Sequence[str], root: Path) -> list[Case]:
     if not words:
         cases = _inside(root)
         if not cases:
-            raise UsageError(
-                "A416", "no validation cases", where=str(root), found="no such folder" if not root.is_dir() else "no folder with case.toml",
-                cause="the cases stand in the source tree, under validation/cases; they are not installed",
-                fix="name a case or a folder of cases, or print what was found last: turnbuckle validate --card",
-            )  # fmt: skip
+            raise error_of("A416.folder", where=str(root), found="no such folder" if not root.is_dir() else "no folder with case.toml")
         return cases
     out: dict[Path, Case] = {}
     for word in words:
@@ -215,10 +211,13 @@ def find(words: Sequence[str], root: Path) -> list[Case]:
         cases = [read_case(found)] if found else _inside(Path(word))
         if not cases:
             known = [c.name for c in sorted(root.iterdir()) if _is_case(c)] if root.is_dir() else []
-            raise UsageError(
-                "A416", f"no validation case is called {clipped(word)}", where=clipped(str(root)),
-                fix=did_you_mean(word, known) or (f"one of {', '.join(known[:8])}" if known else "name a folder that holds case.toml"),
-            )  # fmt: skip
+            raise error_of(
+                "A416.name" if known else "A416.alone",
+                where=clipped(str(root)),
+                fix=did_you_mean(word, known) or None,
+                word=clipped(word),
+                known=", ".join(known[:8]),
+            )
         out |= {case.folder.resolve(): case for case in cases}
     return list(out.values())
 
@@ -258,12 +257,11 @@ class _Reading:
         try:
             self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = '[a], [b], [[ask]], then KEY = "VALUE"'
-            raise UsageError("A417", "the case is not TOML", where=self.file + flaw.at, cause=flaw.why, fix=fix) from None
+            raise error_of("A417.toml", where=self.file + flaw.at, cause=flaw.why) from None
 
     def case(self) -> Case:
         if not _NAME.fullmatch(self.name):
-            raise UsageError("A417", "no name for a case", where=clipped(self.name), fix="name its folder with a-z, 0-9, _ . -")
+            raise error_of("A417.name", where=clipped(self.name))
         top = {k: v for k, v in self.document.items() if k not in ("a", "b", "measured", "ask")}
         about = self._table((), top, _TOP, ("title",), ("a", "b", "measured", "ask"))
         waits = str(about.get("waits", ""))
@@ -271,9 +269,9 @@ class _Reading:
         numbers = tuple(self._number(k, t) for k, t in enumerate(self._several("measured")))
         asks = tuple(self._ask(k, t) for k, t in enumerate(self._several("ask")))
         if not asks and not waits:
-            raise self._flaw((), "a case that asks nothing", fix="[[ask]] with model = ..., or waits = ... where nothing is measured yet")
+            raise self._flaw("A417.nothing", ())
         if asks and not a.file and any(ask.model != "rate" for ask in asks):
-            raise self._flaw(("a",), "a case without anything to predict from", fix='[a] with file = "..."')
+            raise self._flaw("A417.source", ("a",))
         case = Case(self.name, self.folder, about["title"], about.get("known", ""), about.get("why", ""), waits, a, b, numbers, asks)
         for file in case.files:
             self._stays(file)
@@ -286,18 +284,12 @@ class _Reading:
         lines = [ask for ask in case.asks if ask.model == "line" and own and not case.measured]
         closed = [ask for ask in lines if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))]
         if closed or (case.b.file and case.b.file == case.a.file and any(ask.model not in ("line", "rate") for ask in case.asks)):
-            raise self._flaw(
-                ("b",) if case.b.file else (), "a case whose answer is what it is predicted from", found=case.b.file or case.a.file,
-                fix='give [b] another file; a line fitted to the smaller copies of one file has up_to = "1 MB"',
-            )  # fmt: skip
+            raise self._flaw("A417.answer", ("b",) if case.b.file else (), found=case.b.file or case.a.file)
 
     def _stays(self, file: str) -> None:
         path = PurePosixPath(file.partition("::")[0])
         if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
-            raise UsageError(
-                "A418", "a path that leaves the data folder", where=self.file, found=clipped(file),
-                fix='give it relative to the data folder, or as "./FILE" beside the case',
-            )  # fmt: skip
+            raise error_of("A418", where=self.file, found=clipped(file))
 
     def _number(self, at: int, table: dict[str, Any]) -> Number:
         given = self._table(("measured", str(at)), table, _MEASURED, ("what", "value", "source"))
@@ -307,21 +299,22 @@ class _Reading:
     def _ask(self, at: int, table: dict[str, Any]) -> Ask:
         model = table.get("model")
         if not isinstance(model, str) or model not in ASKS:
-            fix = did_you_mean(str(model), ASKS) or f"one of {', '.join(ASKS)}"
-            raise self._flaw(("ask",), "no model answers that", found=str(model)[:40], fix=fix)
+            raise self._flaw(
+                "A417.model", ("ask",), found=str(model)[:40], fix=did_you_mean(str(model), ASKS) or None, asks=", ".join(ASKS)
+            )
         given = self._table(("ask", str(at)), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
         return Ask(model, given)
 
     def _one(self, key: str) -> dict[str, Any]:
         table = self.document.get(key, {})
         if not isinstance(table, dict):
-            raise self._flaw((key,), f"{key} is a table", fix=f"[{key}], then KEY = VALUE")
+            raise self._flaw("A417.table", (key,), key=key)
         return table
 
     def _several(self, key: str) -> list[dict[str, Any]]:
         tables = self.document.get(key, [])
         if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-            raise self._flaw((key,), f"{key} are tables", fix=f"[[{key}]], one for each")
+            raise self._flaw("A417.tables", (key,), key=key)
         return tables
 
     def _table(
@@ -331,25 +324,26 @@ class _Reading:
         out: dict[str, Any] = {}
         for key, value in table.items():
             if key not in keys:
-                fix = did_you_mean(key, keys) or f"keys are {', '.join((*keys, *tables))}"
-                raise self._flaw((*at, key), "a key that a case does not have", found=key[:40], fix=fix)
+                raise self._flaw(
+                    "A417.key", (*at, key), found=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join((*keys, *tables))
+                )
             out[key] = self._value((*at, key), value, keys[key])
         for key in needed:
             if key not in out:
-                raise self._flaw(at, f"{key} is missing", fix=f'{key} = "..."')
+                raise self._flaw("A417.needed", at, key=key)
         return out
 
     def _value(self, at: tuple[str, ...], value: Any, kind: str) -> Any:
         if kind == "count":
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**12:
-                raise self._flaw(at, f"{at[-1]} is a whole number of 1 or more", found=str(value)[:40])
+                raise self._flaw("A417.count", at, found=str(value)[:40], key=at[-1])
             return value
         if kind == "words":
             if not isinstance(value, list) or not 1 <= len(value) <= 64 or not all(isinstance(v, str) and v for v in value):
-                raise self._flaw(at, f"{at[-1]} is a list of texts", found=str(value)[:40], fix='["one", "other"]')
+                raise self._flaw("A417.list", at, found=str(value)[:40], key=at[-1])
             return tuple(value)
         if not isinstance(value, str) or not 0 < len(value) <= _TEXT:
-            raise self._flaw(at, f"{at[-1]} is a text", found=str(value)[:40], fix="write it in quotes, 1500 letters at most")
+            raise self._flaw("A417.text", at, found=str(value)[:40], key=at[-1])
         if kind == "text":
             return " ".join(value.split())
         try:
@@ -358,7 +352,7 @@ class _Reading:
             error.where = self._where(at)
             raise
         if not 0 < found <= 1e18:
-            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=value[:40], fix="look at its unit")
+            raise self._flaw("A417.large", at, found=value[:40], key=at[-1])
         return found
 
     def _where(self, at: tuple[str, ...]) -> str:
@@ -366,5 +360,5 @@ class _Reading:
         line, column = self.positions.key(tuple(part for part in at if not part.isdigit()))
         return f"{self.file}:{line}:{column}"
 
-    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
-        return UsageError("A417", what, where=self._where(at) if at else self.file, found=clipped(found, 120), fix=fix)
+    def _flaw(self, name: str, at: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
+        return error_of(name, where=self._where(at) if at else self.file, found=clipped(found, 120), fix=fix, **words)

@@ -7,14 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation import units
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import clean
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
     from turnbuckle.questions.validate.question import Group, Validation
     from turnbuckle.questions.validate.rows import Row
@@ -48,21 +56,14 @@ def validate(
     output: Output = None,
 ) -> int:
     """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.questions.validate.question import row_dict, shipped
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     condition = _gate(fail_if) if fail_if else None
     if card and (cases or data is not None):
-        raise UsageError(
-            "A419", "--card prints what was found when this version was released", found="cases or a data folder with it",
-            fix="leave --card out to run the cases again",
-        )  # fmt: skip
+        raise error_of("A419", found="cases or a data folder with it")
     found = shipped() if card else _run(cases, cases_folder, data)
     if charts is not None:
         from turnbuckle.questions.validate.figures import figures
-        from turnbuckle.show.figures.files import save
 
         save(figures(found), charts)
     if format != "table":
@@ -75,42 +76,35 @@ def validate(
 
 
 def _run(names: Sequence[str], root: Path, data: Path | None) -> Validation:
-    from turnbuckle.foundation.errors import UsageError, clipped
     from turnbuckle.questions.validate.cases import find
     from turnbuckle.questions.validate.question import validate as run
 
     if data is not None and not data.is_dir():
-        raise UsageError(
-            "A420", "--data is no folder", where=clipped(data.name), fix="name the folder that the cases' recordings lie under"
-        )
+        raise error_of("A420", where=clipped(data.name))
     return run(find(names, root), data)
 
 
 def _gate(text: str) -> Callable[[Validation], None]:
     """Parse ``QUANTITY < NUMBER%``."""
-    from turnbuckle.foundation.errors import CannotAnswer, GateFailed, UsageError, did_you_mean
     from turnbuckle.show.terminal.gate import COMPARISONS
 
-    example = '--fail-if "coverage < 50%"'
     match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:(%)\s*)?", text)
     if match is None:
-        raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix=example)
+        raise error_of("A008.coverage", found=text)
     quantity, compare, number, percent = match.groups()
     if quantity not in GATES:
-        fix = did_you_mean(quantity, GATES) or f"one of {', '.join(GATES)}"
-        raise UsageError("A008", f"a gate cannot look at {quantity!r}", found=text, fix=fix)
+        raise error_of(
+            "A008.quantity", found=text, fix=did_you_mean(quantity, GATES) or None, quantity=quantity, quantities=", ".join(GATES)
+        )
     limit = float(number) / (100.0 if percent else 1.0)
 
     def hold(found: Validation) -> None:
         values = _values(found, quantity)
         if not values:
-            raise CannotAnswer(
-                "A191", f"no case gave a {quantity} to gate on", found=f"{len(found.rows)} quantities from {found.cases} cases",
-                cause="their recordings are not there, or no interval was stated", fix="name the recordings' folder with --data",
-            )  # fmt: skip
+            raise error_of("A191", found=f"{len(found.rows)} quantities from {found.cases} cases", quantity=quantity)
         hit = [f"{name} {value:.3g}" for name, value in values if COMPARISONS[compare](value, limit)]
         if hit:
-            raise GateFailed("A201", f"gate: {text.strip()}", found=", ".join(hit[:6]), fix="none: the gate did what it was asked to do")
+            raise error_of("A201", found=", ".join(hit[:6]), text=text.strip())
 
     return hold
 
@@ -132,10 +126,8 @@ def _values(found: Validation, quantity: str) -> list[tuple[str, float]]:
 
 def show(console: Console, found: Validation, card_alone: bool = False) -> None:
     """Rows by kind of question, the card, what was not run, what is not validated."""
-    from rich.text import Text
 
     from turnbuckle.questions.validate.question import TITLES
-    from turnbuckle.show.terminal.tables import unframed
 
     if not card_alone:
         for kind, title in TITLES.items():
@@ -175,8 +167,6 @@ def show(console: Console, found: Validation, card_alone: bool = False) -> None:
 
 def _print_abouts(console: Console, found: Validation) -> None:
     """What few cases are: with many, the manual has it."""
-    from rich.text import Text
-
     for about in found.abouts:
         console.print(Text.from_markup(_plain(about.title), style="bold"))
         said = (("from", about.a), ("answer", about.b), ("known before", about.known), ("why it is off", about.why))
@@ -188,8 +178,6 @@ def _print_abouts(console: Console, found: Validation) -> None:
 
 def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool) -> Table:
     """A table as wide as the terminal whose number columns have the widths given, so that several stand below each other in line."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="dim", show_header=heading, expand=True, width=min(console.width, _MOST))
     table.add_column(first, ratio=1, overflow="fold")
     for name, width in columns:
@@ -199,7 +187,6 @@ def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], h
 
 def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
     """A line a quantity, under the name of its case."""
-    from rich.text import Text
 
     from turnbuckle.questions.validate.question import MODEL_TITLES
 
@@ -241,16 +228,13 @@ def _off(row: Row) -> str:
 
 def quantity(value: float | None, unit: str) -> str:
     """A value in its unit; counts and ratios without."""
-    from turnbuckle.foundation.units import show
-
     if value is None:
         return ""
-    return show(value, unit) if unit else f"{value:.4g}"
+    return units.show(value, unit) if unit else f"{value:.4g}"
 
 
 def _print_card(console: Console, card: list[Group]) -> None:
     """A line a model, under the kind of question."""
-    from rich.text import Text
 
     from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES
 
@@ -274,10 +258,3 @@ def _print_card(console: Console, card: list[Group]) -> None:
 def _plain(text: str) -> Any:
     """Text of a file, without markup or anything that steers a terminal."""
     return clean(text, 200)
-
-
-def clean(text: str, width: int) -> str:
-    """`turnbuckle.show.terminal.projections.clean`, imported when it is needed."""
-    from turnbuckle.show.terminal import projections as shown
-
-    return shown.clean(text, width)

@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import Pair, load
 from turnbuckle.profile.pieces import Pieces
@@ -40,8 +41,6 @@ from turnbuckle.questions.transfers.question import words
 from turnbuckle.questions.transfers.sheet import sheet
 from turnbuckle.questions.validate.cases import Ask, Case, Number
 from turnbuckle.questions.validate.rows import Data, Row
-
-Float = NDArray[np.float64]
 
 #: Quantiles of a 90 % interval.
 _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
@@ -97,10 +96,7 @@ def machine_file(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             low, high, wmape(actual, single) / 100.0, len(actual), float(run.size_bytes.sum()),
         )  # fmt: skip
     if not found:
-        raise CannotAnswer(
-            "A192", "no copies that both machines can price", where=case.name, found=", ".join(words(c) for c in there.classes),
-            cause="the method needs the link's bandwidth on both sides and a fixed part of a copy on A", fix="ask another model",
-        )  # fmt: skip
+        raise error_of("A192.price", where=case.name, found=", ".join(words(c) for c in there.classes))
 
 
 def _kind(memory: str) -> str:
@@ -140,10 +136,7 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     A line that is carried to another machine (``on_other = "machine"``) has its priors in the interval as well.
     """
     if question.text("on_other") not in ("", "machine"):
-        raise UsageError(
-            "A417", "a line is carried to another machine, or stays", where=case.name, found=clipped(question.text("on_other"), 40),
-            fix='on_other = "machine", or leave it out',
-        )  # fmt: skip
+        raise error_of("A417.machine", where=case.name, found=clipped(question.text("on_other"), 40))
     points = data.points(data.path(case, case.a.file))
     from_class = tuple(question.text(f"from_{k}") or question.text(k) for k in ("direction", "memory"))
     mine = _chosen(points, *from_class)
@@ -151,10 +144,7 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if limit is not None:
         mine = mine.filter(pl.col("size_bytes") <= limit)
     if mine.height < 2:
-        raise CannotAnswer(
-            "A192", "nothing to fit a line to", where=case.name, found=f"{mine.height} points of {' '.join(from_class)}",
-            fix="name another direction or memory",
-        )  # fmt: skip
+        raise error_of("A192.line", where=case.name, found=f"{mine.height} points of {' '.join(from_class)}")
     fit = fit_class(from_class[0], from_class[1], mine["size_bytes"].to_numpy(), mine["seconds"].to_numpy())
     kind = question.text("group") or ("messages" if mine["direction"][0] in ("h2h", "network") else _kind(question.text("memory")))
     if case.measured:
@@ -166,7 +156,7 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if limit is not None:
         theirs = theirs.filter(pl.col("size_bytes") > limit)
     if not theirs.height:
-        raise CannotAnswer("A192", "nothing to compare the line with", where=case.name, fix="name another direction or memory")
+        raise error_of("A192.compared", where=case.name)
     size, actual = theirs["size_bytes"].to_numpy(), theirs["seconds"].to_numpy()
     by_decade = [np.bincount(_decades(size), weights=w, minlength=32) for w in (np.ones(len(size)), size)]
     low, high = _line_interval(fit, by_decade[0], by_decade[1], _carried(question, question.text("direction")))
@@ -183,7 +173,7 @@ def _chosen(points: pl.DataFrame, direction: str, memory: str) -> pl.DataFrame:
     return rows.filter(pl.col("memory") == memory) if memory else rows
 
 
-def _decades(size: Float) -> NDArray[np.int64]:
+def _decades(size: Float) -> Int:
     return np.floor(np.log10(np.maximum(size, 1.0))).astype(np.int64)
 
 
@@ -229,9 +219,7 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], 
 def _numbered(case: Case, question: Ask, fit: LinkFit, number: Number, kind: str) -> Row:
     """A sum of copies that is known by its count, its bytes and its time alone: what a line needs."""
     if not number.count or not number.size_bytes:
-        raise CannotAnswer(
-            "A192", "a sum of copies needs its count and its size", where=case.name, found=number.what, fix="count = ..., size = ..."
-        )
+        raise error_of("A192.copies", where=case.name, found=number.what)
     mean = np.array([number.size_bytes / number.count])
     decade = _decades(mean)
     count, total = (np.bincount(decade, weights=np.array([w]), minlength=32) for w in (float(number.count), number.size_bytes))

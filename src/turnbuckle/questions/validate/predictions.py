@@ -24,10 +24,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from scipy.stats import kendalltau
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, load
+from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
 from turnbuckle.projection.model import nething
@@ -51,9 +53,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     there = data.seen(data.path(case, case.b.file), case.b.machine)
     word = question.text("alpha") or "flop"
     if word not in _ALPHAS:
-        raise UsageError(
-            "A417", "no ratio of kernels is called that", where=case.name, found=clipped(word, 40), fix=f"one of {', '.join(_ALPHAS)}"
-        )
+        raise error_of("A417.kernels", where=case.name, found=clipped(word, 40), alphas=", ".join(_ALPHAS))
     model = replace(nething(word), replay="auto")
     answer = here.project([question.text("on")], model=model)
     (found,), (declared,) = answer.projections, answer.targets
@@ -72,7 +72,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if word != "flop":
         return
     target = Pair(here.source, declared).target
-    for name in ("launch.call", "launch.latency"):
+    for name in _LAUNCHES:
         told, seen = target.get(name) or here.source.get(name), there.source.get(name)
         if told is None or seen is None or seen.source.partition(":")[0] != "this profile":
             continue
@@ -91,7 +91,10 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 
 _ALPHAS: Final = ("flop", "memory", "hold")
-_LAUNCHES: Final = {"launch.call": "length of a launch call, median", "launch.latency": "launch to kernel on an idle device, median"}
+_LAUNCHES: Final[Mapping[ParameterName, str]] = {
+    "launch.call": "length of a launch call, median",
+    "launch.latency": "launch to kernel on an idle device, median",
+}
 
 
 def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
@@ -104,10 +107,7 @@ def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     later = [n for n in case.measured if n.delay]
     turns = float(question.given.get("iterations", 1))
     if bare is None or not later:
-        raise CannotAnswer(
-            "A192", "run times without and with a delay are needed", where=case.name, found=f"{len(later)} with a delay",
-            fix='one [[measured]] without delay, the others with delay = "10 us"',
-        )  # fmt: skip
+        raise error_of("A192.times", where=case.name, found=f"{len(later)} with a delay")
     curve = tolerate(seen, "api", draws=0).curve
     for number in later:
         added = (float(curve(number.delay)) - float(curve(0.0))) / turns
@@ -135,15 +135,13 @@ def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         try:
             return prepare(cut(read(path, use_cache=False), int(number) if number is not None else None))
         except ValueError as error:
-            raise CannotAnswer(
-                "A192", "no such part of the recording", where=case.name, found=str(error), fix="another phase, or none"
-            ) from None
+            raise error_of("A192.phase", where=case.name, found=str(error)) from None
 
     part, target = part_of(first), part_of(second)
     removed = question.text("removed")
     if removed:
         if removed not in part.key:
-            raise CannotAnswer("A192", "no call of that name to take out", where=case.name, found=clipped(removed), fix="a host call of A")
+            raise error_of("A192.call", where=case.name, found=clipped(removed))
         part = without(part, removed)
     old = costs(part)
     taken = bool(question.words("states")) and not question.text("other")
@@ -151,9 +149,7 @@ def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if question.text("other"):
         sizes = [float(parse(s, "1")) for s in question.words("sizes")]
         if len(sizes) != 3 or len(set(sizes[:2])) != 2:
-            raise UsageError(
-                "A417", "a line needs the sizes of the other run, of A and of B", where=case.name, fix='sizes = ["1", "2", "4"]'
-            )
+            raise error_of("A417.sizes", where=case.name)
         new = line(costs(part_of(data.path(case, question.text("other")))), old, *sizes)
     change = changed(part, old, new, frozenset(question.words("states")))
     timeline, summed = by_timeline(part, change), by_sum(part, old, change)[0]
@@ -177,7 +173,6 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         yield Row(case.name, "variants", question.model, name, "s", seconds, measured_seconds)
     if len({*predicted}) < 2 or len({*actual}) < 2 or len(actual) < 3:
         return  # two, or all alike, are in no order
-    from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
     yield Row(
@@ -222,13 +217,10 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """A machine file's bandwidth, times the share of it that is reached, against what others measured there."""
     machine = load(question.text("on"))
     for number in case.measured:
-        parts = [machine.get(f"{_RATES[number.direction]}{word}") for word in _WORDS] if number.direction in _RATES else []
+        parts = [machine.get(name) for name in _RATES.get(number.direction, ())]
         known = [p for p in parts if p is not None]
-        if len(known) != len(_WORDS):
-            raise CannotAnswer(
-                "A192", "the machine file does not say that", where=machine.name, found=number.direction or "no direction",
-                cause=f"directions: {', '.join(_RATES)}", fix="name another machine or direction",
-            )  # fmt: skip
+        if not known or len(known) != len(parts):
+            raise error_of("A192.machine", where=machine.name, found=number.direction or "no direction", rates=", ".join(_RATES))
         value = float(np.prod([p.value for p in known]))
         drawn = value * np.exp(float(np.sqrt(sum(p.error**2 for p in known))) * normals("validate/rate", DRAWS, SEED))
         if number.direction != "memory":  # another node of this kind
@@ -241,5 +233,8 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         )  # fmt: skip
 
 
-_RATES: Final = {"h2d": "link.h2d.", "d2h": "link.d2h.", "p2p": "link.p2p.", "memory": "gpu.memory_"}
-_WORDS: Final = ("bandwidth", "efficiency")
+#: Bandwidth of each direction and the share of it that is reached.
+_RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+    **{way: (link_parameter(way, "bandwidth"), link_parameter(way, "efficiency")) for way in LINK_WAYS},
+    "memory": ("gpu.memory_bandwidth", "gpu.memory_efficiency"),
+}

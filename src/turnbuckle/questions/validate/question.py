@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
+from scipy.stats import beta, kendalltau
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
@@ -254,8 +255,6 @@ def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tupl
     >>> [round(x, 3) for x in coverage_interval(9, 10)]
     [0.606, 0.995]
     """
-    from scipy.stats import beta
-
     tail = (1.0 - level) / 2
     low = 0.0 if covered == 0 else float(beta.ppf(tail, covered, stated - covered + 1))
     high = 1.0 if covered == stated else float(beta.ppf(1.0 - tail, covered + 1, stated - covered))
@@ -307,8 +306,6 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
 
 def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     """Which machine copies faster: the cases' large copies to the device in order of their bandwidth, as the data sheets have it."""
-    from scipy.stats import kendalltau
-
     copies = (r for r in rows if r.kind in ("transfers", "pageable") and r.model == "datasheet" and r.quantity.startswith("h2d"))
     large = [r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured]
     if len(large) < 3:

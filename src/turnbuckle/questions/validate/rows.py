@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.machine import Machine
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part
@@ -91,9 +91,7 @@ class Data:
         """Where a file lies.  Raises CannotAnswer A192 where the case names none."""
         place = case.place(file, self.root) if file else None
         if place is None:
-            raise CannotAnswer(
-                "A192", "the case names no file for this question", where=case.name, fix='give [a] and [b] their file = "..."'
-            )
+            raise error_of("A192.file", where=case.name)
         return place
 
     def _seen(self, path: Path, machine: str) -> Run:
@@ -156,10 +154,7 @@ def ping_pong(profile: Profile) -> pl.DataFrame:
     )
     pairs = turn.filter((pl.col("called") == "MPI_Send") & (pl.col("then") == "MPI_Recv") & (pl.col("size_bytes") == pl.col("then_bytes")))
     if not pairs.height:
-        raise CannotAnswer(
-            "A192", "no ping-pong in the recording", where=profile.trace.name, found=f"{calls.height} MPI calls",
-            cause="a send of the first rank, then its receive of as many bytes, was looked for", fix="record a ping-pong between two ranks",
-        )  # fmt: skip
+        raise error_of("A192.ping-pong", where=profile.trace.name, found=f"{calls.height} MPI calls")
     return pairs.select(
         direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=pl.col("size_bytes").cast(pl.Float64),
         seconds=(pl.col("returned_ns") - pl.col("start_ns")) * 0.5e-9,

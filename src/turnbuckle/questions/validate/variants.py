@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.profile.classify import call_class
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, dependencies, finish
 from turnbuckle.profile.pieces import Pieces, described
@@ -20,9 +20,6 @@ from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.trace import Trace
-
-Float = NDArray[np.float64]
-Text = NDArray[np.object_]
 
 #: What may change, in the order in which differences are taken over.
 PARAMETERS = ("kernels", "copies", "calls", "gaps", "delivery", "return")
@@ -68,7 +65,7 @@ class Part:
     graph: Graph
     replay: TimelineReplay
     unpriced: float
-    gone: NDArray[np.bool_]
+    gone: Bool
 
     @property
     def seconds(self) -> float:

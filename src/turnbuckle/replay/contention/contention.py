@@ -29,14 +29,12 @@ from numpy.typing import NDArray
 
 from turnbuckle._native import contend
 from turnbuckle._native import routes as native_routes
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
+from turnbuckle.foundation.errors import TurnbuckleError, UsageError, error_of
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.tasks import Tasks
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 #: Whole numbers of any kind.
-Whole = NDArray[np.integer[Any]]
 Fidelity = Literal["logp", "flow", "packet"]
 
 PICOSECONDS: Final = 1e12
@@ -118,17 +116,17 @@ class Program:
     end: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     priority: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     works_for: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    overhead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    processor: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    overhead: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    processor: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def processes(self) -> int:
-        """How many processes there are."""
+        """Return how many processes there are."""
         return len(self.host)
 
     @property
-    def copying(self) -> NDArray[np.bool_]:
-        """Whether each operation is done while its process keeps a copy engine, shape (operations,)."""
+    def copying(self) -> Bool:
+        """Return whether each operation is done while its process keeps a copy engine, shape (operations,)."""
         code = np.asarray(self.code)
         kept = (code == Op.TAKE).astype(np.int8) - (code == Op.GIVE)
         if len(self.processor):
@@ -163,7 +161,7 @@ class Contended:
 
     @property
     def seconds(self) -> float:
-        """Run time [s]: the last end."""
+        """Return the run time [s]: the last end."""
         return float(self.ends.max(initial=0.0))
 
 
@@ -189,7 +187,7 @@ def replay(
     _sound(network)
     raised: list[BaseException] = []
 
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         try:
             if progress is not None:
                 progress(share)
@@ -209,7 +207,7 @@ def replay(
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
             fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced,
-            tells=told if progress is not None else None, **_made_of(network),
+            tells=report if progress is not None else None, **_made_of(network),
         )  # fmt: skip
     except (OverflowError, ValueError, RuntimeError) as error:
         # what `progress` raises is its caller's
@@ -220,8 +218,8 @@ def replay(
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
 
 
-def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Links between places, as every message takes them.
+def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.integer[Any]]) -> tuple[Int, Int]:
+    """Return the links between places, as every message takes them.
 
     Parameters
     ----------
@@ -247,7 +245,7 @@ def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.inte
 
 
 def _made_of(network: Network) -> dict[str, Any]:
-    """Shape and nodes as the native core takes them."""
+    """Return the shape and nodes as the native core takes them."""
     shape, numbers = _laid(network)
     made = network.made_of
     return {
@@ -257,8 +255,8 @@ def _made_of(network: Network) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _translated(error: Exception) -> UsageError:
-    """What the native core refuses, as a coded error."""
+def _translated(error: Exception) -> TurnbuckleError:
+    """Translate a refusal of the native core to a coded error."""
     if isinstance(error, OverflowError):
         return _refused("a number of hosts, parts or cables that is negative or too large")
     if isinstance(error, RuntimeError):
@@ -268,7 +266,7 @@ def _translated(error: Exception) -> UsageError:
 
 
 def _laid(network: Network) -> tuple[str, list[list[int]]]:
-    """A shape by its name and its numbers, as the native core takes it."""
+    """Return a shape by its name and its numbers, as the native core takes it."""
     match network.shape:
         case None:
             return "switch", []
@@ -281,7 +279,7 @@ def _laid(network: Network) -> tuple[str, list[list[int]]]:
 
 
 def of_tasks(tasks: Tasks) -> Program:
-    """A declared task graph as a program: a process for every track, and one for every task without; edges are messages.
+    """Convert a declared task graph to a program: a process for every track and for every task without; edges are messages.
 
     Replayed it equals `turnbuckle.replay.tasks.replay_tasks`, to the picosecond that lags and durations are rounded to.
     """
@@ -306,38 +304,33 @@ def of_tasks(tasks: Tasks) -> Program:
     )  # fmt: skip
 
 
-def _stuck(count: int, named: list[tuple[int, int, int]]) -> UsageError:
-    """Who waits for whom: the circle, whose members come first, or the first process that waits for what never comes."""
+def _stuck(count: int, named: list[tuple[int, int, int]]) -> TurnbuckleError:
+    """Name the processes that wait in a circle, or the first that waits for what never comes."""
     waits = {process: other for process, other, _ in named}
     at_op = {process: op for process, _, op in named}
     first, other, _ = named[0]
     seen: dict[int, None] = {}
-    at = first
-    while at in waits and at not in seen:
-        seen[at] = None
-        at = waits[at]
-    if at in seen:
-        members = list(seen)[list(seen).index(at) :]
-        circle = [str(p) for p in [*members, at]]
+    member = first
+    while member in waits and member not in seen:
+        seen[member] = None
+        member = waits[member]
+    if member in seen:
+        members = list(seen)[list(seen).index(member) :]
+        circle = [str(p) for p in [*members, member]]
         if len(circle) > _SHOWN:
             circle[_SHOWN - 2 : -2] = [f"... ({len(circle) - 1} processes) ..."]
-        error = UsageError(
-            "A071", f"{count} processes wait for each other", found=f"process {' -> '.join(circle)}",
-            cause="each waits for what another does only after its own wait: rendezvous on both sides, resources kept crosswise",
-            fix="look at the calls of these ranks; an eager limit may hide it",
-        )  # fmt: skip
-        error.waiting = tuple((p, at_op[p]) for p in members)
-        return error
-    error = UsageError(
-        "A071", f"{count} processes wait for what never comes", found=f"process {first} waits for process {other}",
-        cause="messages that are not sent", fix="look at the calls of these ranks",
-    )  # fmt: skip
-    error.waiting = ((first, at_op[first]),)
+        error = error_of("A071.ring", found=f"process {' -> '.join(circle)}", count=count)
+        stuck = tuple((p, at_op[p]) for p in members)
+    else:
+        error = error_of("A071.lost", found=f"process {first} waits for process {other}", count=count)
+        stuck = ((first, at_op[first]),)
+    assert isinstance(error, UsageError)
+    error.waiting = stuck
     return error
 
 
 def _sound(network: Network) -> None:
-    """Refuse numbers that cannot be, by name."""
+    """Validate network parameters; A072 names the offending one."""
     times = ("hop_seconds", "inside_seconds", "latency", "send_overhead", "receive_overhead", "gap")
     for wire in network.made_of.wires:
         if not (np.isfinite(wire.bandwidth) and wire.bandwidth > 0 and 0 <= wire.seconds * PICOSECONDS <= _LONGEST):
@@ -352,22 +345,22 @@ def _sound(network: Network) -> None:
 
 
 def _packing(network: Network) -> tuple[int, int, int]:
-    """Bytes of a message in a packet, beside them, and before a link; whole, and a packet fits."""
-    found = []
+    """Return the bytes of a packet's payload, header and link buffer; refuse values that are not whole or do not fit."""
+    sizes = []
     for name in ("packet_bytes", "header_bytes", "buffer_bytes"):
         value = getattr(network, name)
         least = 1 if name == "packet_bytes" else 0
         if not (least <= value <= _WIDEST and value == int(value)):
             raise _refused(f"{name} of {value:g}: whole bytes, {least:g} to {_WIDEST:.0f}")
-        found.append(int(value))
-    payload, header, buffer = found
+        sizes.append(int(value))
+    payload, header, buffer = sizes
     if buffer < payload + header:
         raise _refused(f"buffer_bytes of {buffer}: a packet of {payload + header} bytes does not fit")
     return payload, header, buffer
 
 
-def _refused(what: str) -> UsageError:
-    return UsageError("A072", "the program or the network cannot be replayed", found=what)
+def _refused(what: str) -> TurnbuckleError:
+    return error_of("A072", found=what)
 
 
 def _tick(seconds: float) -> int:
@@ -380,7 +373,7 @@ def _ticks(seconds: Float) -> NDArray[np.uint64]:
 
 
 def _sizes(program: Program) -> NDArray[np.uint64]:
-    """Bytes of messages, picoseconds of edges."""
+    """Return the bytes of messages, picoseconds of edges."""
     size = np.asarray(program.size_bytes)
     if size.dtype == np.uint64:
         return np.ascontiguousarray(size)

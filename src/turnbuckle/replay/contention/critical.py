@@ -11,11 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Chain:
 
     @property
     def seconds(self) -> float:
-        """All of it [s]: the run time."""
+        """Return all of it [s]: the run time."""
         return float(sum(getattr(self, f.name) for f in fields(self)))
 
 
@@ -51,7 +48,7 @@ _KIND_OF: Final = {Op.WORK: "compute", Op.USE: "resources", Op.TAKE: "resources"
 
 
 def chain(program: Program, done: Contended) -> Chain:
-    """The chain behind the last end.
+    """Return the chain behind the last end.
 
     Parameters
     ----------
@@ -84,39 +81,39 @@ class _Walk:
         late = done.arrived[about] > before[waiting]
         waiting, about = waiting[late], about[late]
         # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these stay with their process
-        own = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
-        self.kind[waiting[own]] = _KINDS.index("resources")
+        by_resource = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
+        self.kind[waiting[by_resource]] = _KINDS.index("resources")
         self.kind[program.copying] = _KINDS.index("copies")
         self.wait = np.full(count, -1)
-        self.wait[waiting[~own]] = waiting[~own]
+        self.wait[waiting[~by_resource]] = waiting[~by_resource]
         np.maximum.accumulate(self.wait, out=self.wait)
 
     def back(self) -> dict[str, float]:
-        """Seconds of each kind."""
+        """Return the seconds of each kind."""
         program, done = self.program, self.done
         last = int(np.argmax(done.ends))
-        at = int(self.begins[last + 1]) - 1
+        operation = int(self.begins[last + 1]) - 1
         out = dict.fromkeys(_KINDS, 0.0)
-        if at < self.begins[last]:
+        if operation < self.begins[last]:
             return out
         # what a process did not do as its last operation it ended with
-        out["compute"] += float(done.ends[last] - done.done[at])
+        out["compute"] += float(done.ends[last] - done.done[operation])
         arg = np.asarray(program.arg)
         passed = np.zeros(len(self.wait) + 1, dtype=np.int32)
         while True:
-            begin, wait = int(self.begins[np.searchsorted(self.begins, at, side="right") - 1]), int(self.wait[at])
+            begin, wait = int(self.begins[np.searchsorted(self.begins, operation, side="right") - 1]), int(self.wait[operation])
             passed[max(begin, wait + 1)] += 1
-            passed[at + 1] -= 1
+            passed[operation + 1] -= 1
             if wait < begin:
                 break
-            at = self._message(int(arg[wait]), float(done.done[wait]), out)
+            operation = self._message(int(arg[wait]), float(done.done[wait]), out)
         times = np.cumsum(passed[:-1], dtype=np.int32)
         for name, seconds in zip(_KINDS, np.bincount(self.kind, times * self.spent, minlength=len(_KINDS)).tolist(), strict=True):
             out[name] += seconds
         return out
 
     def _message(self, m: int, now: float, out: dict[str, float]) -> int:
-        """Back over a message that was waited for: to what whoever made it leave as late as it did had done by then."""
+        """Step back over an awaited message to the last operation that delayed its departure."""
         program, done = self.program, self.done
         arrived = min(float(done.arrived[m]), now)
         out["overheads"] += now - arrived

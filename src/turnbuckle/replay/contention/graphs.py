@@ -16,15 +16,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: Within an activity: what its begin waits for, what is told then, its work, what its end waits for, what is told then.
 _BEGIN, _TOLD, _WORK, _END, _LAST = range(5)
@@ -53,11 +49,11 @@ class Copies:
 
     @property
     def rate(self) -> Float:
-        """Bytes over time [B/s]."""
+        """Return the bytes over time [B/s]."""
         return self.size_bytes / self.seconds
 
     def on_link(self, bandwidth: float, recorded: float, own: bool = True) -> Copies:
-        """The same copies where a byte of the link costs another time; what a copy cost beyond its link stays.
+        """Return the same copies on a link of another bandwidth; each copy's cost beyond its link stays.
 
         Parameters
         ----------
@@ -126,13 +122,13 @@ class Pool:
 
 @dataclass(frozen=True)
 class _Flows:
-    """What goes over the network: activity of each, whether it comes to it or goes from it, hosts of both sides, size, most rate, the
-    engine it keeps meanwhile (-1: none), and a delay before the first byte."""
+    """Flows over the network: activity, whether it receives, hosts of both sides, size [B], highest rate [B/s], the copy engine that it
+    keeps meanwhile (-1: none), and a delay before the first byte [s]."""
 
     activity: Int
     comes: Bool
-    here: Int
-    there: Int
+    near: Int
+    far: Int
     size: Float
     limit: Float
     engine: Int
@@ -140,7 +136,7 @@ class _Flows:
 
 
 def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[Int, list[int]]:
-    """Which device each activity of a graph ran on, counted from 0 (-1 off the device), and the numbers the recording gives them.
+    """Return which device each activity of a graph ran on, counted from 0 (-1 off the device), and the numbers the recording gives them.
 
     Parameters
     ----------
@@ -154,39 +150,39 @@ def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[In
     works = (device != _UNKNOWN) | placed["kind"].cast(pl.String).is_in([*_MOVES, "kernel"]).to_numpy()
     process = placed["process"].cast(pl.Int64).fill_null(_UNKNOWN).to_numpy() if apart else np.zeros_like(device)
     keys, number = np.unique(np.stack([process[works], device[works]], axis=1), axis=0, return_inverse=True)
-    found = np.full(len(device), -1, dtype=np.int64)
-    found[works] = number.reshape(-1)
-    return found, [int(k[1]) for k in keys]
+    device_index = np.full(len(device), -1, dtype=np.int64)
+    device_index[works] = number.reshape(-1)
+    return device_index, [int(k[1]) for k in keys]
 
 
 def copies(profile: Profile, graph: Graph, *, apart: bool = False) -> Copies:
-    """Copies of a profile that take time and carry something; `apart` as in `numbered`."""
+    """Return the copies of a profile that take time and carry something; `apart` as in `numbered`."""
     rows = profile.activities.select("kind", "size_bytes", "start_ns", "end_ns")[graph.activity].with_row_index("i")
     kind = pl.col("kind").cast(pl.String)
-    mine = rows.filter(kind.is_in(list(_MOVES)), pl.col("size_bytes") > 0, pl.col("end_ns") > pl.col("start_ns"))
-    activity = mine["i"].to_numpy().astype(np.int64)
+    moves = rows.filter(kind.is_in(list(_MOVES)), pl.col("size_bytes") > 0, pl.col("end_ns") > pl.col("start_ns"))
+    activity = moves["i"].to_numpy().astype(np.int64)
     return Copies(
         activity,
-        (mine["kind"].cast(pl.String) == "copy_h2d").to_numpy(),
-        mine["size_bytes"].to_numpy().astype(np.float64),
-        (mine["end_ns"] - mine["start_ns"]).to_numpy() * 1e-9,
+        (moves["kind"].cast(pl.String) == "copy_h2d").to_numpy(),
+        moves["size_bytes"].to_numpy().astype(np.float64),
+        (moves["end_ns"] - moves["start_ns"]).to_numpy() * 1e-9,
         numbered(profile, graph, apart=apart)[0][activity],
     )
 
 
 def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
-    """Kernels of a profile that take time; `apart` as in `numbered`."""
+    """Return the kernels of a profile that take time; `apart` as in `numbered`."""
     rows = profile.activities.select("kind", "row", "start_ns", "end_ns")[graph.activity].with_row_index("i")
-    mine = rows.filter(pl.col("kind").cast(pl.String) == "kernel", pl.col("end_ns") > pl.col("start_ns"))
-    activity = mine["i"].to_numpy().astype(np.int64)
+    kernel_rows = rows.filter(pl.col("kind").cast(pl.String) == "kernel", pl.col("end_ns") > pl.col("start_ns"))
+    activity = kernel_rows["i"].to_numpy().astype(np.int64)
     place, numbers = numbered(profile, graph, apart=apart)
-    start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
+    start, end = kernel_rows["start_ns"].to_numpy(), kernel_rows["end_ns"].to_numpy()
     trace = profile.trace
     shape = {name: np.zeros(len(activity), dtype=np.int64) for name in ("blocks", "threads", "registers")}
     table = trace.kernels
     if table.height:
         # a CUDA graph that was recorded whole is a kernel too, with a row in a table of its own
-        row = np.clip(mine["row"].fill_null(-1).to_numpy(), 0, table.height - 1)
+        row = np.clip(kernel_rows["row"].fill_null(-1).to_numpy(), 0, table.height - 1)
         same = (table["start_ns"].to_numpy()[row] == start) & (table["end_ns"].to_numpy()[row] == end)
         shape = {name: np.where(same, table[name].fill_null(0).to_numpy()[row], 0).astype(np.int64) for name in shape}
     stated = dict(trace.devices.select("device", "multiprocessors").drop_nulls().iter_rows()) if trace.devices.height else {}
@@ -194,59 +190,59 @@ def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
     device = place[activity]
     at_once = np.ones(len(activity), dtype=np.int64)
     for number in np.unique(device):
-        here = device == number
-        at_once[here] = _most_at_once(start[here], end[here])
+        on_device = device == number
+        at_once[on_device] = _most_at_once(start[on_device], end[on_device])
     seconds = (end - start) * 1e-9
     return Kernels(activity, device, seconds, **shape, units=units[device] if len(units) else np.zeros(0, np.int64), at_once=at_once)
 
 
 def engines(moved: Copies, graph: Graph) -> Int:
-    """Copy engines, shape (devices, 2), those to the device first: one each, or as many copies as were recorded at once."""
+    """Return the copy engines, shape (devices, 2), those to the device first: one each, or as many copies as were recorded at once."""
     devices = int(moved.device.max(initial=-1)) + 1
-    found = np.ones((devices, 2), dtype=np.int64)
+    counts = np.ones((devices, 2), dtype=np.int64)
     start, end = graph.time_ns[2 * moved.activity + 1], graph.time_ns[2 * moved.activity + 2]
     for device in range(devices):
-        for way in (True, False):
-            here = (moved.device == device) & (moved.to_device == way)
-            if here.any():
-                found[device, int(not way)] = _most_at_once(start[here], end[here]).max()
-    return found
+        for inward in (True, False):
+            mask = (moved.device == device) & (moved.to_device == inward)
+            if mask.any():
+                counts[device, int(not inward)] = _most_at_once(start[mask], end[mask]).max()
+    return counts
 
 
 def _most_at_once(start: Int, end: Int) -> Int:
-    """Of intervals that are not empty: how many there were at most at any time within each, itself among them."""
+    """Return for each non-empty interval the most intervals that overlap at any time within it, itself included."""
     times = np.concatenate([start, end])
     change = np.concatenate([np.ones(len(start), np.int64), -np.ones(len(end), np.int64)])
     order = np.lexsort((change, times))
     level, sorted_times = np.cumsum(change[order]), times[order]
     # after the last change at a time the level holds until the next
     kept = np.append(sorted_times[1:] != sorted_times[:-1], True)
-    at, level = sorted_times[kept], np.append(level[kept], 0)
-    pairs = np.stack([np.searchsorted(at, start), np.searchsorted(at, end)], axis=1).reshape(-1)
+    instants, level = sorted_times[kept], np.append(level[kept], 0)
+    pairs = np.stack([np.searchsorted(instants, start), np.searchsorted(instants, end)], axis=1).reshape(-1)
     most: Int = np.maximum.reduceat(level, pairs)[::2]
     return most
 
 
 def initiation(graph: Graph) -> float:
-    """Median time from a call to the device work it starts, where nothing else holds the work [s]; 0 where none is known."""
+    """Return the median time from a call to the device work it starts, where nothing else holds the work [s]; 0 where none is known."""
     lags = graph.lag_ns[graph.kind == EDGE["deliver"]]
     return float(np.median(lags)) * 1e-9 if len(lags) else 0.0
 
 
 def initiated(graph: Graph, seconds: float, *, recorded: float | None = None) -> Graph:
-    """The same run where device work begins sooner or later after its call.
+    """Return the same run with another delay from each call to its device work.
 
     Parameters
     ----------
     seconds : initiation latency [s].
     recorded : that of the recording: each delivery changes by the difference, and none gets shorter than nothing.  None gives all
-        deliveries the same length.
+        mask the same length.
     """
-    mine = graph.kind == EDGE["deliver"]
-    there = round(seconds * 1e9)
-    lag = np.full(int(mine.sum()), there) if recorded is None else np.maximum(graph.lag_ns[mine] + there - round(recorded * 1e9), 0)
+    mask = graph.kind == EDGE["deliver"]
+    delay = round(seconds * 1e9)
+    lag = np.full(int(mask.sum()), delay) if recorded is None else np.maximum(graph.lag_ns[mask] + delay - round(recorded * 1e9), 0)
     lags = graph.lag_ns.copy()
-    lags[mine] = lag
+    lags[mask] = lag
     return replace(graph, lag_ns=lags)
 
 
@@ -263,7 +259,7 @@ def behind_one_link(
     full: float = 1.0,
     cores: int = 0,
 ) -> Program:
-    """A recorded run, `times` over at once, all copies on one host's link.
+    """Build the program of `times` copies of a recorded run that share one host's link.
 
     Host 0 of the network is the host; every device of every run has a host of its own on it.  With a `pool` every device has one for
     all runs, and two more that the work of its kernels goes between: hosts 1 + d, 1 + D + d and 1 + 2 D + d of D devices.
@@ -294,34 +290,34 @@ def behind_one_link(
         devices = max(devices, int(held.device.max(initial=-1)) + 1, pool.devices)
         # work is counted in whole parts, and a kernel of few of them still takes its time
         size = np.maximum(np.round(held.seconds * pool.share / pool.size * full), 1.0)
-        here, there = 1 + 2 * devices + held.device, 1 + devices + held.device
-        none = np.full(len(here), -1)
-        flows.append(_Flows(held.activity, np.ones(len(here), np.bool_), here, there, size, size / held.seconds * pool.most, none))
+        near, far = 1 + 2 * devices + held.device, 1 + devices + held.device
+        none = np.full(len(near), -1)
+        flows.append(_Flows(held.activity, np.ones(len(near), np.bool_), near, far, size, size / held.seconds * pool.most, none))
     if cores:
         flows.append(_on_cores(graph, cores, full))
-    one = _once(graph, flows, kernel, np.zeros(count, dtype=np.bool_) if kernels is None else kernels)
-    processes, messages, works = len(one.host), len(one.source), len(one.work_seconds)
+    single = _once(graph, flows, kernel, np.zeros(count, dtype=np.bool_) if kernels is None else kernels)
+    processes, messages, works = len(single.host), len(single.source), len(single.work_seconds)
     run = np.arange(times)
-    is_message = np.isin(one.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    is_message = np.isin(single.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
     capacity = np.ones(0, dtype=np.int64) if engines is None else engines.reshape(-1)
     sets = times if pool is None else 1
     resources = len(capacity) if sets > 1 else 0
-    step = np.select([is_message, one.code == Op.WORK, one.code >= Op.TAKE], [messages, works, resources])
-    arg = one.arg[None, :] + step[None, :] * run[:, None]
-    first = (one.first[None, :-1] + len(one.code) * run[:, None]).reshape(-1)
-    own = devices if pool is None else 0
-    host = np.where(one.host[None, :] > 0, one.host[None, :] + own * run[:, None], one.host[None, :])
-    ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (one.source, one.target)]
+    step = np.select([is_message, single.code == Op.WORK, single.code >= Op.TAKE], [messages, works, resources])
+    arg = single.arg[None, :] + step[None, :] * run[:, None]
+    first = (single.first[None, :-1] + len(single.code) * run[:, None]).reshape(-1)
+    stride = devices if pool is None else 0
+    host = np.where(single.host[None, :] > 0, single.host[None, :] + stride * run[:, None], single.host[None, :])
+    ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (single.source, single.target)]
     capacities = np.tile(capacity, sets)
     return Program(
-        np.append(first, len(one.code) * times), np.tile(one.code, times), arg.reshape(-1).astype(np.int64),
-        np.tile(one.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
-        ends[0], ends[1], np.tile(one.size_bytes, times), np.tile(one.leaves, times), np.tile(one.rate_limit, times),
+        np.append(first, len(single.code) * times), np.tile(single.code, times), arg.reshape(-1).astype(np.int64),
+        np.tile(single.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
+        ends[0], ends[1], np.tile(single.size_bytes, times), np.tile(single.leaves, times), np.tile(single.rate_limit, times),
     )  # fmt: skip
 
 
 def with_gaps(graph: Graph) -> Graph:
-    """The same graph with the time between a thread's calls as activities of their own, behind the others."""
+    """Return the same graph with each thread's time between calls as activities, appended behind the others."""
     gap = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.lag_ns > 0))
     number, none = len(graph.activity) + np.arange(len(gap)), np.zeros(len(gap), dtype=np.int64)
     first, last = 2 * number + 1, 2 * number + 2
@@ -340,16 +336,16 @@ def with_gaps(graph: Graph) -> Graph:
 
 
 def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
-    """Calls and a thread's own work as flows between the two hosts that stand for the cores."""
+    """Return the calls and a thread's own work as flows between the two hosts that stand for the cores."""
     within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
     work = within & (graph.kind == EDGE["call"]) & (graph.lag_ns > 0)
-    mine, seconds = ((graph.target[work] - 1) // 2).astype(np.int64), graph.lag_ns[work] * 1e-9
-    size, ones = np.maximum(np.round(seconds / cores * full), 1.0), np.ones(len(mine), dtype=np.int64)
-    return _Flows(mine, ones.astype(np.bool_), CORES[0] * ones, CORES[1] * ones, size, size / seconds, -ones)
+    activity, seconds = ((graph.target[work] - 1) // 2).astype(np.int64), graph.lag_ns[work] * 1e-9
+    size, ones = np.maximum(np.round(seconds / cores * full), 1.0), np.ones(len(activity), dtype=np.int64)
+    return _Flows(activity, ones.astype(np.bool_), CORES[0] * ones, CORES[1] * ones, size, size / seconds, -ones)
 
 
 def placed(program: Program, hosts: int) -> tuple[Program, int]:
-    """A program whose cores are the last hosts of a network of so many others, and how many hosts there are then."""
+    """Give a program's cores the two hosts behind `hosts` others; return it and the number of hosts."""
     host = np.asarray(program.host)
     if not len(host) or host.min() >= 0:
         return program, hosts
@@ -357,7 +353,7 @@ def placed(program: Program, hosts: int) -> tuple[Program, int]:
 
 
 def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
-    """Two programs of `behind_one_link` that begin at once, on one network.
+    """Join two programs of `behind_one_link` that begin together on one network.
 
     Parameters
     ----------
@@ -389,12 +385,12 @@ _SIDE_BY_SIDE = ("code", "work_seconds", "use_seconds", "size_bytes", "leaves", 
 
 
 def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Bool | Int) -> Program:
-    """One run; process i is activity i, the last but the flows' own is the run's start."""
+    """Build the program of one run: process i is activity i, the last but the flows' own is the run's start."""
     count = len(graph.activity)
     start, hosts = count, count + 1
     within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
-    mine, comes, here, there, size, limit, engine = (
-        np.concatenate([getattr(f, n) for f in flows]) for n in ("activity", "comes", "here", "there", "size", "limit", "engine")
+    activity, comes, near, far, size, limit, engine = (
+        np.concatenate([getattr(f, n) for f in flows]) for n in ("activity", "comes", "near", "far", "size", "limit", "engine")
     )
     after = np.concatenate([np.full(len(f.activity), f.after) for f in flows])
     # the edge that is a copy's own work becomes the flow
@@ -403,7 +399,7 @@ def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Boo
     owner = (graph.target[work] - 1) // 2
     length[owner] = graph.lag_ns[work] * 1e-9
     length[kernels] *= kernel
-    length[mine] = 0.0
+    length[activity] = 0.0
     others = ~work
     source, target, lag = graph.source[others], graph.target[others], graph.lag_ns[others] * 1e-9
     edges = len(source)
@@ -421,38 +417,38 @@ def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Boo
         return np.where(instant == 0, start, (instant - 1) // 2)
 
     number, every = np.arange(edges), np.arange(count)
-    begins, told = target % 2 == 1, (source == 0) | (source % 2 == 1)
+    begins, from_begin = target % 2 == 1, (source == 0) | (source % 2 == 1)
     lists.append((process_of(target), np.where(begins, _BEGIN, _END), 0, Op.AWAIT, number))
-    lists.append((process_of(source), np.where(told, _TOLD, _LAST), 0, Op.SEND, number))
+    lists.append((process_of(source), np.where(from_begin, _TOLD, _LAST), 0, Op.SEND, number))
     unexplained = np.asarray(graph.residual_ns * 1e-9, dtype=np.float64)
     wait(every, _BEGIN, 1, unexplained[1::2])
     wait(every, _WORK, 0, length)
     wait(every, _END, 1, unexplained[2::2])
     # a copy takes its engine and asks the other side, and what is moved comes back as a flow
-    k = len(mine)
+    k = len(activity)
     asks, moves, other = edges + np.arange(k), edges + k + np.arange(k), hosts + np.arange(k)
     lists += [
-        (mine, _WORK, 0, Op.SEND, asks),
+        (activity, _WORK, 0, Op.SEND, asks),
         (other, _BEGIN, 0, Op.AWAIT, asks),
-        (np.where(comes, other, mine), np.where(comes, _TOLD, _WORK), 1, Op.SEND, moves),
-        (np.where(comes, mine, other), np.where(comes, _WORK, _TOLD), 2, Op.AWAIT, moves),
+        (np.where(comes, other, activity), np.where(comes, _TOLD, _WORK), 1, Op.SEND, moves),
+        (np.where(comes, activity, other), np.where(comes, _WORK, _TOLD), 2, Op.AWAIT, moves),
     ]
     back = ~comes
-    lists += [(other[back], _TOLD, 0, Op.POST, moves[back]), (mine[back], _WORK, 2, Op.SENT, moves[back])]
+    lists += [(other[back], _TOLD, 0, Op.POST, moves[back]), (activity[back], _WORK, 2, Op.SENT, moves[back])]
     turn = engine >= 0
-    lists += [(mine[turn], _WORK, -1, Op.TAKE, engine[turn]), (mine[turn], _WORK, 3, Op.GIVE, engine[turn])]
-    keys = [np.concatenate([np.broadcast_to(np.asarray(one[c]), one[0].shape) for one in lists]) for c in range(3)]
-    code = np.concatenate([np.full(len(one[0]), int(one[3]), dtype=np.uint8) for one in lists])
-    arg = np.concatenate([one[4] for one in lists])
+    lists += [(activity[turn], _WORK, -1, Op.TAKE, engine[turn]), (activity[turn], _WORK, 3, Op.GIVE, engine[turn])]
+    keys = [np.concatenate([np.broadcast_to(np.asarray(part[c]), part[0].shape) for part in lists]) for c in range(3)]
+    code = np.concatenate([np.full(len(part[0]), int(part[3]), dtype=np.uint8) for part in lists])
+    arg = np.concatenate([part[4] for part in lists])
     order = np.lexsort((keys[2], keys[1], keys[0]))
     processes = hosts + k
     host = np.zeros(processes, dtype=np.int64)
-    host[mine], host[other] = here, there
-    both = np.stack([mine, other])
+    host[activity], host[other] = near, far
+    both = np.stack([activity, other])
     sends = np.where(comes, both[1], both[0]), np.where(comes, both[0], both[1])
     return Program(
         np.searchsorted(keys[0][order], np.arange(processes + 1)), code[order], arg[order], np.concatenate(work_seconds),
-        np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), host, np.concatenate([process_of(source), mine, sends[0]]),
+        np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), host, np.concatenate([process_of(source), activity, sends[0]]),
         np.concatenate([process_of(target), other, sends[1]]), np.concatenate([lag, after, size]),
         np.concatenate([np.full(edges + k, Leaves.EDGE), np.where(comes, Leaves.EAGER, Leaves.READY)]).astype(np.uint8),
         np.concatenate([np.full(edges + k, np.finfo(np.float64).max / 1e13), limit]),

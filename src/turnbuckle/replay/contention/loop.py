@@ -19,14 +19,12 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Network
 
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 Quantum = Literal["message", "byte"]
 
 #: Calls of all streams that one replay holds in memory on a small machine.
@@ -125,7 +123,7 @@ def run(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "
 
 
 def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) -> tuple[float, float]:
-    """How long one call takes a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
+    """Return how long one call takes a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
 
     >>> taken(Loop(1, 1e6, 0, 1e-6), Link("a link", 10e9), 1e-9, "byte")
     (0.0011, 0.0)
@@ -135,7 +133,7 @@ def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) 
 
 
 def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "message", stretch: float = 1.0) -> Program:
-    """A loop as a program; all its messages are edges.
+    """Convert a loop to a program; all its messages are edges.
 
     Parameters
     ----------
@@ -161,7 +159,7 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
         [(Op.AWAIT, ready, whole), (Op.USE, zero + _UP, whole), (Op.SEND, result, whole)],
         [(Op.AWAIT, result, whole), (Op.SEND, back, nth < calls - window)],
     )  # fmt: skip
-    parts = [_flat(one) for one in lists]
+    parts = [_flat(steps) for steps in lists]
     # streams one after the other in each kind of process
     code, arg = (np.concatenate([part[k].reshape(-1) for part in parts]) for k in range(2))
     lengths = np.repeat([part[0].shape[1] for part in parts], streams)
@@ -178,7 +176,7 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
 
 
 def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:
-    """Codes and arguments of one kind of process, shape (streams, operations): its steps call by call, but those that are not there."""
+    """Return codes and arguments of one kind of process, shape (streams, operations): its present steps, call by call."""
     there = np.stack([mask for _, _, mask in steps], axis=1).reshape(-1)
     streams, calls = steps[0][1].shape
     code = np.tile(np.array([op for op, _, _ in steps]), calls)[there]
@@ -187,7 +185,7 @@ def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:
 
 
 def _sound(loop: Loop, link: Link, propagation_seconds: float) -> None:
-    """Refuse what cannot be, by name."""
+    """Validate the loop; the error names the offending parameter."""
     for of in (loop, link):
         for name in (f.name for f in fields(of) if f.name != "name"):
             value = getattr(of, name)
@@ -202,5 +200,5 @@ def _sound(loop: Loop, link: Link, propagation_seconds: float) -> None:
         raise _refused(f"{max(loop.workers, link.width):,} workers or links")
 
 
-def _refused(found: str, fix: str = "") -> UsageError:
-    return UsageError("A087", "the loop or its link cannot be", found=found, fix=fix)
+def _refused(problem: str, fix: str = "") -> TurnbuckleError:
+    return error_of("A087.setup", found=problem, fix=fix)

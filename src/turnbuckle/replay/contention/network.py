@@ -106,7 +106,7 @@ class Node:
     passes: tuple[int, ...]
 
     def parts_of(self, kind: str) -> tuple[int, ...]:
-        """Parts by the first word of their name: ``gpu``, ``host``, ``card``.
+        """Return the parts by the first word of their name: ``gpu``, ``host``, ``card``.
 
         >>> plain(1e9, 0.0).parts_of("host")
         (0,)
@@ -115,7 +115,7 @@ class Node:
 
 
 def plain(bandwidth: float, seconds: float) -> Node:
-    """One part that is its own card; what stays on it shares one wire."""
+    """Return a node of one part that is its own card; what stays on it shares one wire."""
     return Node(("host",), (Wire(0, 0, bandwidth, seconds, shared=True),), (0,), (0,))
 
 
@@ -158,16 +158,16 @@ class Network:
 
     @property
     def made_of(self) -> Node:
-        """What a node is made of."""
+        """Return what a node is made of."""
         return self.node or plain(self.inside_bandwidth, self.inside_seconds)
 
     @property
     def cards(self) -> int:
-        """Cards of all nodes."""
+        """Return the cards of all nodes."""
         return self.hosts * len(self.made_of.cards)
 
     def links(self) -> list[str]:
-        """Names of all links, in the order of `turnbuckle.replay.contention.contention.Contended.carried_bytes`.
+        """Return the names of all links, in the order of `turnbuckle.replay.contention.contention.Contended.carried_bytes`.
 
         >>> Network(2, 1e9, 0.0).links()
         ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'node 0: host', 'node 1: host']
@@ -177,7 +177,7 @@ class Network:
         return [*_between(self.shape, self.cards), *(f"node {n}: {w}" for n in range(self.hosts) for w in wires)]
 
     def capacities(self) -> list[float]:
-        """Bandwidth of all links [B/s], in the same order."""
+        """Return the bandwidth of all links [B/s], in the same order."""
         made = self.made_of
         between = sum(1 for _ in _between(self.shape, self.cards))
         return [*[self.bandwidth] * between, *[w.bandwidth for w in made.wires] * self.hosts]
@@ -190,7 +190,7 @@ def _wire_name(made: Node, wire: Wire) -> str:
 
 
 def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[str]:
-    """Names of the links between nodes, as the native core lays them out (crates/turnbuckle-core/src/contention/network/shape.rs)."""
+    """Yield names of links between nodes, as the native core orders them (crates/turnbuckle-core/src/contention/network/shape.rs)."""
     ends = [*(f"card {c} out" for c in range(cards)), *(f"card {c} in" for c in range(cards))]
     if shape is None:
         yield from ends
@@ -200,8 +200,8 @@ def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[
         for level, (m, w, p) in enumerate(zip(shape.down, shape.up, shape.cables, strict=True)):
             count = leaves // below * wide
             what = "card" if level == 0 else f"level {level} switch"
-            for way in ("up", "down"):
-                yield from (f"{what} {n} {way}{f' {k}' if w * p > 1 else ''}" for n in range(count) for k in range(w * p))
+            for direction in ("up", "down"):
+                yield from (f"{what} {n} {direction}{f' {k}' if w * p > 1 else ''}" for n in range(count) for k in range(w * p))
             below, wide = below * m, wide * w
     elif isinstance(shape, Torus):
         yield from ends

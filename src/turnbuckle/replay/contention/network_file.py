@@ -51,11 +51,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.foundation.units import parse
-from turnbuckle.foundation.vocabulary import refuse_several
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
 
@@ -96,9 +96,9 @@ class Fact:
 
     @property
     def nature(self) -> str:
-        """``assumed`` where its source begins with that word, ``assumed in part`` where it holds it, ``cited`` otherwise."""
-        said = self.source.lower()
-        return "assumed" if said.startswith("assumed") else "assumed in part" if "assumed" in said else "cited"
+        """Return ``assumed`` where its source begins with that word, ``assumed in part`` where it holds it, else ``cited``."""
+        text = self.source.lower()
+        return "assumed" if text.startswith("assumed") else "assumed in part" if "assumed" in text else "cited"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Described:
 
 
 def bundled() -> list[str]:
-    """Names of the networks that come with the package."""
+    """Return the names of the networks that come with the package."""
     return sorted(
         f.name.removesuffix(".toml")
         for f in files("turnbuckle.replay.contention").joinpath("networks").iterdir()
@@ -138,7 +138,7 @@ def bundled() -> list[str]:
 
 
 def read_network(name: str) -> Described:
-    """A network by its name, or by the path of a file.
+    """Read a network by its name, or by the path of a file.
 
     Raises
     ------
@@ -148,14 +148,13 @@ def read_network(name: str) -> Described:
         return _read(f"{name}.toml", files("turnbuckle.replay.contention").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
     if not name.endswith(".toml"):
         refuse_several(name, "network")
-        near = did_you_mean(name, bundled()) or f"one of {', '.join(bundled())}, or a file that ends in .toml"
-        raise UsageError("A050", "no such network", found=clipped(name, 60), fix=near)
+        raise error_of("A050.name", found=clipped(name, 60), fix=did_you_mean(name, bundled()) or None, names=", ".join(bundled()))
     return _read(Path(name).name, read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"))
 
 
 @lru_cache(maxsize=64)
 def _read(name: str, text: str) -> Described:
-    """By what it says, so that a file that changes is read anew."""
+    """Parse a network's text; the cache is keyed by it, so a changed file is read anew."""
     return _Reading(name, text).network()
 
 
@@ -166,11 +165,11 @@ class _Reading:
         try:
             self.document: Mapping[str, Any] = parsed(text)[0]
         except NotToml as flaw:
-            raise UsageError("A050", "the network is not TOML", where=name + flaw.at, cause=flaw.why) from None
+            raise error_of("A050.toml", where=name + flaw.at, cause=flaw.why) from None
 
-    def flaw(self, key: str, found: str, fix: str = "") -> UsageError:
+    def flaw(self, key: str, value: str, fix: str = "") -> TurnbuckleError:
         where = f"{self.name}: {key}" if key else self.name
-        return UsageError("A050", "the file does not describe a network", where=where, found=clipped(found, 80), fix=fix)
+        return error_of("A050.file", where=where, found=clipped(value, 80), fix=fix)
 
     def network(self) -> Described:
         self.keys("", self.document, ("network", "node"))
@@ -186,8 +185,8 @@ class _Reading:
         )
         shape = self.shape(head.get("shape"))
         sources = self.sources("network.sources", head.get("sources", {}), _NUMBERS)
-        told = {"nodes": f"{nodes:,}" if nodes else "any", "shape": shape_words(shape), **{k: head[k] for k in ("bandwidth", "hop")}}
-        self.facts += [Fact(_NAMES[k], str(told[k]), sources.get(k, words["source"])) for k in _NUMBERS]
+        shown = {"nodes": f"{nodes:,}" if nodes else "any", "shape": shape_words(shape), **{k: head[k] for k in ("bandwidth", "hop")}}
+        self.facts += [Fact(_NAMES[k], str(shown[k]), sources.get(k, words["source"])) for k in _NUMBERS]
         given = self.document.get("node")
         made = None if given is None else self.node(self.table("node", given), words["source"])
         ports = nodes * (len(made.cards) if made else 1)
@@ -198,18 +197,18 @@ class _Reading:
     def shape(self, given: object) -> FatTree | Torus | Dragonfly | None:
         if given is None:
             return None
-        at = self.table("network.shape", given)
-        kind = at.get("kind")
+        table = self.table("network.shape", given)
+        kind = table.get("kind")
         if kind == "switch":
-            self.keys("network.shape", at, ("kind",))
+            self.keys("network.shape", table, ("kind",))
             return None
         if not isinstance(kind, str) or kind not in _SHAPES:
             raise self.flaw("network.shape.kind", str(kind), did_you_mean(str(kind), _SHAPES) or "switch, fat-tree, torus or dragonfly")
         made, names = _SHAPES[kind]
-        self.keys("network.shape", at, ("kind", *names))
+        self.keys("network.shape", table, ("kind", *names))
         values: dict[str, Any] = {}
         for name in names:
-            value = at.get(name)
+            value = table.get(name)
             if name in ("down", "up", "cables", "dims") and isinstance(value, list) and 0 < len(value) <= 16:
                 if any(not _whole(v, 1, 1 << 24) for v in value):
                     raise self.flaw(f"network.shape.{name}", str(value), "whole numbers from 1")
@@ -253,28 +252,28 @@ class _Reading:
         listed = given.get("wires", [])
         if not isinstance(listed, list):
             raise self.flaw("node.wires", "no list of tables", "[[node.wires]]")
-        for k, one in enumerate(listed):
-            wires += self.wires(f"node.wires[{k}]", one, parts, number, source)
+        for k, entry in enumerate(listed):
+            wires += self.wires(f"node.wires[{k}]", entry, parts, number, source)
         self.facts.append(Fact("network cards", ", ".join(cards), source))
         made = Node(tuple(parts), tuple(wires), tuple(number[c] for c in cards), tuple(number[p] for p in passes))
         return made if made.parts_of("share") else shared(made)
 
-    def wires(self, at: str, one: object, parts: Sequence[str], number: Mapping[str, int], source: str) -> list[Wire]:
-        """Wires that one table gives: alike, between one pair of parts or several."""
-        wire = self.table(at, one)
-        self.keys(at, wire, ("name", "between", "bandwidth", "latency", "shared", "source", "latency_source"))
+    def wires(self, key: str, entry: object, parts: Sequence[str], number: Mapping[str, int], source: str) -> list[Wire]:
+        """Return the wires that one table gives: alike, between one pair of parts or several."""
+        wire = self.table(key, entry)
+        self.keys(key, wire, ("name", "between", "bandwidth", "latency", "shared", "source", "latency_source"))
         between = wire.get("between")
         pairs = between if isinstance(between, list) and between and all(isinstance(p, list) for p in between) else [between]
-        ends = [tuple(number[n] for n in self.names(f"{at}.between", pair, parts)) for pair in pairs]
+        ends = [tuple(number[n] for n in self.names(f"{key}.between", pair, parts)) for pair in pairs]
         shared = wire.get("shared", False)
         if any(len(e) != 2 for e in ends) or not isinstance(shared, bool):
-            raise self.flaw(at, str(one), 'between = ["host 0", "gpu 0"], or a list of such pairs; shared = true or false')
+            raise self.flaw(key, str(entry), 'between = ["host 0", "gpu 0"], or a list of such pairs; shared = true or false')
         latency = wire.get("latency", "0 s")
-        bandwidth, seconds = self.quantity(f"{at}.bandwidth", wire.get("bandwidth"), "B/s"), self.quantity(f"{at}.latency", latency, "s")
-        source = self.text(f"{at}.source", wire.get("source", source), needed=True)
-        after = self.text(f"{at}.latency_source", wire.get("latency_source", source), needed=True)
+        bandwidth, seconds = self.quantity(f"{key}.bandwidth", wire.get("bandwidth"), "B/s"), self.quantity(f"{key}.latency", latency, "s")
+        source = self.text(f"{key}.source", wire.get("source", source), needed=True)
+        after = self.text(f"{key}.latency_source", wire.get("latency_source", source), needed=True)
         a, b = (parts[e] for e in ends[0])
-        what = self.text(f"{at}.name", wire.get("name", a if a == b else f"{a} - {b}"), needed=True)
+        what = self.text(f"{key}.name", wire.get("name", a if a == b else f"{a} - {b}"), needed=True)
         self.facts.append(Fact(what, str(wire.get("bandwidth")), source))
         if "latency" in wire:
             self.facts.append(Fact(f"{what}: latency", str(latency), after))
@@ -286,9 +285,9 @@ class _Reading:
 
     def built(self, kind: str, node: Mapping[str, Any], source: str) -> Node:
         build, allowed, needed = _BUILT[kind]
-        at = f"node.{kind}"
-        given = self.table(at, node[kind])
-        self.keys(at, given, (*allowed, "pairs") if kind == "graph" else tuple(allowed))
+        key = f"node.{kind}"
+        given = self.table(key, node[kind])
+        self.keys(key, given, (*allowed, "pairs") if kind == "graph" else tuple(allowed))
         sources = self.sources("node.sources", node.get("sources", {}), (*allowed, "pairs"))
         values: dict[str, Any] = {}
         for name, may in allowed.items():
@@ -296,19 +295,19 @@ class _Reading:
             if value is None:
                 continue
             if isinstance(may, str):
-                values[name] = self.quantity(f"{at}.{name}", value, may)
+                values[name] = self.quantity(f"{key}.{name}", value, may)
             elif _whole(value, 1, may) if isinstance(may, int) else value in may:
                 values[name] = value
             else:
-                raise self.flaw(f"{at}.{name}", str(value), f"1 to {may}" if isinstance(may, int) else f"one of {', '.join(may)}")
+                raise self.flaw(f"{key}.{name}", str(value), f"1 to {may}" if isinstance(may, int) else f"one of {', '.join(may)}")
         if missing := [k for k in needed if k not in given]:
-            raise self.flaw(at, f"no {missing[0]}", 'as in gpus = 4, link = "75 GB/s"')
+            raise self.flaw(key, f"no {missing[0]}", 'as in gpus = 4, link = "75 GB/s"')
         self.facts += [Fact(f"{kind}: {n.replace('_', ' ')}", str(given[n]), sources.get(n, source)) for n in allowed if n in given]
         if kind != "graph":
             return build(**values)
         places, link = values.pop("gpus"), values.pop("link")
         if values.get("cards", 1) > places:
-            raise self.flaw(f"{at}.cards", str(values["cards"]), "at most one a GPU")
+            raise self.flaw(f"{key}.cards", str(values["cards"]), "at most one a GPU")
         listed = given.get("pairs")
         pairs = [tuple(p) if len(p) == 3 else (*p, 1) for p in listed if isinstance(p, list)] if isinstance(listed, list) else []
 
@@ -316,7 +315,7 @@ class _Reading:
             return _whole(a, 0, places - 1) and _whole(b, 0, places - 1) and a != b and _whole(links, 1, 1024)
 
         if not isinstance(listed, list) or len(pairs) != len(listed) or not all(len(p) == 3 and sound(*p) for p in pairs):
-            raise self.flaw(f"{at}.pairs", str(listed), "pairs of GPUs, counted from 0, and how many links join them: [[0, 1], [0, 3, 2]]")
+            raise self.flaw(f"{key}.pairs", str(listed), "pairs of GPUs, counted from 0, and how many links join them: [[0, 1], [0, 3, 2]]")
         self.facts.append(Fact("graph: pairs", f"{len(pairs)} of GPUs", sources.get("pairs", source)))
         return graph(places, [(a, b, link * links) for a, b, links in pairs], **values)
 
@@ -326,16 +325,16 @@ class _Reading:
         if not ends:
             raise self.flaw("node.parts", "no host and no GPU", 'name parts "host 0", "gpu 0", ...')
         for start in dict.fromkeys([*ends, *made.cards]):
-            found = reached(made, start)
+            reachable = reached(made, start)
             for end in ends if start in made.cards else [*ends, *made.cards]:
-                if end not in found:
-                    way = f"no way from {made.parts[start]} to {made.parts[end]}"
+                if end not in reachable:
+                    problem = f"no way from {made.parts[start]} to {made.parts[end]}"
                     raise self.flaw(
-                        "node", way, "a wire, or a part in passes: GPUs and switches let traffic through only if they are named there"
+                        "node", problem, "a wire, or a part in passes: GPUs and switches let traffic through only if they are named there"
                     )
 
     def sources(self, key: str, given: object, allowed: Sequence[str]) -> dict[str, str]:
-        """Where single numbers are from."""
+        """Return where single numbers are from."""
         table = self.table(key, given)
         self.keys(key, table, allowed)
         return {name: self.text(f"{key}.{name}", value, needed=True) for name, value in table.items()}
@@ -378,7 +377,7 @@ class _Reading:
 
 
 def places(shape: FatTree | Torus | Dragonfly) -> int:
-    """Cards that a shape has room for.
+    """Return the cards that a shape has room for.
 
     >>> places(Torus((4, 4), 2))
     32
@@ -393,7 +392,7 @@ def places(shape: FatTree | Torus | Dragonfly) -> int:
 
 
 def shape_words(shape: FatTree | Torus | Dragonfly | None) -> str:
-    """A shape in words.
+    """Return a shape in words.
 
     >>> shape_words(FatTree((18, 45), (1, 12), (1, 1)))
     'fat tree, 18 x 45 below, 1 x 12 above'

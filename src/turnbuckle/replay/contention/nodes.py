@@ -16,7 +16,7 @@ CLOCK = 1e12
 
 
 def both_ways(one: int, other: int, bandwidth: float, seconds: float = 0.0) -> list[Wire]:
-    """A full-duplex link: a wire each way."""
+    """Build a full-duplex link: one wire per direction."""
     return [Wire(one, other, bandwidth, seconds), Wire(other, one, bandwidth, seconds)]
 
 
@@ -36,7 +36,7 @@ def gpu_node(
     per_switch: int = 1,
     switch_cards: int = 1,
 ) -> Node:
-    """A node of hosts (sockets) with GPUs on links of their own.
+    """Build a node of hosts (sockets) with GPUs on links of their own.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ def gpu_node(
         wires += both_ways(h, h + 1, between_hosts or memory)
     wires += _clocks(hosts + gpus, gpus)
     beside: list[int] = []
-    for g, at in enumerate(device):
+    for g, part in enumerate(device):
         host = g * hosts // gpus
         if cards != "gpu":
-            wires += both_ways(host, at, link, link_seconds)
+            wires += both_ways(host, part, link, link_seconds)
             continue
         if g % per_switch == 0:
             beside.append(len(parts))
             parts.append(f"switch {len(beside) - 1}")
             wires += both_ways(host, beside[-1], link, link_seconds)
-        wires += both_ways(beside[-1], at, link)
+        wires += both_ways(beside[-1], part, link)
     through = [*range(hosts), *beside]
     # of two ways as short and as wide the one named first is taken: from GPU to GPU that is their own
     if peer is not None and joined == "mesh":
@@ -94,7 +94,7 @@ def pool(
     per_switch: int = 8,
     memory: float = 100e9,
 ) -> Node:
-    """Hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at its root.
+    """Build hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at its root.
 
     Every host has a card of its own; from any of them to any GPU it is as far.
 
@@ -130,7 +130,7 @@ def pool(
 
 
 def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: float = 0.0, cards: int = 1) -> Node:
-    """GPUs joined directly, as by NVLink or xGMI; what has no link of its own goes over others.
+    """Build a node of GPUs joined directly (NVLink, xGMI); pairs without a link go over other GPUs.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: floa
 
 
 def reached(node: Node, start: int) -> set[int]:
-    """Parts that wires lead to from one, none of them through a part that lets nothing pass.
+    """Return the parts reachable from one over wires, through passing parts only.
 
     >>> sorted(reached(graph(3, [(0, 1, 50e9)]), 0))
     [0, 1]
@@ -167,7 +167,7 @@ def reached(node: Node, start: int) -> set[int]:
 
 
 def shared(node: Node) -> Node:
-    """A node with a part for the time of each GPU, which processes may share.
+    """Return the node with a part for the time of each GPU, which processes may share.
 
     >>> shared(Node(("gpu 0",), (), (0,), ())).parts
     ('gpu 0', 'share 0')
@@ -178,5 +178,5 @@ def shared(node: Node) -> Node:
 
 
 def _clocks(first: int, gpus: int) -> list[Wire]:
-    """The time of each GPU, at a part of its own that nothing leads to."""
-    return [Wire(at, at, CLOCK, 0.0, shared=True) for at in range(first, first + gpus)]
+    """Return a wire for the time of each GPU, at a part of its own that no other wire reaches."""
+    return [Wire(part, part, CLOCK, 0.0, shared=True) for part in range(first, first + gpus)]

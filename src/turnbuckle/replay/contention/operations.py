@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float, Whole
 from turnbuckle.replay.contention.contention import Op
-
-Float = NDArray[np.float64]
-Whole = NDArray[np.integer[Any]]
 
 #: A sort key that native integers hold, and how many are dealt with at a time.
 _KEY_BITS: Final = 64
@@ -34,7 +32,7 @@ class Slot(IntEnum):
 
 
 def as_one(values: Float) -> Float:
-    """Values that are all alike as one that stands for them, which takes no room.
+    """Return a broadcast single value where all values are equal, to save memory.
 
     >>> as_one(np.array([2.0, 2.0])).strides, as_one(np.array([2.0, 3.0])).strides
     ((0,), (8,))
@@ -72,44 +70,44 @@ class Operations:
         self.works = 0
 
     def add(self, call: Whole, slot: Whole | int, code: NDArray[np.uint8] | int, arg: Whole, many: NDArray[np.uint8] | None = None) -> None:
-        """An operation for each call; or `many` in a row for each, `code` and `arg` of all of them one call after the other."""
+        """Add an operation for each call, or `many` in a row for each; `code` and `arg` list them one call after the other."""
         key = self.place[call].astype(np.uint64)
         key <<= self.slot_bits
         key |= np.asarray(slot).astype(np.uint64)
         self.parts.append(_Part(key, code, arg.astype(np.uint32, copy=False), many))
 
     def add_work(self, call: Whole, slot: int, seconds: Float) -> None:
-        """Work, where it takes any time."""
+        """Add work where it takes any time."""
         some = np.flatnonzero(seconds > 0)
         self.add(call[some], slot, Op.WORK, self.worked(seconds[some]))
 
     def worked(self, seconds: Float) -> NDArray[np.uint32]:
-        """Numbers of pieces of work."""
+        """Add pieces of work and return their numbers."""
         first = self.works
         self.work.append(as_one(seconds))
         self.works += len(seconds)
         return np.arange(first, self.works, dtype=np.uint32)
 
     def ordered(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32]]:
-        """First operation of each thread, operations, arguments."""
+        """Return the first operation of each thread, operations, arguments."""
         count = sum(len(part.key) for part in self.parts)
         # the number of each in the low bits: sorting in place keeps what is alike in the order in which it was added
         bits = np.uint64(count.bit_length())
         packed = (len(self.place).bit_length() + int(self.slot_bits) + int(bits)) <= _KEY_BITS
         keys, many = np.empty(count, dtype=np.uint64), np.ones(count, dtype=np.uint8)
         begins = np.append(0, np.cumsum(self.calls)).astype(np.uint64) << self.slot_bits
-        at = 0
+        begin = 0
         for part in self.parts:
-            here = slice(at, at + len(part.key))
-            keys[here] = part.key
+            places = slice(begin, begin + len(part.key))
+            keys[places] = part.key
             if part.many is not None:
-                many[here] = part.many
+                many[places] = part.many
             part.key = np.zeros(0, dtype=np.uint64)
-            at = here.stop
+            begin = places.stop
         if packed:
             keys <<= bits
-            for at in range(0, count, _BLOCK):
-                keys[at : at + _BLOCK] |= np.arange(at, min(at + _BLOCK, count), dtype=np.uint64)
+            for begin in range(0, count, _BLOCK):
+                keys[begin : begin + _BLOCK] |= np.arange(begin, min(begin + _BLOCK, count), dtype=np.uint64)
             keys.sort()
             group = np.searchsorted(keys, begins << bits)
             keys &= (np.uint64(1) << bits) - np.uint64(1)
@@ -128,24 +126,24 @@ class Operations:
         return first, *self._laid(starts, many, total)
 
     def _laid(self, starts: NDArray[np.uint32], many: NDArray[np.uint8], total: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-        """Operations and arguments at their places; what has been laid out is let go."""
+        """Write operations and arguments to their places and free each part once written."""
         code, arg = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.uint32)
-        at = 0
+        begin = 0
         self.parts.reverse()
         while self.parts:
             part = self.parts.pop()
             groups = len(part.arg) if part.many is None else len(part.many)
             done = 0
             for block in range(0, groups, _BLOCK):
-                here = slice(at + block, at + min(block + _BLOCK, groups))
-                where = starts[here]
+                members = slice(begin + block, begin + min(block + _BLOCK, groups))
+                where = starts[members]
                 if part.many is not None:
-                    each = many[here]
+                    each = many[members]
                     behind = np.cumsum(each, dtype=np.uint32)
                     where = np.repeat(where + each - behind, each) + np.arange(int(behind[-1]), dtype=np.uint32)
-                mine = slice(done, done + len(where))
-                code[where] = part.code if isinstance(part.code, int) else part.code[mine]
-                arg[where] = part.arg[mine]
-                done = mine.stop
-            at += groups
+                values = slice(done, done + len(where))
+                code[where] = part.code if isinstance(part.code, int) else part.code[values]
+                arg[where] = part.arg[values]
+                done = values.stop
+            begin += groups
         return code, arg

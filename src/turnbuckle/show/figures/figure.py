@@ -12,7 +12,6 @@ Errors (`turnbuckle.foundation.errors.ReportError`):
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from turnbuckle.foundation import csv_text
-from turnbuckle.foundation.errors import ReportError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.foundation.fields import finite
 from turnbuckle.show.figures.look import FONT, config
 
 #: What the engine runs, in this order; where it comes from stands beside it.
@@ -76,7 +76,7 @@ class Figure:
 
     def _repr_svg_(self) -> str:
         """Return the drawing with its title, legend and caption, for a notebook."""
-        from turnbuckle.show.figures.files import alone
+        from turnbuckle.show.figures.files import alone  # which writes figures
 
         return alone(draw([self])[0])
 
@@ -102,10 +102,7 @@ def draw(figures: Iterable[Figure]) -> list[Figure]:
     try:
         drawings = run_script(scripts, "draw", [json.dumps(finite(f.full_spec)) for f in figures], memory=MEMORY_BYTES)
     except MemoryError:
-        raise ReportError(
-            "R006", "there is not enough memory to draw the figures", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB",
-            cause="a limit of the shell or of the batch system (ulimit -v)", fix="raise the limit, or ask a verb that draws nothing",
-        ) from None  # fmt: skip
+        raise error_of("R006", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB") from None
     except RuntimeError as error:
         answered, message = error.args
         raise _undrawn(figures[answered], message) from error
@@ -119,20 +116,8 @@ def _rebuilt_svg(raw: str, figure: Figure) -> str:
         raise _undrawn(figure, str(error)) from error
 
 
-def _undrawn(figure: Figure, why: str) -> ReportError:
-    return ReportError(
-        "R007", "a figure cannot be drawn", where=clipped(figure.name, 120), found=clipped(why, 200),
-        cause="a defect of Turnbuckle", fix="please report it, with the version from turnbuckle doctor",
-    )  # fmt: skip
-
-
-def finite(value: Any) -> Any:
-    """Return the same nested value with infinity and NaN as null: JSON has neither."""
-    if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _undrawn(figure: Figure, why: str) -> TurnbuckleError:
+    return error_of("R007", where=clipped(figure.name, 120), found=clipped(why, 200))
 
 
 def harmless(raw: str, name: str, alt: str) -> str:

@@ -38,7 +38,7 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable("R001", "the figures cannot be written", folder, error, fix="name a folder you may write to") from error
+        raise unwritable("R001.figures", folder, error) from error
     try:
         with ExitStack() as drafts:
             for path, text in texts.items():

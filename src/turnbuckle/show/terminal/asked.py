@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.show.terminal.options import flat, lambdas_of
+from turnbuckle.show.terminal.progress import working
 
 On = Annotated[
     list[str] | None,
@@ -30,7 +31,7 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
     """Return the machines that ``--on`` names, None where it is left out.  Raises A013 where it names none."""
     names = flat(on)
     if names == []:
-        raise UsageError("A013", "--on names no machine", fix="turnbuckle machines list names them all; self is the source")
+        raise error_of("A013")
     return names
 
 
@@ -45,23 +46,19 @@ def model_of(alpha: str, model: str, lambdas: list[str] | None, charges: Sequenc
     try:
         value = float(alpha)
     except ValueError:
-        raise UsageError(
-            "A003", f"--alpha {alpha} is no number and none of flop, memory, hold", fix=did_you_mean(alpha, ["flop", "memory", "hold"])
-        ) from None
+        raise error_of("A003.word", fix=did_you_mean(alpha, ["flop", "memory", "hold"]), alpha=alpha) from None
     if not 1e-3 <= value <= 1e3:
-        raise UsageError("A003", f"--alpha {alpha} is out of range", found=alpha, fix="give a speed-up between 0.001 and 1000")
+        raise error_of("A003.range", found=alpha, alpha=alpha)
     return nething(value, charges)
 
 
 def draws_of(draws: int | None) -> int | None:
     """Return the number of draws.  Raises A007 where it is out of range."""
     if draws is not None and not 0 <= draws <= 100_000:
-        raise UsageError("A007", f"--draws {draws} is out of range", fix="0 to 100000")
+        raise error_of("A007", draws=draws)
     return draws
 
 
 def replaying() -> AbstractContextManager[Any]:
     """Show on a terminal that a replay runs."""
-    from turnbuckle.show.terminal.progress import working
-
     return working("replaying")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 
 #: Letters on a line of a notebook.
 _NOTEBOOK: Final = 110
@@ -33,5 +33,5 @@ def as_html(show: Callable[[Console, Any], object], answer: Any) -> str:
 def console_for(output: Path | None) -> Terminal:
     """The terminal for a table.  Raises A010 where an output file was named: tables are not written to files."""
     if output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+        raise error_of("A010.option", found=f"--output {output.name}")
     return Terminal(soft_wrap=False, highlight=False)

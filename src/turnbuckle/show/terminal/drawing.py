@@ -12,8 +12,9 @@ from turnbuckle.show.text import DASH, MINUS, NARROW
 
 #: Characters that a terminal, or who searches its text, may not have.
 _PLAIN: Final = str.maketrans({NARROW: " ", "\N{NARROW NO-BREAK SPACE}": ",", "µ": "u", DASH: "-", MINUS: "-", "×": "x", "→": "->"})
-#: Characters of a bar that is full.
+#: Characters of a bar that is full, and of a name of a call that is never cut where there is room for other columns.
 _BAR: Final = 40
+_NAME: Final = 22
 _STYLES: Final = {"soft": "dim", "strong": "bold", "good": "green", "fair": "yellow", "poor": "red"}
 
 
@@ -27,7 +28,8 @@ def drawn(table: Table, most: int | None = None, *, bars: bool = False) -> Drawn
         name = table.head[k]
         number = name.startswith(">")
         # where there is no room, words are folded and code is cut at its end; a number stays whole
-        out.add_column(name.lstrip(">^").translate(_PLAIN), justify="right" if number else "left", no_wrap=number)
+        least = max((min(len(row[k].text), _NAME) for row in rows if row[k].tone == "code"), default=None)
+        out.add_column(name.lstrip(">^").translate(_PLAIN), justify="right" if number else "left", no_wrap=number, min_width=least)
     if bars:
         out.add_column()
     for row in rows:

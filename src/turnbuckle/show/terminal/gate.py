@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from turnbuckle.foundation.errors import GateFailed, UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.projection.projection import Projection
 
 #: What a gate can look at; a percentage means slower (or faster) than measured.
@@ -33,8 +33,8 @@ class Gate:
         """Raise `GateFailed` (A201) if the condition is true for any projection."""
         hit = [p for p in projections if COMPARISONS[self.compare](QUANTITIES[self.quantity](p), self.limit)]
         if hit:
-            found = ", ".join(f"{p.target} {QUANTITIES[self.quantity](p):.4g}" for p in hit)
-            raise GateFailed("A201", f"gate: {self.text}", found=found, fix="none: the gate did what it was asked to do")
+            exceeded = ", ".join(f"{p.target} {QUANTITIES[self.quantity](p):.4g}" for p in hit)
+            raise error_of("A201", found=exceeded, text=self.text)
 
 
 def gate(text: str) -> Gate:
@@ -45,21 +45,18 @@ def gate(text: str) -> Gate:
     """
     match = re.fullmatch(r"\s*([a-z]+)\s*(>=|<=|>|<)\s*([0-9.]+(?:e-?[0-9]+)?)\s*(?:(%)\s*)?", text)
     if not match:
-        raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix='--fail-if "penalty > 5%"')
+        raise error_of("A008.form", found=text)
     quantity, compare, number, percent = match.groups()
     if quantity not in QUANTITIES:
-        raise UsageError(
-            "A008",
-            f"a gate cannot look at {quantity!r}",
-            found=text,
-            fix=did_you_mean(quantity, QUANTITIES) or f"one of {', '.join(QUANTITIES)}",
+        raise error_of(
+            "A008.quantity", found=text, fix=did_you_mean(quantity, QUANTITIES) or None, quantity=quantity, quantities=", ".join(QUANTITIES)
         )
     try:
         value = float(number)
     except ValueError:
-        raise UsageError("A008", f"{number!r} is no number", found=text, fix='--fail-if "penalty > 5%"') from None
+        raise error_of("A008.number", found=text, number=number) from None
     if percent:
         if quantity == "seconds":
-            raise UsageError("A008", "seconds cannot be compared with a percentage", found=text, fix='--fail-if "seconds > 12.5"')
+            raise error_of("A008.seconds", found=text)
         value = 1.0 + value / 100.0
     return Gate(text.strip(), quantity, compare, value)

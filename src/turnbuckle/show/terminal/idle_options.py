@@ -7,7 +7,7 @@ Errors:
 
 from __future__ import annotations
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 
 
 def refuse_idle(given: dict[str, bool], cause: str, fix: str) -> None:
@@ -20,4 +20,4 @@ def refuse_idle(given: dict[str, bool], cause: str, fix: str) -> None:
     """
     idle = [option for option, there in given.items() if there]
     if idle:
-        raise UsageError("A056", "an option that changes nothing here", found=", ".join(idle), cause=cause, fix=fix)
+        raise error_of("A056", found=", ".join(idle), cause=cause, fix=fix)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped
+from turnbuckle.foundation.errors import UnitError, clipped, error_of
+from turnbuckle.foundation.units import parse
 
 Format = Literal["table", "json", "csv", "parquet"]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
@@ -56,19 +57,17 @@ def window_ns(text: str) -> tuple[int, int]:
     """`1.2s:1.3s` -> nanoseconds after the run's start.  Raises A070, and U0xx for what is no time."""
     first, _, last = (end.strip() for end in text.partition(":"))
     if not first or not last or ":" in last:
-        raise UsageError("A070", "a window reads START:END", where="--window", found=clipped(text), fix="--window 1.2s:1.3s")
+        raise error_of("A070.form", where="--window", found=clipped(text))
     bounds = [round(min(seconds_of(end, "--window", "1.2s:1.3s"), 1e9) * 1e9) for end in (first, last)]
     if bounds[0] < 0:
-        raise UsageError("A070", "a window begins no earlier than the run", where="--window", found=clipped(text), fix="--window 0s:1.3s")
+        raise error_of("A070.before", where="--window", found=clipped(text))
     if bounds[0] >= bounds[1]:
-        raise UsageError("A070", "a window ends after it begins", where="--window", found=clipped(text), fix="--window 1.2s:1.3s")
+        raise error_of("A070.order", where="--window", found=clipped(text))
     return bounds[0], bounds[1]
 
 
 def seconds_of(text: str, option: str, example: str) -> float:
     """A time [s] that an option gives.  Raises U0xx, with the option's name."""
-    from turnbuckle.foundation.units import parse
-
     try:
         return parse(text, "s")
     except UnitError as error:
@@ -90,7 +89,7 @@ def rank_counts(text: str, fix: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        raise UsageError("A074", "ranks are whole numbers from 1", found=text[:60], fix=fix) from None
+        raise error_of("A074.ranks", found=text[:60], fix=fix) from None
 
 
 def lambdas_of(words: list[str] | None) -> dict[str, float]:
@@ -99,9 +98,9 @@ def lambdas_of(words: list[str] | None) -> dict[str, float]:
     for word in flat(words) or []:
         name, _, value = word.partition("=")
         if name in out:
-            raise UsageError("A004", f"lambda of {name} is given twice", found=word, fix="give each class once")
+            raise error_of("A004.twice", found=word, name=name)
         try:
             out[name] = float(value)
         except ValueError:
-            raise UsageError("A004", f"lambda of {name} is no number", found=word, fix=f"--lambda {name}=10") from None
+            raise error_of("A004.number", found=word, name=name) from None
     return out

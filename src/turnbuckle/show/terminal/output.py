@@ -6,19 +6,20 @@ import hashlib
 import io
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from turnbuckle.foundation import csv_text
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import finite
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
+from turnbuckle.show.terminal.recording import command_line
 
 
 def provenance() -> dict[str, Any]:
     """Tool, version, command line, and name and SHA-256 of every input that the command line names."""
-    from importlib.metadata import version
 
-    from turnbuckle.show.terminal.recording import command_line
     from turnbuckle.trace.readers.parquet import digest
 
     inputs = []
@@ -39,8 +40,6 @@ def write_json(value: dict[str, Any], output: Path | None) -> None:
 
     What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
     """
-    from turnbuckle.projection.shown import finite
-
     value = value if "provenance" in value else {**value, "provenance": provenance()}
     write_text(json.dumps(finite(value), indent=1) + "\n", output)
 
@@ -78,7 +77,7 @@ def write_frame(frame: Any, format: str, output: Path | None) -> None:
         return
     if output is None:
         if sys.stdout.isatty():
-            raise UsageError("A009", "Parquet is not for a terminal", fix="give a file with --output FILE.parquet")
+            raise error_of("A009.parquet")
         # whole first: a reader who goes away is met where text is written, not inside the library
         held = io.BytesIO()
         frame.write_parquet(held)

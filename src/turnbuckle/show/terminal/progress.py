@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
+from rich.console import Console
+
 #: Seconds before anything appears.
 PATIENCE = 0.5
 
@@ -19,7 +21,7 @@ def reading(path: Path) -> Iterator[Callable[[float], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
+    # a tenth of what a verb's help takes, and only a terminal sees it
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
@@ -50,8 +52,6 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-
     status = Console(stderr=True).status(what)
     late = Timer(PATIENCE, status.start)
     late.start()

@@ -11,17 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.cost.ratio import AdditiveTotals
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
-from turnbuckle.profile.summary.describe import scope
-from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run, Summary
+from turnbuckle.profile.summary.describe import links, scope
+from turnbuckle.profile.summary.placement import nic_bound
+from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run, Summary
 from turnbuckle.show.run_tables import calls_table, copies_table, kernels_table, run_time_table
 from turnbuckle.show.target_table import targets_table
+from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.drawing import drawn, plain_text
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
@@ -29,42 +34,13 @@ from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import verdicts
 from turnbuckle.trace.recorders import recorder
 
-#: Names longer than this are cut in tables (JSON and reports keep them whole).
-NAME_WIDTH = 60
-
-
-def plain(text: object, width: int = NAME_WIDTH) -> str:
-    """Text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
-    said = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-    return said if len(said) <= width else said[: width - 1] + "…"
-
-
-def clean(text: object, width: int = NAME_WIDTH) -> str:
-    """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
-    return escape(plain(text, width))
-
-
-def seconds(value: float | None) -> str:
-    """A time for people; a dash where there is none."""
-    return "-" if value is None else quantity(value, "s")
-
-
-def ns(value: int | None) -> str:
-    """Nanoseconds for people."""
-    return seconds(None if value is None else value * 1e-9)
-
 
 def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> None:
     """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
     answer = Answer(answer) if isinstance(answer, Run) else answer
     if format == "table":
         if output is not None:
-            raise UsageError(
-                "A010",
-                "tables are for the terminal",
-                found=f"--output {output.name}",
-                fix="add --format json, csv or parquet, or use turnbuckle report",
-            )
+            raise error_of("A010.report", found=f"--output {output.name}")
         console = Terminal(soft_wrap=False, highlight=False)
         show(console, answer, what)
         return
@@ -103,8 +79,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.run.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [
-        f"{what} not recorded" if category in answer.run.untold else many(rows, one, what)
-        for category, rows, one, what in (
+        f"{what} not recorded" if category in answer.run.untold else many(rows, singular, what)
+        for category, rows, singular, what in (
             ("kernel", kernels["count"], "kernel", "kernels"),
             ("copy", profile.trace.copies.height, "copy", "copies"),
             ("api", profile.trace.api.height, "host call", "host calls"),
@@ -149,9 +125,9 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
                 console.print(drawn(table, most=10))
 
 
-def many(count: int, one: str, more: str) -> str:
+def many(count: int, singular: str, more: str) -> str:
     """`1 kernel`, `2 kernels`."""
-    return f"{count:,} {one if count == 1 else more}"
+    return f"{count:,} {singular if count == 1 else more}"
 
 
 def launch_line(answer: Answer) -> str:
@@ -160,27 +136,25 @@ def launch_line(answer: Answer) -> str:
     if not launch["count"]:
         return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
     idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
-    said = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
-    return said + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
+    latency = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
+    return latency + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
 
 
 def coverage_lines(profile: Profile) -> list[str]:
     """What of the launches has rows on a device, and what of the device's time has its call."""
-    found = coverage(profile)
-    rows, launches, graphs = found["device_rows"], found["launches"], found["graph_launches"]
-    said = []
+    shares = coverage(profile)
+    rows, launches, graphs = shares["device_rows"], shares["launches"], shares["graph_launches"]
+    clauses = []
     if launches and launches["share"] is not None:
         of_graphs = f"; of {graphs['count']:,} graph launches {graphs['share']:.1%}" if graphs["share"] is not None else ""
-        said.append(f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a device{of_graphs}")
+        clauses.append(f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a device{of_graphs}")
     if rows and rows["time_share"] is not None:
-        said.append(f"{rows['time_share']:.1%} of device time has its host call")
-    return ["; ".join(said)] if said else []
+        clauses.append(f"{rows['time_share']:.1%} of device time has its host call")
+    return ["; ".join(clauses)] if clauses else []
 
 
 def link_lines(answer: Answer) -> dict[str, str]:
     """One sentence a direction: rate, what it looks like, latency."""
-    from turnbuckle.profile.summary.describe import links
-
     out = {}
     for direction, link in links(answer.run.source, answer.run.fits).items():
         if link["bandwidth"] is None:
@@ -199,14 +173,14 @@ def print_projections(console: Console, answer: Answer) -> None:
     """One line a target, what changes under it, and what to measure to be surer."""
     if not answer.projections:
         return
-    found = verdicts(answer.projections)
-    table = targets_table(found)
+    targets = verdicts(answer.projections)
+    table = targets_table(targets)
     console.print()
     console.print(drawn(table))
     console.print()
     console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))
-    for v, note in zip(found, table.notes, strict=True):
+    for v, note in zip(targets, table.notes, strict=True):
         changes.add_row(plain_text(v.name), plain_text(note), style="dim")
     console.print(changes)
     if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
@@ -224,34 +198,32 @@ def print_projections(console: Console, answer: Answer) -> None:
             Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.target}")
         )
         console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
-    if said := card_line(answer):
+    if accuracy := card_line(answer):
         console.print()
-        console.print(Text(said, style="dim"))
+        console.print(Text(accuracy, style="dim"))
 
 
 def card_line(answer: Answer) -> str:
     """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
-    from turnbuckle.foundation import registry
-
     shipped = registry.load("services", "card")
     if answer.model is None or not answer.model.carded:
         return ""
     if all(m.relative for m in answer.targets):
-        said = shipped().in_words("distance", "timeline")
-        return f"held against an OpenCL device on a processor, not yet a GPU: {said}; turnbuckle validate --card" if said else ""
+        accuracy = shipped().in_words("distance", "timeline")
+        return f"held against an OpenCL device on a processor, not yet a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
-    said = shipped().in_words("run time", model)
-    return f"held against measurement: {said}; turnbuckle validate --card" if said else ""
+    accuracy = shipped().in_words("run time", model)
+    return f"held against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
 
 
 def print_findings(console: Console, answer: Answer, brief: bool) -> None:
     """Findings, worst first; `brief` leaves out what changes no number."""
-    found: list[Finding] = list(answer.findings)
-    seen = {f.code for f in found}
+    findings: list[Finding] = list(answer.findings)
+    seen = {f.code for f in findings}
     for p in answer.projections:
-        found += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
-    found.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
-    shown = [f for f in found if not brief or f.severity != "info"]
+        findings += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
+    findings.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
+    shown = [f for f in findings if not brief or f.severity != "info"]
     if not shown:
         return
     console.print()
@@ -264,8 +236,8 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
         detail = f" ({clean(f.detail, 160)})" if f.detail else ""
         table.add_row(Text(f.code, style=colour), f"{f.count:,}", f"{escape(f.meaning)}[dim]{detail}[/]")
     console.print(table)
-    if brief and len(shown) < len(found):
-        console.print(Text(f"and {len(found) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
+    if brief and len(shown) < len(findings):
+        console.print(Text(f"and {len(findings) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
 
 
 def print_next(console: Console, answer: Answer, what: str) -> None:
@@ -289,8 +261,6 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
 
 def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -> None:
     """Traffic bound for the network card: the spread run minus the packed one."""
-    from turnbuckle.profile.summary.placement import nic_bound
-
     frame = nic_bound(spread.profile, packed.profile)
     if format == "json":
         write_json(
@@ -325,31 +295,24 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
 
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
     """The additive model on five numbers as printed in a paper or a table."""
-    from turnbuckle.cost.ratio import AdditiveTotals
-
-    known = ("gpu", "control", "data", "cpu", "mpi", "total")
+    classes = ("gpu", "control", "data", "cpu", "mpi", "total")
     values: dict[str, Any] = {}
     for word in text.split(","):
         name, _, number = word.strip().partition("=")
-        if name not in known:
-            raise UsageError(
-                "A011",
-                f"--totals knows no {name!r}",
-                found=text,
-                fix=did_you_mean(name, known) or f"give {', '.join(known[:5])} in seconds, total if printed",
-            )
+        if name not in classes:
+            raise error_of("A011.class", found=text, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes[:5]))
         try:
             values[name] = float(number)
             if not 0 <= values[name] < math.inf:
                 raise ValueError
         except ValueError:
-            raise UsageError("A011", f"{name} is no time in seconds", found=word, fix=f"{name}=12.5") from None
-    if missing := [n for n in known[:5] if n not in values]:
-        raise UsageError("A011", f"--totals lacks {', '.join(missing)}", found=text, fix="give all five in seconds; 0 where there is none")
+            raise error_of("A011.time", found=word, name=name) from None
+    if missing := [n for n in classes[:5] if n not in values]:
+        raise error_of("A011.incomplete", found=text, missing=", ".join(missing))
     if extra := set(lambdas) - {"data", "control"}:
-        raise UsageError("A011", f"printed totals have no class {sorted(extra)[0]!r}", fix="--lambda data=10,control=10")
+        raise error_of("A011.printed", name=sorted(extra)[0])
     if bad := [n for n, v in lambdas.items() if not 0 < v < math.inf]:
-        raise UsageError("A004", f"lambda of {bad[0]} must be positive", found=str(lambdas[bad[0]]), fix="above 1 is better hardware")
+        raise error_of("A004.sign", found=str(lambdas[bad[0]]), name=bad[0])
     totals = AdditiveTotals(**values)
     projected = totals.projected(lambdas.get("data", 1.0), lambdas.get("control", 1.0))
     document: dict[str, Any] = {

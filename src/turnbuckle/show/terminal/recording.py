@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import ProfileError, error_of
+from turnbuckle.show.terminal.progress import reading
+
 if TYPE_CHECKING:
     from turnbuckle.projection.run import Run
     from turnbuckle.show.terminal.options import PartOptions
@@ -13,9 +17,7 @@ if TYPE_CHECKING:
 
 def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Run:
     """Read a recording, or a part of one."""
-    from turnbuckle.foundation.errors import ProfileError
     from turnbuckle.projection.run import Run
-    from turnbuckle.show.terminal.progress import reading
 
     try:
         with reading(profile) as progress:
@@ -29,24 +31,16 @@ def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptio
 
 def _refuse_schedule(path: Path) -> None:
     """Raise A077 where a file that no reader takes is a schedule: what reads it is another verb."""
-    from turnbuckle.foundation import registry
-    from turnbuckle.foundation.errors import UsageError
-
     untimed = next((module for entry in registry.entries("untimed").values() if (module := entry.load()).sniff(path)), None)
     if untimed is not None:
-        raise UsageError(
-            "A077", "this needs a recording", where=path.name, found=untimed.HOLDS, cause="a schedule says what each "
-            "rank does, and not when", fix=f"turnbuckle inspect {path.name} says what it holds; record the run itself for the rest",
-        ) from None  # fmt: skip
+        raise error_of("A077.recording", where=path.name, found=untimed.HOLDS, name=path.name) from None
 
 
 def refuse_asked(path: Path, asked: dict[str, object], found: str) -> None:
     """Raise A077 where an option is given that needs a recording; `found` says what the file holds instead."""
-    from turnbuckle.foundation.errors import UsageError
-
     given = [name for name, value in asked.items() if value is not None]
     if given:
-        raise UsageError("A077", f"{given[0]} needs a recording", where=path.name, found=found, fix=f"leave {given[0]} out")
+        raise error_of("A077.option", where=path.name, found=found, given=given[0])
 
 
 def command_line() -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.units import show
-from turnbuckle.show.terminal.projections import plain
+from turnbuckle.show.terminal.cells import plain
 
 
 def is_table(path: Path) -> bool:
@@ -25,8 +25,8 @@ def span(low: float, high: float, unit: str, value: float | None = None) -> str:
     units = {e[2] for e in ends}
     if len(units) > 1:
         return f"[{show(low, unit)}, {show(high, unit)}]"
-    said = "" if value is not None and show(value, unit).partition(" ")[2] in units else next(iter(units))
-    return f"[{ends[0][0]}, {ends[1][0]}]" + (f" {said}" if said else "")
+    unit_text = "" if value is not None and show(value, unit).partition(" ")[2] in units else next(iter(units))
+    return f"[{ends[0][0]}, {ends[1][0]}]" + (f" {unit_text}" if unit_text else "")
 
 
 def unframed(*columns: str, words: Container[str] | None = None, title: str = "") -> Table:
@@ -48,9 +48,9 @@ def titled(console: Console, title: str, *columns: str, words: tuple[str, ...] =
     return table
 
 
-def print_findings(console: Console, found: Iterable[dict[str, Any]]) -> None:
+def print_findings(console: Console, findings: Iterable[dict[str, Any]]) -> None:
     """What is doubtful about an answer, and what to do about it."""
-    for f in found:
+    for f in findings:
         console.print()
         detail = f" ({plain(f['detail'], 160)})" if f["detail"] else ""
         console.print(Text(f"{f['code']}  {f['count']:,}  {f['meaning']}{detail}", "yellow" if f["severity"] == "warning" else "dim"))

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.errors import ProfileError, TurnbuckleError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.trace import LAYOUT, Trace, load_about, load_names, load_table
 
@@ -156,7 +156,7 @@ def _digest(file: BinaryIO) -> str:
 
 def _same(trace: Trace, digest: str) -> Trace:
     if trace.facts["sha256"] != digest:
-        raise ProfileError("P005", "the file changed since it was opened", where=trace.name, fix="read it again")
+        raise error_of("P005.changed", where=trace.name)
     return trace
 
 

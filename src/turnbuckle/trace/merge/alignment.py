@@ -16,13 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.trace.merge.shared_collectives import Group, line
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 _FAR: Final = 2**61
 #: Most operations of a communicator that a median is taken over.

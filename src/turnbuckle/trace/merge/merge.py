@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from turnbuckle.foundation import schema
-from turnbuckle.foundation.errors import CannotAnswer, ProfileError, UsageError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.findings import merge as merged_findings
 from turnbuckle.foundation.units import show
@@ -70,17 +70,12 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
         one run, A179 they do not state their clocks.
     """
     if len(traces) < 2:
-        raise UsageError(
-            "A405", "there is nothing to merge", found=f"{len(traces)} recording", fix="name two recordings or more of one run"
-        )
+        raise error_of("A405.alone", found=f"{len(traces)} recording")
     if max_skew_ns < 1:
-        raise UsageError("A407", "the skew allowed is no time", found=f"{max_skew_ns} ns", fix='give a time above 0, as "100 us"')
+        raise error_of("A407.positive", found=f"{max_skew_ns} ns")
     for trace in traces:
         if trace.table("processes").height:
-            raise ProfileError(
-                "P062", "the recording is merged already", where=trace.name, found="a table of processes with their files",
-                cause="what was merged before has lost its own clocks", fix="merge all recordings at once",
-            )  # fmt: skip
+            raise error_of("P062", where=trace.name, found="a table of processes with their files")
     _distinct(traces)
     parts, flaws = [], []
     for trace in traces:
@@ -114,10 +109,7 @@ def _distinct(traces: Sequence[Trace]) -> None:
         key = (trace.facts.get("session_start_utc_ns"), tables, *(trace.table(name).height for name in tables))
         for other in seen.setdefault(key, []):
             if tables and all(trace.table(name).equals(other.table(name)) for name in tables):
-                raise UsageError(
-                    "A405", "a recording is given twice", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows",
-                    cause="one is a copy of the other, or was written from it", fix="name each recording once",
-                )  # fmt: skip
+                raise error_of("A405.copy", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows")
         seen[key].append(trace)
 
 
@@ -197,10 +189,8 @@ def _one_run(traces: Sequence[Trace], ranks: Sequence[Mapping[int, int]]) -> Non
             first[rank] = file
 
 
-def _not_one_run(found: str, cause: str) -> CannotAnswer:
-    return CannotAnswer(
-        "A178", "the recordings are not of one run", found=found, cause=cause, fix="merge recordings made together, one of each process"
-    )
+def _not_one_run(found: str, cause: str) -> TurnbuckleError:
+    return error_of("A178", found=found, cause=cause)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
@@ -228,10 +218,7 @@ def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
     stated = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]
     if None in began and clock == "recorded":
         lacking = next(trace.name for trace, utc in zip(traces, began, strict=True) if utc is None)
-        raise CannotAnswer(
-            "A179", "a recording does not state when it was made", where=clipped(lacking), found="no time of day",
-            cause="its times count from its own begin", fix="leave --clock recorded out: collectives tell the clocks too",
-        )  # fmt: skip
+        raise error_of("A179", where=clipped(lacking), found="no time of day")
     zero = min(stated, default=0)
     offsets = [0 if utc is None or _span(trace) is None else utc - zero for trace, utc in zip(traces, began, strict=True)]
     spans = sorted(
@@ -253,12 +240,11 @@ def _tied(traces: Sequence[Trace], clocks: Clocks) -> None:
     """Raise A177 where no collectives tie a recording to the first."""
     loose = [trace.name for trace, linked in zip(traces, clocks.linked, strict=True) if not linked]
     if loose:
-        raise CannotAnswer(
-            "A177", "no collective tells how the clocks of the recordings lie", where=clipped(traces[0].name),
+        raise error_of(
+            "A177",
+            where=clipped(traces[0].name),
             found=f"{len(loose)} of {len(traces)} recordings share none with it: {', '.join(clipped(name) for name in loose[:3])}",
-            cause="NCCL kernels and MPI collectives are matched by name and order, where they end together on all ranks",
-            fix="--clock recorded trusts the clocks that the files state; or record NCCL kernels or MPI collectives on every rank",
-        )  # fmt: skip
+        )
 
 
 def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
@@ -272,11 +258,7 @@ def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
         found = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
     else:
         found = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
-    raise CannotAnswer(
-        "A176", "the clocks cannot be aligned within the bound", found=f"{found}; allowed {_time(max_skew_ns)}",
-        cause="a clock that jumps or changes its speed during the run, or recordings of different runs",
-        fix=f'--max-skew "{least}", if waits between ranks may be off by that',
-    )  # fmt: skip
+    raise error_of("A176", found=f"{found}; allowed {_time(max_skew_ns)}", least=least)
 
 
 def _above(value: float) -> float:

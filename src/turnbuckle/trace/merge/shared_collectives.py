@@ -17,14 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.trace import Trace
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 #: Least number of operations that two lanes of one communicator share.
 LEAST: Final = 4

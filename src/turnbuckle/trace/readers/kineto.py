@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle._native import read_kineto
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.trace.readers.parts.native import native_trace
 from turnbuckle.trace.readers.parts.packed_text import beginning
 from turnbuckle.trace.trace import Trace
@@ -52,9 +52,6 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """Read a trace; of an archive ``ARCHIVE::MEMBER``.  Raises `ProfileError` (P025, P026, P035 to P037)."""
     named = archive(path)
     if named is None and str(path).endswith(_ARCHIVES):
-        raise ProfileError(
-            "P037", "an archive holds several files", where=str(path), found="no member is named",
-            cause="a profile is read from one file", fix=f"list it with tar -tf, and name one: {path.name}{SEPARATOR}MEMBER",
-        )  # fmt: skip
+        raise error_of("P037.several", where=str(path), found="no member is named", name=path.name, separator=SEPARATOR)
     place, member = named or (path, None)
     return native_trace(path, lambda: read_kineto(place, member=member, threads=threads, progress=progress))

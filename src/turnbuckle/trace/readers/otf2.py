@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnbuckle._native import read_otf2
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import noted
 from turnbuckle.trace.readers.parts.native import native_trace
 from turnbuckle.trace.trace import Trace
@@ -35,14 +35,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     return native_trace(path, lambda: read_otf2(path, threads=threads, progress=progress))
 
 
-def _part(path: Path) -> ProfileError:
+def _part(path: Path) -> TurnbuckleError:
     beside = [path.with_suffix(".otf2"), path.parent.with_suffix(".otf2")]
     anchor = next((place.name for place in beside if place.is_file()), "the file that ends in .otf2")
-    return ProfileError(
-        "P019",
-        "the file is one part of an OTF2 archive",
-        where=str(path),
-        found=f"a {path.suffix} file",
-        cause="an archive is several files; the one that ends in .otf2 tells of the others",
-        fix=f"name {anchor}",
-    )
+    return error_of("P019", where=str(path), found=f"a {path.suffix} file", anchor=anchor)

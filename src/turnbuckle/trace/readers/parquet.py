@@ -22,7 +22,7 @@ from typing import Any, Final
 import polars as pl
 
 from turnbuckle.foundation import schema
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, register
 from turnbuckle.trace.cache.parquet_file import named, quietly
@@ -327,38 +327,30 @@ def _digest(files: list[Path]) -> str:
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
-_AGAIN: Final = "write the folder again, or ask whoever wrote it to"
+
+def _no_trace(path: Path, found: str) -> TurnbuckleError:
+    return error_of("P014.parquet", where=str(path), found=found)
 
 
-def _no_trace(path: Path, found: str) -> ProfileError:
-    return ProfileError(
-        "P014", "the folder does not hold a trace", where=str(path), found=found,
-        cause="it was written by another version, or not written to its end", fix=_AGAIN,
-    )  # fmt: skip
+def _forbidden(place: Path) -> TurnbuckleError:
+    return error_of("P010", where=str(place))
 
 
-def _forbidden(place: Path) -> ProfileError:
-    return ProfileError("P010", "no permission to read the file", where=str(place), fix="ask its owner, or copy it to a place of your own")
+def _wrong_table(place: Path, found: str, cause: str = "the copy or the writing was cut off") -> TurnbuckleError:
+    return error_of("P057", where=str(place), found=found, cause=cause)
 
 
-def _wrong_table(place: Path, found: str, cause: str = "the copy or the writing was cut off") -> ProfileError:
-    return ProfileError("P057", "a table of the trace is not as it should be", where=str(place), found=found, cause=cause, fix=_AGAIN)
+def _impossible(place: Path, found: str, cause: str) -> TurnbuckleError:
+    return error_of("P058", where=str(place), found=found, cause=cause)
 
 
-def _impossible(place: Path, found: str, cause: str) -> ProfileError:
-    return ProfileError("P058", "a table of the trace holds values that cannot be", where=str(place), found=found, cause=cause, fix=_AGAIN)
+def _beyond(place: Path, found: str, cause: str) -> TurnbuckleError:
+    return error_of("P059", where=str(place), found=found, cause=cause)
 
 
-def _beyond(place: Path, found: str, cause: str) -> ProfileError:
-    return ProfileError("P059", "the trace claims more than its files can hold", where=str(place), found=found, cause=cause, fix=_AGAIN)
+def _not_inside(place: Path, found: str) -> TurnbuckleError:
+    return error_of("P060", where=str(place), found=found)
 
 
-def _not_inside(place: Path, found: str) -> ProfileError:
-    return ProfileError(
-        "P060", "a file of the trace is not in its folder", where=str(place), found=found, cause="a trace is read from its own folder only",
-        fix="copy the file itself into the folder",
-    )  # fmt: skip
-
-
-def _unknown(place: Path, found: str, cause: str) -> ProfileError:
-    return ProfileError("P061", "the trace states what is not known", where=str(place), found=found, cause=cause, fix=_AGAIN)
+def _unknown(place: Path, found: str, cause: str) -> TurnbuckleError:
+    return error_of("P061", where=str(place), found=found, cause=cause)

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import CannotAnswer, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.messages import Traffic, recorded
@@ -130,11 +130,7 @@ def calibrated(trace: Trace, most_bytes: float) -> Setup:
     mpi = trace.mpi.with_columns(text=trace.text(trace.mpi)).join(trace.mpi_ranks, on="thread").sort("start_ns")
     send, receive = (mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv")))
     if send.height != receive.height or send["size_bytes"].n_unique() < 2:
-        raise CannotAnswer(
-            "A192", "no ping-pong in the recording", where=trace.name,
-            found=f"{send.height} sends of rank 0, {receive.height} receives of rank 1",
-            cause="messages of several sizes from the first rank to the second were looked for", fix="record a ping-pong between two ranks",
-        )  # fmt: skip
+        raise error_of("A192.sizes", where=trace.name, found=f"{send.height} sends of rank 0, {receive.height} receives of rank 1")
     size = send["size_bytes"].to_numpy()
     sending = (send["end_ns"] - send["start_ns"]).to_numpy() * 1e-9
     whole = (receive["end_ns"].to_numpy() - send["start_ns"].to_numpy()) * 1e-9
@@ -188,7 +184,7 @@ def programs(
 
     def recording(name: str) -> Trace:
         if name not in places:
-            raise CannotAnswer("A192", "no recording of a program", where=recordings.name, found=clipped(name), fix="keep its rank-0.txt")
+            raise error_of("A192.program", where=recordings.name, found=clipped(name))
         return read(places[name], use_cache=False)
 
     setup = calibrated(recording(network), measurements["most_bytes"])
@@ -206,10 +202,7 @@ def _program(
     waited = {p["delay_ns"]: float(p.get("waited_ns", p["delay_ns"])) for p in measured if p["program"] == name}
     undelayed = times.pop(0, ())
     if len(undelayed) < 2 or not times:
-        raise CannotAnswer(
-            "A192", "no measured points", where=clipped(name), found=f"{len(undelayed)} runs without delay, {len(times)} delays",
-            fix="measure it twice or more without delay, and with delays",
-        )  # fmt: skip
+        raise error_of("A192.delays", where=clipped(name), found=f"{len(undelayed)} runs without delay, {len(times)} delays")
     near = {fidelity: run_time(traffic, setup, fidelity, 0) for fidelity in fidelities}
     count, base = most_messages(traffic), statistics.median(undelayed)
     points = []
@@ -230,7 +223,7 @@ def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     measurements = read_measurements(data.path(case, question.text("measured")), FORM)
     _, measured = programs(measurements, data.path(case, case.a.file), question.text("network"))
     if not measured:
-        raise CannotAnswer("A192", "no measured points", where=case.name, fix="measure again")
+        raise error_of("A192.points", where=case.name)
     for program in measured:
         for p in program.points:
             quantity = f"{p.program}, messages {words(p.delay_ns)} later"

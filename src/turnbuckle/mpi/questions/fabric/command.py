@@ -7,8 +7,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import show
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,20 +36,14 @@ def fabric(
     name: Name = None, /, *, nodes: Nodes = None, check: Check = False, format: FormatOption = "table", output: Output = None
 ) -> int:
     """Show a machine as a network: parts, wires with their sources, ways between parts, what shares what, bisection."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.mpi.questions.fabric import question as study
-    from turnbuckle.projection.run import SCHEMA_VERSION
     from turnbuckle.replay.contention.network_file import bundled, read_network
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     if nodes is not None and nodes < 1:
-        raise UsageError("A052", "so many nodes are none", found=f"--nodes {nodes}", fix="--nodes 2")
+        raise error_of("A052.none", found=f"--nodes {nodes}")
     if name is None:
         if nodes is not None:
-            raise UsageError(
-                "A052", "nodes of no machine", found=f"--nodes {nodes}", fix="name one: turnbuckle model fabric lassen --nodes 2"
-            )
+            raise error_of("A052.machine", found=f"--nodes {nodes}")
         fabrics = [study.fabric(read_network(n)) for n in bundled()]
         if format != "table":
             listed = [_row(f) for f in fabrics]
@@ -80,10 +82,6 @@ def _row(result: Fabric) -> dict[str, object]:
 
 
 def _print_all(console: Console, result: list[Fabric]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("name", "nodes", "GPUs", "cards", "a card", "network", "bisection", "assumed"):
@@ -106,9 +104,7 @@ def _print_all(console: Console, result: list[Fabric]) -> None:
 
 
 def _print(console: Console, result: Fabric) -> None:
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show
     from turnbuckle.replay.contention.network_file import shape_words
 
     d = result.described
@@ -132,9 +128,6 @@ def _print(console: Console, result: Fabric) -> None:
 
 
 def _print_facts(console: Console, described: Described) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     console.print()
     sources = list(dict.fromkeys(f.source for f in described.facts))
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -154,9 +147,6 @@ def _print_facts(console: Console, described: Described) -> None:
 
 def _print_ways(console: Console, result: Fabric) -> None:
     """Print bandwidth and latency of the routes to GPUs (to hosts where there are none)."""
-    from rich.table import Table
-    from rich.text import Text
-
     ways = {(w.source, w.target): w for w in result.ways}
     ends = list(dict.fromkeys(w.source for w in result.ways))
     targets = [e for e in ends if e.startswith("gpu")] or ends
@@ -185,10 +175,6 @@ def _print_ways(console: Console, result: Fabric) -> None:
 
 
 def _print_together(console: Console, result: Fabric) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.tables import unframed
 
     if not result.together:
         return
@@ -202,7 +188,6 @@ def _print_together(console: Console, result: Fabric) -> None:
 
 def _remarks(console: Console, result: Fabric, *, with_head: bool = True) -> int:
     """Print what is doubtful, and return the number of remarks."""
-    from rich.text import Text
 
     from turnbuckle.mpi.questions.fabric.question import remarks
 

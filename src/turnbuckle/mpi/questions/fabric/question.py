@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.mpi.replay.node_layout import laid_out
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
@@ -158,16 +158,14 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     """
     count = nodes or described.nodes or 1
     if described.nodes and count > described.nodes:
-        raise UsageError("A052", "so many nodes are not there", found=f"{count:,} nodes", fix=f"at most {described.nodes:,}")
+        raise error_of("A052.many", found=f"{count:,} nodes", nodes=described.nodes)
     network = Network(count, described.bandwidth, described.hop_seconds, described.shape, node=described.node)
     node = network.made_of
     cards = network.cards
     if described.shape is not None and cards > places(described.shape):
-        raise UsageError(
-            "A052", "the shape has no room for so many nodes", found=f"{cards:,} cards", fix=f"{places(described.shape):,} cards"
-        )
+        raise error_of("A052.cards", found=f"{cards:,} cards", places=places(described.shape))
     if count * len(node.wires) > _MOST_LINKS or cards > _MOST_LINKS:
-        raise UsageError("A052", "too many nodes", found=f"{count:,} of {len(node.wires):,} wires", fix=f"{_MOST_LINKS:,} wires in all")
+        raise error_of("A052.wires", found=f"{count:,} of {len(node.wires):,} wires", most_links=_MOST_LINKS)
     ends = [k for kind in _SHOWN for k in node.parts_of(kind)] or list(range(len(node.parts)))
     kept = [k for k in ends if k in set(_some(node, ends))]
     pairs = [(a, b) for a in kept for b in kept]

@@ -15,9 +15,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 @dataclass(frozen=True)

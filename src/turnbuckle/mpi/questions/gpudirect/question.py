@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
@@ -31,7 +31,6 @@ from turnbuckle.questions.sharing.differences import Difference, differences, sc
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import replay
 
-Float = NDArray[np.float64]
 Per = Literal["node", "gpu"]
 Word = Literal["helps", "does not help", "depends", "no verdict"]
 
@@ -109,7 +108,7 @@ class GpuDirectStudy(Declared):
     cases: tuple[Case, ...]
     sizes: tuple[SizeClass, ...]
     matrix: Float | None = field(repr=False)
-    node: NDArray[np.int64] = field(repr=False)
+    node: Int = field(repr=False)
     together: int
     slopes: dict[tuple[str, str], Difference]
 
@@ -280,10 +279,7 @@ def refuse_varied(words: Sequence[str]) -> None:
         name = word.partition("=")[0].strip()
         if name in VARIED:
             fix = "--ranks-per-node 1,2,4" if name == "ranks_per_node" else "leave it out: all are asked"
-            raise UsageError(
-                "A051", "what is varied cannot be set too", found=word[:60],
-                fix=f"{fix}; turnbuckle sweep --axis {name}=... asks any others",
-            )  # fmt: skip
+            raise error_of("A051.axis", found=word[:60], way=fix, name=name)
 
 
 def study(

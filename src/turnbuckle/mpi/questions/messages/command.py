@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import seconds
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, rank_counts
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
@@ -88,7 +97,6 @@ def messages(
 
     --study answers more, and takes more replays; --charts draws it.
     """
-    from turnbuckle.foundation.units import parse
     from turnbuckle.mpi import schedules
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
     from turnbuckle.mpi.questions.gpudirect.question import study as studied
@@ -96,9 +104,6 @@ def messages(
     from turnbuckle.mpi.questions.messages.question import paths as answered
     from turnbuckle.mpi.questions.messages.question import shapes
     from turnbuckle.mpi.questions.messages.setup import Setup, with_settings
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
-    from turnbuckle.show.terminal.recording import inspected
 
     def parsed(text: str | None, unit: str) -> float | None:
         return None if text is None else parse(text, unit)
@@ -121,7 +126,6 @@ def messages(
         answer = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
     if charts is not None and deep is not None:
         from turnbuckle.mpi.questions.messages.figures import figures
-        from turnbuckle.show.figures.files import save
 
         save(figures(deep), charts)
     if format != "table":
@@ -140,7 +144,6 @@ def messages(
 def _seen(traffic: Traffic) -> str:
     """Describe what was read in one line."""
     from turnbuckle.mpi.replay.operation_graph import OperationGraph
-    from turnbuckle.show.terminal.projections import seconds
 
     counted = f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, "
     if isinstance(traffic, OperationGraph):
@@ -153,13 +156,8 @@ def _seen(traffic: Traffic) -> str:
 
 
 def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.projections import seconds
-    from turnbuckle.show.terminal.tables import print_findings, unframed
 
     console = console_for(output)
     console.print(Text(deep.verdict if deep else answer.verdict, "bold"))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, error_of
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup, checked
@@ -43,8 +43,12 @@ class Exchange(Setup):
         if self.network and not self.network.endswith(".toml"):
             _possible("network", self.network)
         if self.mapping not in _MAPPINGS and not _file(self.mapping):
-            fix = did_you_mean(self.mapping, _MAPPINGS) or f"{', '.join(_MAPPINGS)}, or a file that ends in .csv or .txt"
-            raise UsageError("A081", "no value for mapping", found=clipped(self.mapping, 40), fix=fix)
+            raise error_of(
+                "A081.mapping",
+                found=clipped(self.mapping, 40),
+                fix=did_you_mean(self.mapping, _MAPPINGS) or None,
+                mappings=", ".join(_MAPPINGS),
+            )
 
 
 _MAPPINGS: Final = tuple(word for word in get_args(Placement) if word != "file")
@@ -60,7 +64,7 @@ def _possible(name: str, value: float | str) -> None:
     """Refuse a value that is impossible whatever the other settings are."""
     if name == "flops_per_second":
         if not isinstance(value, str) and value <= 0:
-            raise UsageError("A081", "no value for flops_per_second", found=f"{value:g} FLOP/s", fix="a positive number")
+            raise error_of("A081.speed", found=f"{value:g} FLOP/s")
     elif name == "network":
         read_network(str(value))
     else:
@@ -87,15 +91,9 @@ def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Ca
     schedule = schedules.sniff(path)
     counts_flops = schedule and not schedules.timed(path)
     if counts_flops and flops_per_second is None:
-        raise UsageError(
-            "A068", "a schedule counts work in flops, so it needs the speed of a rank", where=path.name, found="no flops_per_second",
-            fix='flops_per_second = "10 GFLOP/s", that of one rank on the machine that is meant',
-        )  # fmt: skip
+        raise error_of("A068", where=path.name, found="no flops_per_second")
     if flops_per_second is not None and not counts_flops:
-        raise UsageError(
-            "A069", "what has times of its own needs no speed", where=path.name, found=f"{flops_per_second:g} FLOP/s",
-            fix="leave flops_per_second out; compute=0.5 makes all compute half as long",
-        )  # fmt: skip
+        raise error_of("A069", where=path.name, found=f"{flops_per_second:g} FLOP/s")
     if schedule:
         return schedules.read(path, flops_per_second=flops_per_second)
     if profile is None:
@@ -123,7 +121,7 @@ def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
         traffic = kept[speed, asked.ranks]
     row = replayed(traffic, asked).row
     if row.stuck:
-        raise UsageError("A071", "processes wait for each other", found=row.stuck)
+        raise error_of("A071.schedule", found=row.stuck)
     columns = {name: value for name, value in row.__dict__.items() if name != "stuck"}
     return {**columns, "unmatched_share": share, "grid": grid}
 

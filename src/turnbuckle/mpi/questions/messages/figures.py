@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, GpuDirectStudy, Per
@@ -22,8 +21,6 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, FAINT, FULL, INK, PARTS, SOFT, shade
 from turnbuckle.show.figures.marks import BYTES, CHANGE, Bar, Rows, Spec, below, beside, plot, quantity, stacked_bars
 from turnbuckle.show.text import number, percent, seconds, signed
-
-Float = NDArray[np.float64]
 
 #: Data paths; host copies as copies everywhere.
 COLOURS: Final = {"hostcopy": PARTS["copy"], "gpudirect": "#1f4e79"}

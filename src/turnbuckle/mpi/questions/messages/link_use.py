@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.mpi.questions.messages.question import Replayed
 from turnbuckle.mpi.replay.operation_graph import computing
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
 from turnbuckle.replay.contention.network import Network, Node
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 _WAYS: Final = {"out": "card out", "up": "card out", "in": "card in", "down": "card in"}
 
@@ -149,7 +146,7 @@ def _computing(program: Program, done: Contended, threads: int) -> tuple[Float, 
     return before[ops], done.done[ops], process[ops]
 
 
-def _talking(begins: Float, finishes: Float, node: Int, moving: NDArray[np.bool_], members: Int) -> Float:
+def _talking(begins: Float, finishes: Float, node: Int, moving: Bool, members: Int) -> Float:
     """Return the time of each node in which not all its members are in intervals of compute, or an interval that is `moving` is open
     [s].
     """

@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, Case, GpuDirectStudy, downsampled
 from turnbuckle.mpi.questions.messages.link_use import LinkUse
 from turnbuckle.show.figures import marks
@@ -162,7 +162,7 @@ def traffic(study: GpuDirectStudy) -> Figure:
     return Figure("messages-traffic", title, alt, spec, table, caption, legend=legend)
 
 
-def _count(partners: NDArray[np.int64]) -> str:
+def _count(partners: Int) -> str:
     low, high = int(partners.min()), int(partners.max())
     return f"{low} to {high} partners" if low < high else f"{low} partner{'s' * (low != 1)}"
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
@@ -83,7 +83,7 @@ class Replayed:
     row: Row
     program: Program
     network: Network
-    node: NDArray[np.int64]
+    node: Int
     done: Contended | None
 
 
@@ -249,8 +249,7 @@ class Answered(Shown):
 def shapes(ranks_per_node: Sequence[int]) -> list[int]:
     """Return the numbers of ranks per node, each once.  Raises A074 for an impossible number."""
     if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
-        what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
-        raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
+        raise error_of("A074.node", found=str(list(ranks_per_node))[:60], most_ranks=MOST_RANKS)
     return list(dict.fromkeys(ranks_per_node))
 
 

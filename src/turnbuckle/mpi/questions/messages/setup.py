@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.settings import known, settings_of
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths, break_even_bytes
@@ -358,7 +356,7 @@ def _balanced(ports: int) -> Dragonfly:
     return Dragonfly(2 * h * h + 1, 2 * h, h, h)
 
 
-def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArray[np.int64]]:
+def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
     node = _mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
@@ -379,7 +377,7 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
     return graph, replace(network, send_overhead=0.0, receive_overhead=0.0, overhead_per_byte=0.0), node
 
 
-def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:
+def _mapped(traffic: Traffic, setup: Setup) -> Int:
     """Return the node of each rank."""
     ranks, each = traffic.ranks, setup.ranks_per_node
     match setup.mapping:
@@ -391,5 +389,5 @@ def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:
             return placed("file", ranks, each, order=read_placement(name, ranks, each))
 
 
-def _refused(found: str, fix: str) -> UsageError:
-    return UsageError("A074", "messages cannot be carried so", found=found, fix=fix)
+def _refused(found: str, fix: str) -> TurnbuckleError:
+    return error_of("A074.setup", found=found, fix=fix)

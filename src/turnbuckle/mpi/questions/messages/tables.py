@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from turnbuckle.foundation.units import show
-from turnbuckle.show.terminal.projections import plain, seconds
+from turnbuckle.mpi.questions.gpudirect.question import BOTH, FULL, SEEDS, STEPS
+from turnbuckle.questions.sharing.differences import SPREAD
+from turnbuckle.show.terminal.cells import plain, seconds
 from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
@@ -79,8 +81,6 @@ def _made_of(console: Console, study: GpuDirectStudy) -> None:
 
 def _links(console: Console, study: GpuDirectStudy) -> None:
     """Print the busiest links, and from how many ranks per node NICs are saturated."""
-    from turnbuckle.mpi.questions.gpudirect.question import BOTH, FULL
-
     lines = []
     for path in BOTH:
         row = study.case(study.at, path).row
@@ -105,9 +105,6 @@ def _links(console: Console, study: GpuDirectStudy) -> None:
 
 def _steps(console: Console, study: GpuDirectStudy) -> None:
     """Print the change of the run time with each parameter."""
-    from turnbuckle.mpi.questions.gpudirect.question import SEEDS, STEPS
-    from turnbuckle.questions.sharing.differences import SPREAD
-
     console.print()
     if not study.slopes:
         console.print(Text("no steps of the parameters: too many operations to replay them all", "dim"))

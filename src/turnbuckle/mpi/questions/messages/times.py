@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.cost import gpudirect_seconds, hostcopy_seconds
@@ -27,9 +27,6 @@ from turnbuckle.mpi.replay.program import Charges, all_messages
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
 
-Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Faster = Literal["GPUDirect", "host copies", "neither"]
 
 #: Sizes further apart than this factor do not determine the crossover between them.

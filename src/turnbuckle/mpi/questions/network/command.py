@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import plain
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.networks.limppy import Protocol
@@ -77,21 +87,13 @@ def network(
     no_cache: NoCache = False,
 ) -> int:
     """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.mpi.networks import message_graphs
     from turnbuckle.mpi.networks.limppy import Protocol
     from turnbuckle.mpi.questions.network import question as study
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.idle_options import refuse_idle
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
 
     console = console_for(output if format == "table" else None)
     if (given is None) == (pattern is None):
-        raise UsageError(
-            "A089", "give a recording, a CSV of messages, or --pattern", found="both" if given else "none", fix="--pattern sweep:4x4"
-        )
+        raise error_of("A089.nothing", found="both" if given else "none")
     table = given is not None and given.suffix.lower() == ".csv"
     if given is None or table:
         idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache}
@@ -112,7 +114,6 @@ def network(
         messages = study.of_graph(message_graphs.read(given), protocol)
     else:
         from turnbuckle.mpi.replay.messages import recorded
-        from turnbuckle.show.terminal.recording import inspected
 
         seen = inspected(given, source, no_cache)
         messages = study.of_run(recorded(seen.profile), protocol, compute)
@@ -128,21 +129,13 @@ def network(
 
 def _two(text: str, unit: str) -> tuple[float, float]:
     """Return two quantities separated by a comma, or one for both."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     words = text.split(",")
     if len(words) > 2:
-        raise UsageError("A090", "two values at most", found=text[:60], fix="the first for one kind of packet, the second for the other")
+        raise error_of("A090.values", found=text[:60])
     return parse(words[0], unit), parse(words[-1], unit)
 
 
 def _print(console: Any, answer: Answered) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import plain
 
     best, worst = (plain(row.topology) for row in (answer.best, answer.worst))
     shortest, longest = answer.best.seconds, answer.worst.seconds
@@ -174,8 +167,6 @@ def _share(value: float) -> str:
 
 
 def _rests_on(answer: Answered) -> str:
-    from turnbuckle.foundation.units import show
-
     p: Protocol = answer.protocol
     header = p.header_bytes * (2 if p.legacy_headers else 1)
     source = f"{answer.messages:,} message{'s' if answer.messages > 1 else ''} among {answer.nodes} nodes"

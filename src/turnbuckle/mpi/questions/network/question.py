@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.mpi.networks.limppy import Protocol, packed, sound, spoken
 from turnbuckle.mpi.networks.message_graphs import MessageGraph, as_program
@@ -133,7 +133,7 @@ def of_run(traffic: Traffic, protocol: Protocol, compute: float = 1.0) -> Messag
     UsageError : A090, an invalid factor.
     """
     if not (math.isfinite(compute) and compute >= 0):
-        raise UsageError("A090", "compute is a factor of 0 or more", found=f"{compute:g}", fix="1 as recorded, 0 for messages alone")
+        raise error_of("A090.compute", found=f"{compute:g}")
     sound(protocol)
     if compute == 0:
         traffic = replace(traffic, kept_seconds=np.zeros_like(traffic.kept_seconds))
@@ -190,16 +190,16 @@ def topology(text: str, nodes: int) -> tuple[str, Shape]:
         case _:
             fix = "switch, fat-tree, torus, dragonfly, or with numbers as fat-tree:4x4:1x2, torus:4x4x2, dragonfly:9x4x2x2; "
             fix += "routers x channels of a dragonfly's group reach all other groups"
-            raise UsageError("A090", "no such topology", found=text.strip()[:60], fix=fix)
+            raise error_of("A090.topology", found=text.strip()[:60], fix=fix)
     return _with_room(f"{name}:{':'.join('x'.join(map(str, part)) for part in default_numbers or numbers)}", shape, room, nodes)
 
 
 def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Shape]:
     """Return the name and the shape; refuse (A090) too many links or too few nodes."""
     if (links := _links(shape, room)) > MOST_LINKS:
-        raise UsageError("A090", "the topology has too many links", found=f"{name[:60]} has {links:.3g}", fix=f"at most {MOST_LINKS:,}")
+        raise error_of("A090.links", found=f"{name[:60]} has {links:.3g}", most_links=MOST_LINKS)
     if room < nodes:
-        raise UsageError("A090", "the topology has too few nodes", found=f"{name[:60]} has {room:,}", fix=f"room for {nodes:,}")
+        raise error_of("A090.nodes", found=f"{name[:60]} has {room:,}", nodes=nodes)
     return name, shape
 
 
@@ -244,8 +244,7 @@ def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity:
     """
     if not topologies or not 2 <= messages.nodes <= MOST_NODES:
         what = f"{messages.nodes:,} nodes" if topologies else "no topology"
-        fix = f"--topology switch,torus; at most {MOST_NODES:,} nodes"
-        raise UsageError("A090", "a network needs a topology and 2 nodes or more", found=what, fix=fix)
+        raise error_of("A090.network", found=what, most_nodes=MOST_NODES)
     shapes = [topology(text, messages.nodes) for text in topologies]
     rows = tuple(
         _by_packets(messages, name, shape) if fidelity == "limppy" else _by_messages(messages, name, shape, fidelity)
@@ -273,7 +272,7 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
     """Return the row of a replay of the protocol's messages, which share links in the engine of the contention replay."""
     p, hop = messages.protocol, messages.protocol.eager_switch_seconds
     if isinstance(shape, Graph):
-        raise UsageError("A090", "only LiMPPy's packets know a graph of one's own", found=name[:60], fix="--fidelity limppy")
+        raise error_of("A090.graph", found=name[:60])
     header, packets = p.header_bytes * (2 if p.legacy_headers else 1), fidelity == "packet"
     network = Network(messages.nodes, p.remote_bandwidth, hop, shape)
     if packets:

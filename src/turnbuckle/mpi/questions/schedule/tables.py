@@ -10,14 +10,14 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.schedules import figures, files, sniff
 from turnbuckle.mpi.schedules.figures import Figures
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.output import flattened, write_answer
-from turnbuckle.show.terminal.projections import clean, seconds
 from turnbuckle.show.terminal.recording import command_line, refuse_asked
 
 __all__ = ["HOLDS", "inspect", "sniff"]

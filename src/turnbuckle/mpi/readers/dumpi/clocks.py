@@ -13,12 +13,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.trace.ids import rank_of
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, REQUEST
-
-Int = NDArray[np.int64]
 
 _FAR: Final = 2**61
 #: Largest number of collectives of a communicator that are used, evenly spread.

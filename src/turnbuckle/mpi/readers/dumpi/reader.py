@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.mpi.readers.dumpi.clocks import Shifts, shifts
@@ -109,19 +109,12 @@ def _files(path: Path) -> list[Path]:
     return [file_of[n] for n in range(count)]
 
 
-def _incomplete(path: Path, found: str) -> ProfileError:
-    return ProfileError(
-        "P034", "the DUMPI trace is not complete", where=str(path), found=clipped(found, 160),
-        cause="a DUMPI trace has one .bin file a rank, beside its .meta file, which says how many",
-        fix="copy the whole set, and nothing else, into one folder",
-    )  # fmt: skip
+def _incomplete(path: Path, found: str) -> TurnbuckleError:
+    return error_of("P034", where=str(path), found=clipped(found, 160))
 
 
-def _damaged(file: Path, found: str) -> ProfileError:
-    return ProfileError(
-        "P032", "the DUMPI file is damaged or cut off", where=str(file), found=clipped(found, 120),
-        cause="it was not written or copied to its end: the run failed before MPI_Finalize", fix="copy it again, or record again",
-    )  # fmt: skip
+def _damaged(file: Path, found: str) -> TurnbuckleError:
+    return error_of("P032", where=str(file), found=clipped(found, 120))
 
 
 # --- one rank ---------------------------------------------------------------------------------------------------------
@@ -179,11 +172,8 @@ class _Rank:
                 self._call(entry)
         self.flaws["unfinished"] += not finished
 
-    def _unknown(self, found: str, cause: str) -> ProfileError:
-        return ProfileError(
-            "P033", "the DUMPI file holds records that Turnbuckle does not read", where=str(self.file), found=clipped(found, 120),
-            cause=cause, fix="read it with the tool of its version, dumpi2ascii; or record with Score-P",
-        )  # fmt: skip
+    def _unknown(self, found: str, cause: str) -> TurnbuckleError:
+        return error_of("P033", where=str(self.file), found=clipped(found, 120), cause=cause)
 
     def _frame(self, data: Any) -> tuple[int, int]:
         """Read version, start, clock and sizes of types, and return where the stream of calls ends and begins."""
@@ -436,10 +426,7 @@ class _Set:
         """Build the trace with all its tables and findings."""
         total = sum(len(member.calls) for member in self.ranks)
         if not total:
-            raise ProfileError(
-                "P007", "the recording holds no events", where=str(path), found="no MPI call was recorded",
-                cause="DUMPI was told to record none", fix="record again without a dumpi.conf",
-            )  # fmt: skip
+            raise error_of("P007", where=str(path), found="no MPI call was recorded")
         made = communicators([member.makings for member in self.ranks], [member.inside for member in self.ranks])
         self.flaws["unresolved"] += made.unresolved
         alone = len(made.members) + 1
@@ -463,11 +450,7 @@ class _Set:
         zero = int(np.asarray(mpi["start_ns"]).min()) - 1
         mpi = mpi.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)
         if int(np.asarray(mpi["end_ns"]).max()) > LARGEST_NS:
-            raise ProfileError(
-                "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
-                cause="each rank has its own clock, and no message or collective ties them together",
-                fix="record with Score-P, which measures them; or record a barrier at the program's begin and end",
-            )  # fmt: skip
+            raise error_of("P018.dumpi", where=str(path), found="times that lie more than 104 days apart")
         tables = {"mpi": mpi, "mpi_ranks": ranks_table(len(self.ranks)), "mpi_communicators": members}
         counts: Counter[str] = sum((member.counts for member in self.ranks), Counter())
         first = self.ranks[0]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.mpi.readers.paje.lines import Layout
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST_NS, NO
-from turnbuckle.trace.readers.parts.text_numbers import PAD, Int, Mask, Words, checked, decimals, letters, short_words
+from turnbuckle.trace.readers.parts.text_numbers import PAD, Words, checked, decimals, letters, short_words
 
 #: Kinds of events.  `SOFT` ends the innermost open state if there is one, `RESET` ends all.
 PUSH, POP, SOFT, RESET, START, END = range(6)
@@ -98,7 +98,7 @@ class Block:
             self.kind[members] = kind
             self.layout[members] = number if kind != ALONE else -1
 
-    def _word(self, lines: Int, field: int) -> tuple[Words, Mask]:
+    def _word(self, lines: Int, field: int) -> tuple[Words, Bool]:
         """Return the given word of each line, and a mask of words of at most eight letters.
 
         Every line must have that many words.
@@ -130,12 +130,12 @@ class Block:
             sound[sized] &= fits
         return lines[sound]
 
-    def _decimal(self, lines: Int, field: int) -> tuple[NDArray[np.float64], Mask]:
+    def _decimal(self, lines: Int, field: int) -> tuple[Float, Bool]:
         """Parse one field of each line as a decimal number, and return a mask of the fields that are such."""
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         return decimals(self._text, start, end)
 
-    def _link(self, lines: Int, field: int) -> Mask:
+    def _link(self, lines: Int, field: int) -> Bool:
         """Parse link keys ``SRC_DST_TAG_SEQ`` and their tags, and return a mask of the keys of that form."""
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         sound = end - start <= KEY_WORDS * _WORD

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paje.blocks import POP, PUSH, RESET, SOFT, START
 from turnbuckle.mpi.readers.paje.events import Events
 from turnbuckle.trace.readers.parts.columns import Columns, sorted_by
 from turnbuckle.trace.readers.parts.first_come import FirstCome
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST_NS, NO
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 #: Deepest nesting of states that is kept.
 MOST_NESTED: Final = 4096
@@ -120,7 +120,7 @@ class Calls:
         if last:
             self._end()
 
-    def _settle(self, states: _States, stacks: _Stacks, is_call: Mask) -> _States:
+    def _settle(self, states: _States, stacks: _Stacks, is_call: Bool) -> _States:
         """Store the calls and ranges that begin or end, keep what stays open, and return the states with their calls."""
         kind, place, time, value, event, size, call = states
         new = event >= self._events
@@ -162,7 +162,7 @@ class Calls:
         pushes = pushes[np.argsort(ended_by[pushes], kind="stable")]
         self.ranges.add(states.time[pushes], end[pushes], states.place[pushes], states.value[pushes])
 
-    def _links(self, event: Int, starts: Mask, place: NDArray[Any], size: Int, states: _States, span: int) -> None:
+    def _links(self, event: Int, starts: Bool, place: NDArray[Any], size: Int, states: _States, span: int) -> None:
         """Store ends of links with the call that is open at each in its container; `span` exceeds every event."""
         open_call = np.full(len(event), -1, dtype=np.int64)
         call_begins = np.flatnonzero(states.call >= 0)
@@ -221,7 +221,7 @@ class _Stacks:
         out[left] = resets[self.span[left]]
         return out
 
-    def calls_around(self, is_call: Mask, ended_by: Int) -> Int:
+    def calls_around(self, is_call: Bool, ended_by: Int) -> Int:
         """Return how many calls are open just before each event that begins a state."""
         step = (self.push & is_call).astype(np.int64)
         ended = ended_by[np.flatnonzero(step)]

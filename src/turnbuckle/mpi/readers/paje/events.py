@@ -12,11 +12,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paje.blocks import END, KEY_WORDS, POP, PUSH, RESET, SOFT, START, UNREAD, Block
 from turnbuckle.mpi.readers.paje.lines import Lines, number
 from turnbuckle.trace.readers.parts.columns import Columns
 from turnbuckle.trace.readers.parts.mpi_tables import MOST_RANKS, NO, operation, sort_of
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask, Words
+from turnbuckle.trace.readers.parts.text_numbers import Words
 
 _KEY: Final = re.compile(rb"\d{1,18}_\d{1,18}_(-?\d{1,18})_\d{1,18}")
 #: Shorter blocks [B], and runs of fewer lines between two others, are read line by line, which is then faster.
@@ -148,7 +149,7 @@ class Events(Lines):
         """Number of all events so far."""
         return self._taken + len(self.events)
 
-    def calls(self) -> Mask:
+    def calls(self) -> Bool:
         """Return a mask of the values that are MPI calls, with a last entry that is False."""
         return np.append(np.array(self._is_call, dtype=bool), False)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, NO
 
 _TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"?|(\S+)')
@@ -109,11 +109,11 @@ class Lines:
     def refuse(self, bad: int, lines: int) -> None:
         """Raise `ProfileError` P029 where more of the lines are unreadable than sound."""
         if bad > _MOST_BAD and bad > lines - bad:
-            raise ProfileError(
-                "P029", "more lines of the recording are damaged than sound", where=self.where,
+            raise error_of(
+                "P029.lines",
+                where=self.where,
                 found=f"{bad} lines that cannot be read, {lines - bad} that can; the first: {clipped(self.first_bad, 80)}",
-                cause="the file was cut or changed", fix="copy it again from where it was recorded",
-            )  # fmt: skip
+            )
 
     def _definition(self, words: list[bytes]) -> None:
         """Read one line of the header."""
@@ -148,12 +148,9 @@ class Lines:
             counted_name, act, columns, max(columns) + 1 if complete else 1 << 30, itemgetter(*columns) if complete else tuple
         )
 
-    def unreadable(self, found: str) -> ProfileError:
+    def unreadable(self, found: str) -> TurnbuckleError:
         """Return the error P027 for a damaged header."""
-        return ProfileError(
-            "P027", "the header of the Paje trace cannot be read", where=self.where, found=clipped(found, 120),
-            cause="the file is damaged, or no Paje trace", fix="record again: smpirun -trace -trace-file RUN.trace",
-        )  # fmt: skip
+        return error_of("P027", where=self.where, found=clipped(found, 120))
 
     def _time(self, text: bytes) -> int:
         try:

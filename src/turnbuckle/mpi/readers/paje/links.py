@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paje.blocks import KEY_WORDS
 from turnbuckle.mpi.readers.paje.calls import Calls
 from turnbuckle.mpi.readers.paje.events import Events
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 
 @dataclass
@@ -28,14 +28,14 @@ class Links:
     """
 
     event: Int
-    starts: Mask
+    starts: Bool
     place: NDArray[Any]
     size: Int
     tag: Int
     call: Int
-    live: Mask
+    live: Bool
 
-    def which(self, sorts: Mask, starts: bool) -> Int:
+    def which(self, sorts: Bool, starts: bool) -> Int:
         """Return the live ends of the given direction inside calls that `sorts`, a mask over calls, selects."""
         inside = np.append(sorts, False)[self.call]
         return np.flatnonzero(self.live & inside & (self.starts == starts))
@@ -50,7 +50,7 @@ class Links:
         return out
 
 
-def links(events: Events, calls: Calls, collective: Mask) -> Links:
+def links(events: Events, calls: Calls, collective: Bool) -> Links:
     """Return all ends of links; `collective` is a mask of the collective calls."""
     event, starts, place, size, call = (calls.links[name] for name in ("event", "starts", "place", "size", "call"))
     tag = events.links["tag"]
@@ -68,7 +68,7 @@ class Pairs:
     end: Int
     under_way: int
     twice: Int
-    twice_ends: Mask
+    twice_ends: Bool
 
 
 def pairs(events: Events, links: Links) -> Pairs:
@@ -108,7 +108,7 @@ def _grouped(words: list[NDArray[np.uint64]], mixed: NDArray[np.uint64], order: 
     return all((word[order[neighbours]] == word[order[neighbours + 1]]).all() for word in words)
 
 
-def _one_by_one(links: Links, order: Int, first: Int, counts: Int, done: Mask) -> tuple[list[tuple[int, int]], int, list[int]]:
+def _one_by_one(links: Links, order: Int, first: Int, counts: Int, done: Bool) -> tuple[list[tuple[int, int]], int, list[int]]:
     """Pair the ends of keys that are used several times, in the order of the file.
 
     Returns the pairs, the number of ends left over, and the ends that come while the same kind of end is open.

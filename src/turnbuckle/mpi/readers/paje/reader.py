@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import ProfileError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.mpi.readers.paje.calls import MOST_NESTED, Calls
 from turnbuckle.mpi.readers.paje.events import Events
@@ -25,7 +26,6 @@ from turnbuckle.mpi.readers.paje.links import Links, Pairs, links, pairs
 from turnbuckle.mpi.readers.paje.rows import Rows
 from turnbuckle.trace.readers.parts.mpi_tables import NO, Names, communicators_table, ranges_table, ranks_table
 from turnbuckle.trace.readers.parts.packed_text import Text, beginning, packed
-from turnbuckle.trace.readers.parts.text_numbers import Int
 from turnbuckle.trace.trace import Trace
 
 _LAST_NUMBER: Final = re.compile(r"(\d{1,9})\D*$")
@@ -89,12 +89,11 @@ def _assembled(name: str, text: Text, events: Events, calls: Calls) -> Trace:
         raise events.unreadable("no definition of an event" if not events.layouts else "the file ends inside it")
     if not len(calls):
         seen = ", ".join(sorted(clipped(s, 24) for s in list(events.states)[:8]))
-        raise ProfileError(
-            "P028", "the recording holds no MPI calls", where=events.where,
+        raise error_of(
+            "P028.paje",
+            where=events.where,
             found=f"{events.counts.total()} events, {bad} lines that cannot be read, states: {seen or 'none'}",
-            cause="states are MPI calls where they are called MPI_ or PMPI_ and the call's name",
-            fix="record with smpirun -trace -trace-file RUN.trace --cfg=tracing/smpi/display-sizes:yes",
-        )  # fmt: skip
+        )
     flaws: Counter[str] = Counter(
         unbalanced=calls.unbalanced, bad=bad, under_way=messages.under_way, inside=calls.inside + int((ends.starts & ~ends.live).sum()),
         untagged=int((events.links["tagged"][ends.starts] == 0).sum()), unsized=int((ends.size[ends.starts] == NO).sum()),

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paje.calls import Calls
 from turnbuckle.mpi.readers.paje.events import Value
 from turnbuckle.mpi.readers.paje.links import Links, Pairs
@@ -20,7 +21,6 @@ from turnbuckle.trace.ids import of_rank
 from turnbuckle.trace.readers.parts.columns import by_two, sorted_by
 from turnbuckle.trace.readers.parts.first_come import FirstCome
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MESSAGE, NO, OTHER, REQUEST, ROOTED, carried, mpi_table
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 #: How many requests each kind of wait completes; other waits complete as many as their recorded size.
 _ASKED: Final = {"wait": 1, "waitany": 1, "waitsome": 0}
@@ -83,13 +83,13 @@ class Rows:
         """Return for each call the entry of its value."""
         return np.array(entries)[self.calls.value] if len(self.calls) else np.zeros(0, bool)
 
-    def _are(self, *sorts: str) -> Mask:
+    def _are(self, *sorts: str) -> Bool:
         """Return a mask of the calls of the given sorts."""
         return self._of_value([value.sort in sorts for value in self.values]).astype(bool)
 
     # --- messages and requests ---
 
-    def _sends(self) -> tuple[Int, Mask]:
+    def _sends(self) -> tuple[Int, Bool]:
         """Assign rows to the links that begin.
 
         Returns the links that are their call's first message, and a mask over the extra links that leave a request.
@@ -109,7 +109,7 @@ class Rows:
         self._row, self._extra = row, senders[extra]
         return senders[first], (start | self._nonblocking[call])[extra]
 
-    def _numbered(self, first: Int, leaves_request: Mask) -> None:
+    def _numbered(self, first: Int, leaves_request: Bool) -> None:
         """Number the requests in the order of the file."""
         calls, links = self.calls, self.links
         base = np.flatnonzero(self._nonblocking & (self._kind == MESSAGE))

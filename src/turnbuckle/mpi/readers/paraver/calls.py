@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paraver.names import CALLS, Words
 from turnbuckle.mpi.readers.paraver.records import Records
 from turnbuckle.trace.readers.parts.columns import sorted_by
 from turnbuckle.trace.readers.parts.mpi_tables import NO
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 #: Sorts of calls; the index of a sort is its number in `Calls.sort`.
 SORTS: Final = ("send", "receive", "both", "wait", "start", "collective", "other")
@@ -47,7 +47,7 @@ class Calls:
     def __post_init__(self) -> None:
         number = {sort: place for place, sort in enumerate(SORTS)}
         self.sort = np.array([number[sort] for sort in self.words.sort], dtype=np.int8)[self.word]
-        self.nonblocking: Mask = np.array([does.startswith("i") for does in self.words.does], dtype=bool)[self.word]
+        self.nonblocking: Bool = np.array([does.startswith("i") for does in self.words.does], dtype=bool)[self.word]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -56,9 +56,9 @@ class Calls:
         """Return the indices of the calls of the given sorts."""
         return np.flatnonzero(np.isin(self.sort, [SORTS.index(sort) for sort in sorts]))
 
-    def does(self, *names: str) -> Mask:
+    def does(self, *names: str) -> Bool:
         """Return a mask of the calls whose MPI operation is among `names`."""
-        mask: Mask = np.array([does in names for does in self.words.does], dtype=bool)[self.word]
+        mask: Bool = np.array([does in names for does in self.words.does], dtype=bool)[self.word]
         return mask
 
     @property

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paraver.calls import Calls
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 _MANY: Final = ("waitall", "waitsome", "testall", "testsome")
 #: Largest number of calls of one thread at one instant that are considered.
@@ -39,7 +39,7 @@ class Ends:
     start: Int
     end: Int
     exact: Int
-    many: Mask
+    many: Bool
 
 
 def ends(calls: Calls, end: str) -> Ends:

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.trace.readers.parts.text_numbers import LONGEST, PAD, Int, Mask, letters, numbers
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.trace.readers.parts.text_numbers import LONGEST, PAD, letters, numbers
 
 _COLON, _END, _ZERO = (np.uint8(ord(letter)) for letter in ":\n0")
 _NINE: Final = np.uint8(9)
@@ -38,18 +39,18 @@ class Lines:
         """Return one line without its line end."""
         return self._text[self._start[index] : self._ends[self._last[index]]].tobytes()
 
-    def of_kind(self, kind: bytes) -> Mask:
+    def of_kind(self, kind: bytes) -> Bool:
         """Return a mask of the lines that begin with the given digit and a colon."""
-        mask: Mask = (self._text[self._start] == kind[0]) & (self._text[self._start + 1] == kind[1])
+        mask: Bool = (self._text[self._start] == kind[0]) & (self._text[self._start + 1] == kind[1])
         return mask
 
-    def plain(self) -> Mask:
+    def plain(self) -> Bool:
         """Return a mask of the lines that consist of fields of 1 to `LONGEST` digits and colons only."""
         width = np.diff(self._ends, prepend=len(PAD) - 1) - 1
         odd = ((self._kind != _COLON) & (self._kind != _END)) | (width < 1) | (width > LONGEST)
         return ~self._holding(np.flatnonzero(odd))
 
-    def holding(self, *begins: bytes) -> Mask:
+    def holding(self, *begins: bytes) -> Bool:
         """Return a mask of the lines with a field, other than the first, that begins with one of the given texts."""
         mask = np.zeros(self.count, dtype=bool)
         after_colon = self._kind == _COLON
@@ -60,7 +61,7 @@ class Lines:
             mask |= self._holding(candidates)
         return mask
 
-    def _holding(self, ends: Int) -> Mask:
+    def _holding(self, ends: Int) -> Bool:
         """Return a mask of the lines that contain the given field ends."""
         mask = np.zeros(self.count, dtype=bool)
         mask[np.searchsorted(self._last, ends)] = True

@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.files import noted
 from turnbuckle.trace.readers.parts.mpi_tables import operation, sort_of
 from turnbuckle.trace.readers.parts.packed_text import Text
-from turnbuckle.trace.readers.parts.text_numbers import LONGEST, Int
+from turnbuckle.trace.readers.parts.text_numbers import LONGEST
 
 #: Event types of MPI calls: point-to-point, collective, other, one-sided, file.
 CALLS: Final = frozenset(range(50000001, 50000006))
@@ -111,10 +112,10 @@ class Words:
             out[missing] = words[inverse]
         return out
 
-    def collective(self, word: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def collective(self, word: NDArray[np.int32]) -> Bool:
         """Return a mask of the words that are collectives."""
         is_collective = np.array(self._collective or [0], dtype=bool)
-        mask: NDArray[np.bool_] = is_collective[np.maximum(word, 0)] & (word >= 0)
+        mask: Bool = is_collective[np.maximum(word, 0)] & (word >= 0)
         return mask
 
     def _word(self, kind: int, code: int) -> int:

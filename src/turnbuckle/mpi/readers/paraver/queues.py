@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.trace.readers.parts.first_come import FirstCome
-from turnbuckle.trace.readers.parts.text_numbers import Int
 
 
 def oldest(thread: NDArray[Any], sends: tuple[Int, Int], receives: tuple[Int, Int], ones: Int, alls: Int) -> tuple[Int, Int, int]:

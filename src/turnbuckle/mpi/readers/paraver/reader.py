@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.mpi.readers.paraver.calls import paired
 from turnbuckle.mpi.readers.paraver.names import Words, named
@@ -41,11 +41,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """Read a Paraver trace, plain or packed by xz or gzip.  Raises `ProfileError` (P025, P026, P028 to P030)."""
     del threads
     if path.suffix.lower() == ".pcf":
-        raise ProfileError(
-            "P030", "the header of the Paraver trace cannot be read", where=str(path), found="a .pcf file: names and colours",
-            cause="a Paraver trace is several files; the one that ends in .prv holds the records",
-            fix=f"name {path.with_suffix('.prv').name}",
-        )  # fmt: skip
+        raise error_of("P030.names", where=str(path), found="a .pcf file: names and colours", name=path.with_suffix(".prv").name)
     text, names = Text(path, progress), Names()
     records = Records(str(path), Words(named(path), names))
     blocks = text.blocks()
@@ -61,12 +57,9 @@ def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
     """Build the trace with all its tables and findings."""
     selected = paired(records)
     if selected is None:
-        raise ProfileError(
-            "P028", "the recording holds no MPI calls", where=str(path),
-            found=", ".join(f"{n} {kind} records" for kind, n in records.counts.items()) or "no records",
-            cause="the run was recorded without MPI, or the trace was filtered",
-            fix="record with Extrae's MPI wrappers and keep MPI events",
-        )  # fmt: skip
+        raise error_of(
+            "P028.paraver", where=str(path), found=", ".join(f"{n} {kind} records" for kind, n in records.counts.items()) or "no records"
+        )
     application, calls = selected
     ranks = records.threads.tasks[application - 1]
     world, communicators = _communicators(records, application, ranks)

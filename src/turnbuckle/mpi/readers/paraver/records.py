@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.mpi.readers.paraver.lines import Lines
 from turnbuckle.mpi.readers.paraver.names import CALLS, Words
 from turnbuckle.mpi.readers.paraver.threads import Threads
 from turnbuckle.trace.readers.parts.columns import Columns
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, MOST_RANKS, NO, operation, sort_of
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask, runs
+from turnbuckle.trace.readers.parts.text_numbers import runs
 
 #: Event types in the record of a collective's begin: bytes sent, bytes received, whether this rank is the root, communicator.
 _ARGUMENTS: Final = (50100001, 50100002, 50100003, 50100004)
@@ -92,11 +93,7 @@ class Records:
         match = _HEAD.match(line.rstrip(b"\r"))
         lists = [m for m in re.finditer(rb"(\d{1,9})\(([^()]*)\)", match[5])] if match else []
         if match is None or not lists:
-            raise ProfileError(
-                "P030", "the header of the Paraver trace cannot be read", where=self.where,
-                found=clipped(line[:80].decode("latin-1"), 80), cause="the file is damaged, or no Paraver trace",
-                fix="merge the run again: mpi2prv -f TRACE.mpits -o RUN.prv",
-            )  # fmt: skip
+            raise error_of("P030.header", where=self.where, found=clipped(line[:80].decode("latin-1"), 80))
         self.scale = 1 if match[2] else 1000
         self.duration = min(int(match[1]) * self.scale, LARGEST_NS)
         # The header lists the threads of every task, so a number of tasks beyond that list is false and could exhaust the memory.
@@ -130,7 +127,7 @@ class Records:
 
     # --- many lines at once ---
 
-    def _plain_events(self, lines: Lines, of_kind: Mask, alone: Mask) -> _Events:
+    def _plain_events(self, lines: Lines, of_kind: Bool, alone: Bool) -> _Events:
         """Parse the plain event records, and mark in `alone` those that fail a check."""
         called = lines.holding(b"500000")
         alone |= of_kind & (lines.fields < (np.where(called, 8, 3)))
@@ -177,7 +174,7 @@ class Records:
         of_gpu = np.logical_or.reduce([(kind >= low) & (kind < high) for low, high in _GPU])
         return len(np.unique(group[of_gpu]))
 
-    def _plain_messages(self, lines: Lines, of_kind: Mask, alone: Mask) -> Int:
+    def _plain_messages(self, lines: Lines, of_kind: Bool, alone: Bool) -> Int:
         """Parse the plain communication records, and mark in `alone` those that fail a check."""
         alone |= of_kind & (lines.fields < 15)
         selected = np.flatnonzero(of_kind & ~alone)
@@ -208,7 +205,7 @@ class Records:
 
     # --- a line alone ---
 
-    def _alone(self, lines: Lines, alone: Mask) -> int:
+    def _alone(self, lines: Lines, alone: Bool) -> int:
         """Parse the marked lines one by one, and return how many are unreadable."""
         bad = 0
         for index in np.flatnonzero(alone).tolist():
@@ -220,11 +217,11 @@ class Records:
                 self.first_bad = self.first_bad or ("a field that is no number" if "literal" in str(error) else str(error))
                 sound = self.sound + index + 1 - bad
                 if self.bad > _MOST_BAD and self.bad > sound:
-                    raise ProfileError(
-                        "P029", "more lines of the recording are damaged than sound", where=self.where,
+                    raise error_of(
+                        "P029.lines",
+                        where=self.where,
                         found=f"{self.bad} lines that cannot be read, {sound} that can; the first: {clipped(self.first_bad, 80)}",
-                        cause="the file was cut or changed", fix="copy it again from where it was recorded",
-                    ) from None  # fmt: skip
+                    ) from None
         return bad
 
     def _line(self, index: int, line: bytes) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.mpi.readers.paraver.calls import SORTS, Calls
 from turnbuckle.mpi.readers.paraver.ends import assigned, ends
 from turnbuckle.mpi.readers.paraver.queues import oldest
 from turnbuckle.mpi.readers.paraver.records import Records
 from turnbuckle.trace.ids import id_of
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, NO, OTHER, REQUEST, ROOTED, Names, mpi_table
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,14 @@ class Rows:
         return mpi_table(column)
 
 
-def _marked(calls: Calls, which: Int) -> Mask:
+def _marked(calls: Calls, which: Int) -> Bool:
     """Return a mask of the calls that `which` lists; -1 in `which` stands for no call."""
     mask = np.zeros(len(calls), dtype=bool)
     mask[which[which >= 0]] = True
     return mask
 
 
-def _numbered(calls: list[Int], leaves_request: list[Mask], after: int) -> list[Int]:
+def _numbered(calls: list[Int], leaves_request: list[Bool], after: int) -> list[Int]:
     """Number the requests of several groups of rows together, by call; rows that leave no request get `NO`."""
     call = np.concatenate([c[a] for c, a in zip(calls, leaves_request, strict=True)])
     number = np.empty(len(call), dtype=np.int64)
@@ -282,7 +282,7 @@ def _numbered(calls: list[Int], leaves_request: list[Mask], after: int) -> list[
     return out
 
 
-def _by_member(members: Int, task: Int, flag: Mask) -> Mask | None:
+def _by_member(members: Int, task: Int, flag: Bool) -> Bool | None:
     """Return the flags of a communicator's collectives, shape (members, collectives); None where the members' counts differ."""
     if not len(members):
         return None

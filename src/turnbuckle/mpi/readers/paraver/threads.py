@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
+from turnbuckle.foundation.arrays import Bool, Int
 
 _BITS: Final = 24
 _NOWHERE: Final = -(1 << 62)
@@ -32,12 +32,12 @@ class Threads:
     def __len__(self) -> int:
         return len(self._keys) + len(self._late)
 
-    def holds(self, application: Int, task: Int, number: Int) -> Mask:
+    def holds(self, application: Int, task: Int, number: Int) -> Bool:
         """Return a mask of the threads that the header has, or could have."""
-        mask: Mask = self._has_task(application, task) & (number > 0) & (number < 1 << _BITS)
+        mask: Bool = self._has_task(application, task) & (number > 0) & (number < 1 << _BITS)
         return mask
 
-    def _has_task(self, application: Int, task: Int) -> Mask:
+    def _has_task(self, application: Int, task: Int) -> Bool:
         """Return a mask of the tasks that the header has."""
         has_application = (application > 0) & (application <= len(self.tasks))
         tasks = self._tasks[np.where(has_application, application - 1, 0)] if len(self.tasks) else np.zeros(len(application), np.int64)

@@ -24,9 +24,8 @@ a delay (decision D18).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 def reach(near: Float | float, now: Float | float, far: Float | float) -> Float:

@@ -6,8 +6,16 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import UnitError, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.papers.numbers import printed
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
     from turnbuckle.papers.numbers import Interval
@@ -28,29 +36,27 @@ def bound(
     *, gain: Gain, from_: From, to: To, at: At = None, claimed: Claimed = None, format: FormatOption = "table", output: Output = None
 ) -> int:
     """Bound the run time at one latency by a gain known between two others: it is convex in latency, whatever the application."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.show.terminal.console import console_for
-
     console = console_for(output if format == "table" else None)
     known_gain = _ratio("--gain", gain)
     if known_gain.value < 1:
-        fix = f"swap --from and --to and give --gain {1 / known_gain.value:.3g}" if known_gain.value else "a gain is a ratio above 1"
-        raise UsageError("A044", "a gain below 1 is a loss", found=f"--gain {gain}", fix=fix)
+        raise (
+            error_of("A044.gain", found=f"--gain {gain}", gain=1 / known_gain.value)
+            if known_gain.value
+            else error_of("A044.loss", found=f"--gain {gain}")
+        )
     unit = _unit(from_)
     now, near = _delay("--from", from_, unit), _delay("--to", to, unit)
     if not near < now:
-        raise UsageError("A044", "--to is no better than --from", found=f"--from {from_} --to {to}", fix="--to is where the run is faster")
+        raise error_of("A044.ends", found=f"--from {from_} --to {to}")
     words = [part.strip() for word in at or [] for part in word.split(",") if part.strip()]
     if at is not None and not words:
-        raise UsageError("A044", "--at names nothing", fix="--at 1ms, or leave it out")
+        raise error_of("A044.point")
     far = [_delay("--at", word, unit) for word in words] or [factor * now for factor in _FACTORS]
     if claimed is not None and len(words) != 1:
-        raise UsageError("A044", "a claim belongs to one --at", found=f"{len(words)} of them", fix="--at 1ms --claimed 2.39")
+        raise error_of("A044.claim", found=f"{len(words)} of them")
     claim = None if claimed is None else _ratio("--claimed", claimed)
     document = answer(known_gain, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=claim)
     if format != "table":
-        from turnbuckle.show.terminal.output import write_answer
-
         write_answer(document, document["bounds"], format, output)
     else:
         _print(console, document)
@@ -59,22 +65,14 @@ def bound(
 
 def _ratio(option: str, text: str) -> Interval:
     """Return a printed ratio and the interval of its digits."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.numbers import printed
-
     match = _RATIO.fullmatch(text)
     if match is None or not float(match[1]):
-        raise UsageError(
-            "A044", f"{option} is no ratio of run times", found=f"{option} {text[:40]}", fix=f"as printed, for example {option} 1.21"
-        )
+        raise error_of("A044.ratio", found=f"{option} {text[:40]}", option=option)
     return printed(match[1])
 
 
 def _unit(text: str) -> Literal["s", "B/s"]:
     """Return the unit of a text: a latency or a bandwidth."""
-    from turnbuckle.foundation.errors import UnitError
-    from turnbuckle.foundation.units import parse
-
     try:
         parse(text, "B/s")
     except UnitError:
@@ -84,17 +82,11 @@ def _unit(text: str) -> Literal["s", "B/s"]:
 
 def _delay(option: str, text: str, unit: Literal["s", "B/s"]) -> float:
     """Return a latency [s], or the seconds per byte at a bandwidth [s/B]: run time is convex in either."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     value = parse(text, unit)
     if value < 0 or (unit == "B/s" and value < _SLOWEST):
-        what = "a latency cannot be negative" if unit == "s" else "a bandwidth must be above 0"
-        raise UsageError(
-            "A044", what, found=f"{option} {text}", fix="for example --from 100us" if unit == "s" else "for example --from 16GB/s"
-        )
+        raise error_of("A044.latency" if unit == "s" else "A044.bandwidth", found=f"{option} {text}")
     if value > (_LONGEST if unit == "s" else _FASTEST):
-        raise UsageError("A044", f"{option} is beyond what any machine has", found=text[:40], fix="give it in another unit")
+        raise error_of("A044.large", found=text[:40], option=option)
     return value if unit == "s" else 1.0 / value
 
 
@@ -116,7 +108,6 @@ def answer(
     claimed : T(far) / T(now) as claimed, for a single `far`.
     """
     from turnbuckle.papers.models.bound.affine import bound_on, possible_on
-    from turnbuckle.projection.run import SCHEMA_VERSION
 
     key = "seconds" if over == "latency" else "bandwidth"
 
@@ -167,10 +158,6 @@ def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], delays: tupl
 
 
 def _print(console: Any, document: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
 
     over, gain, claim = document["over"], document["gain"], document["claimed"]
     key, unit = ("seconds", "s") if over == "latency" else ("bandwidth", "B/s")

@@ -20,13 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from turnbuckle.cost import packet
 from turnbuckle.cost.loggp import loggp_seconds
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, did_you_mean
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.models.cxl.cost import (
@@ -64,7 +65,7 @@ KINDS: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Declared):
     """Link between two devices, which gives the time of a message.
 
     Attributes
@@ -109,10 +110,9 @@ class Link:
         """Return whether this is a CXL link."""
         return self.kind in ("cxl1", "cxl2")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the parameters that this kind of link uses, for JSON."""
-        unit = {"s": "_seconds", "B/s": "", "1": "", "": ""}
-        return {"kind": self.kind, **{f"{k.removesuffix('_time')}{unit[LINK_KEYS[k]]}": getattr(self, k) for k in KINDS[self.kind]}}
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name; those that its kind does not use are None."""
+        return {name: getattr(self, name) if name in KINDS[self.kind] else None for name in LINK_KEYS}
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,11 @@ class Stage:
     device: str
     seconds: float | None
     receives: Mapping[str, float] | None = None
+
+    @property
+    def receives_bytes(self) -> Mapping[str, float]:
+        """Return the bytes it receives, by stage; empty where none are known [B]."""
+        return self.receives or {}
 
 
 @dataclass(frozen=True)
@@ -182,24 +187,12 @@ class Flow:
         words = {"host": "through the host", "direct": "direct", "cached": "cached"}[self.through]
         return f"{words}, pipelined" if self.pipelined else words
 
-    def as_dict(self, today: float) -> dict[str, Any]:
-        """Return the flow for JSON."""
-        return {
-            "flow": self.through,
-            "pipelined": self.pipelined,
-            "seconds": self.seconds,
-            "speedup": today / self.seconds if self.seconds else None,
-            "first_item_seconds": self.first_seconds,
-            "copies_of_an_item_seconds": self.moved_seconds,
-            "busiest": self.busiest,
-            "busy_fraction": self.busy_seconds / self.seconds if self.seconds else None,
-            "path_seconds": dict(self.path_seconds),
-        }
-
 
 @dataclass(frozen=True)
-class Played:
+class Played(Declared):
     """Flows of a chain, serial and through the host first; `left_out` names flows whose link is not declared."""
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     chain: Chain
     flows: tuple[Flow, ...]
@@ -218,23 +211,15 @@ class Played:
             float(disaggregation_penalty(self.today.seconds, (self.chain.items or 0) * sum(stage_seconds))) if any(stage_seconds) else None
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON, in SI units that the keys name."""
-        return {
-            "schema_version": 1,
-            "chain": self.chain.name,
-            "items": self.chain.items,
-            "in_flight": self.chain.in_flight,
-            "stages": [
-                {"stage": s.name, "device": s.device, "seconds": s.seconds, "receives_bytes": dict(s.receives or {})}
-                for s in self.chain.stages
-            ],
-            "links": {f"{a}-{b}": link.as_dict() for (a, b), link in self.chain.links.items()},
-            "flows": [f.as_dict(self.today.seconds) for f in self.flows],
-            "left_out": list(self.left_out),
-            "disaggregation_penalty": self.penalty,
-            "findings": [f.as_dict() for f in self.chain.findings],
-        }
+    def links(self) -> dict[str, Link]:
+        """Return the links by the names of their devices."""
+        return {f"{a}-{b}": link for (a, b), link in self.chain.links.items()}
+
+    def compared(self) -> list[dict[str, Any]]:
+        """Return the flows, each with its speed-up over today's and the share of its run time in which its busiest part is busy."""
+        today = self.today.seconds
+        timed = [(flow, flow.seconds or None) for flow in self.flows]
+        return [{"flow": flow, "speedup": time and today / time, "busy": time and flow.busy_seconds / time} for flow, time in timed]
 
 
 @dataclass
@@ -266,16 +251,16 @@ def play(chain: Chain) -> Played:
     [('through the host', 40.0), ('through the host, pipelined', 22.0), ('direct', 35.0)]
     """
     if chain.items is None or any(s.seconds is None for s in chain.stages):
-        missing = next((f"stage {s.name} has no time" for s in chain.stages if s.seconds is None), "the chain has no items")
-        raise UsageError("A029", missing, fix="give it in the file, or take it from a recording with --profile")
+        stage = next((s.name for s in chain.stages if s.seconds is None), None)
+        raise error_of("A029.items") if stage is None else error_of("A029.untimed", stage=stage)
     flows: list[Flow] = []
     left_out: list[str] = []
     ways: tuple[Through, ...] = ("host", "direct", "cached")
     for through in ways:
         lacking = _lacking(chain, through)
         if lacking and through == "host":
-            pair = lacking.removeprefix("no link between ").replace(" and ", "-")
-            raise UsageError("A029", lacking, where=chain.name, cause="a message goes over it today", fix=f"add [link.{pair}]")
+            ends = lacking.removeprefix("no link between ")
+            raise error_of("A029.link", where=chain.name, ends=ends, pair=ends.replace(" and ", "-"))
         if lacking:
             left_out.append(f"{through}: {lacking}")
             continue
@@ -347,12 +332,7 @@ def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
     count = len(steps.track)
     in_flight = min(chain.in_flight or count, count) if pipelined else 1
     if items * count > MOST_TASKS:
-        raise UsageError(
-            "A029",
-            "more steps than are replayed at once",
-            found=f"{items:,} items of {count} steps",
-            fix=f"{MOST_TASKS // count:,} items or fewer",
-        )
+        raise error_of("A029.steps", found=f"{items:,} items of {count} steps", most=MOST_TASKS // count)
     names = list(dict.fromkeys(steps.track))
     tasks, kind = _tasks(steps, items, in_flight, names)
     replayed = replay_tasks(tasks)
@@ -420,7 +400,7 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
     starts = np.concatenate([f["start_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
     ends = np.concatenate([f["end_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
     if not len(starts):
-        raise CannotAnswer("A147", "the recording holds no kernels", where=trace.name, fix=what_to_record("gpu", trace.facts))
+        raise error_of("A147", where=trace.name, fix=what_to_record("gpu", trace.facts))
     count = len(starts) if per == "kernel" else 1
     copies = summary.copies(profile)
     classes = {direction: (direction, f"migration_{direction}") for direction in ("h2d", "d2h")}
@@ -447,10 +427,11 @@ def _open_stage(chain: Chain, stage: str | None) -> int:
     """Return the index of the stage to take from a recording."""
     names = [s.name for s in chain.stages]
     if stage is not None and stage not in names:
-        fix = did_you_mean(stage, names) or f"one of {', '.join(names)}"
-        raise UsageError("A029", "the chain has no such stage", where=chain.name, found=f'"{stage[:40]}"', fix=fix)
+        raise error_of(
+            "A029.name", where=chain.name, found=f'"{stage[:40]}"', fix=did_you_mean(stage, names) or None, names=", ".join(names)
+        )
     without = [i for i, s in enumerate(chain.stages) if s.seconds is None and stage in (None, s.name)]
     if len(without) != 1:
         mismatch = f"{stage} has a time" if stage is not None else f"{len(without)} stages without a time"
-        raise UsageError("A029", "one stage is to come from the recording", where=chain.name, found=mismatch, fix="leave out its time")
+        raise error_of("A029.stage", where=chain.name, found=mismatch)
     return without[0]

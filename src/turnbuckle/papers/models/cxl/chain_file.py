@@ -32,7 +32,7 @@ from typing import Any
 
 from turnbuckle.cost import packet
 from turnbuckle.cost.pcie import Pcie
-from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.foundation.units import parse
@@ -61,8 +61,7 @@ class _Reading:
         try:
             self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = '[stage.NAME], then KEY = "VALUE"'
-            raise UsageError("A027", "the chain is not TOML", where=name + flaw.at, cause=flaw.why, fix=fix) from None
+            raise error_of("A027.toml", where=name + flaw.at, cause=flaw.why) from None
 
     def chain(self) -> Chain:
         self._known((), self.document, ("items", "in_flight", "start_up", "stage", "link"))
@@ -70,14 +69,19 @@ class _Reading:
         for name, table in self._tables("stage"):
             stages.append(self._stage(name, table, [s.name for s in stages]))
         if not stages:
-            raise self._flaw((), "a chain without stages", fix="[stage.NAME] with device and time")
+            raise self._flaw("A027.empty", ())
         links = {}
         for name, table in self._tables("link"):
             sender, _, receiver = name.partition("-")
             devices = list(dict.fromkeys([HOST, *(s.device for s in stages)]))
             if sender == receiver or not {sender, receiver} <= set(devices):
-                fix = did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or f"devices are {', '.join(devices)}"
-                raise self._flaw(("link", name), "a link between devices that the chain does not have", content=name, fix=fix)
+                raise self._flaw(
+                    "A027.device",
+                    ("link", name),
+                    content=name,
+                    fix=did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or None,
+                    devices=", ".join(devices),
+                )
             links[sender, receiver] = self._link(("link", name), table)
         items, in_flight = (self._count((key,), self.document.get(key)) for key in ("items", "in_flight"))
         start_up = self._quantity(("start_up",), self.document.get("start_up", "0 s"), "s")
@@ -88,23 +92,24 @@ class _Reading:
         self._known(path, table, ("device", "time", "receives"))
         device = table.get("device")
         if not isinstance(device, str) or not _NAME.fullmatch(device):
-            raise self._flaw(
-                (*path, "device"), f"stage {name} needs a device", content=str(device)[:40], fix='device = "gpu": a-z, 0-9 and _'
-            )
+            raise self._flaw("A027.stage", (*path, "device"), content=str(device)[:40], name=name)
         seconds = self._quantity((*path, "time"), table["time"], "s") if "time" in table else None
         given = table.get("receives")
         if given is None:
             return Stage(name, device, seconds)
         if not isinstance(given, dict):
             if not before:
-                raise self._flaw(
-                    (*path, "receives"), "the first stage receives from nobody", fix='put a stage on device = "host" before it'
-                )
+                raise self._flaw("A027.first", (*path, "receives"))
             given = {before[-1]: given}
         for source in given:
             if source not in before:
-                fix = did_you_mean(source, before) or f"earlier stages are {', '.join(before) or 'none'}"
-                raise self._flaw((*path, "receives", source), "a message from no earlier stage", content=source[:40], fix=fix)
+                raise self._flaw(
+                    "A027.source",
+                    (*path, "receives", source),
+                    content=source[:40],
+                    fix=did_you_mean(source, before) or None,
+                    stages=", ".join(before) or "none",
+                )
         sizes = {source: self._quantity((*path, "receives", source), size, "B") for source, size in given.items()}
         return Stage(name, device, seconds, sizes)
 
@@ -112,64 +117,62 @@ class _Reading:
         given = table.get("kind")
         kind = next((k for k in KINDS if k == given), None)
         if kind is None:
-            fix = did_you_mean(str(given), KINDS) or f"one of {', '.join(KINDS)}"
-            raise self._flaw((*path, "kind"), "no such kind of link", content=str(given)[:40], fix=fix)
+            raise self._flaw(
+                "A027.kind", (*path, "kind"), content=str(given)[:40], fix=did_you_mean(str(given), KINDS) or None, kinds=", ".join(KINDS)
+            )
         self._known(path, table, ("kind", *KINDS[kind]))
         values: dict[str, Any] = {}
         for key in table.keys() - {"kind"}:
             if key == "pcie":
                 if not isinstance(table[key], str) or not isinstance(packet.link(table[key]), Pcie):
-                    raise self._flaw((*path, key), "no PCI Express link", content=str(table[key])[:40], fix='pcie = "pcie5-x16"')
+                    raise self._flaw("A027.pcie", (*path, key), content=str(table[key])[:40])
                 values[key] = table[key]
             else:
                 values[key] = self._quantity((*path, key), table[key], LINK_KEYS[key])
         for key in {"time": ("time",), "loggp": ("latency", "bandwidth")}.get(kind, ()):
             if key not in table:
-                raise self._flaw(path, f"a link of kind {kind} needs {key}", fix=f"add {key}")
+                raise self._flaw("A027.needs", path, kind=kind, key=key)
         if not 0 < values.get("share", 0.5) <= 1 or values.get("lines_in_flight", 1) < 1 or values.get("bandwidth", 1) <= 0:
-            raise self._flaw(path, "a value that cannot be", fix="a share in (0, 1], one line or more in flight, a bandwidth above 0")
+            raise self._flaw("A027.value", path)
         return Link(kind, **values)
 
     def _tables(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
         tables = self.document.get(kind, {})
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-            raise self._flaw((kind,), f"{kind} holds tables", fix=f"[{kind}.NAME], one for each {kind}")
+            raise self._flaw("A027.table", (kind,), kind=kind)
         for name in tables:
             if not all(_NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])):
-                raise self._flaw(
-                    (kind, name), f"no name for a {kind}", content=name[:40], fix="a-z, 0-9 and _; devices of a link with - between"
-                )
+                raise self._flaw("A027.name", (kind, name), content=name[:40], kind=kind)
         return list(tables.items())
 
     def _quantity(self, path: tuple[str, ...], value: object, unit: str) -> float:
         plain = unit == "1" and isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str) and not plain:
-            raise self._flaw(path, f"{path[-1]} is no quantity", content=str(value)[:40], fix="write number and unit in quotes")
+            raise self._flaw("A027.quantity", path, content=str(value)[:40], key=path[-1])
         try:
             quantity = parse(str(value), unit)
         except UnitError as error:
             error.where = self._where(path)
             raise
         if quantity < 0 or (path[-1] in ("share", "lines_in_flight") and quantity == 0):
-            raise self._flaw(path, f"{path[-1]} must not be negative", content=str(value)[:40])
+            raise self._flaw("A027.negative", path, content=str(value)[:40], key=path[-1])
         if quantity and not _LEAST <= quantity <= _MOST:
-            raise self._flaw(path, f"{path[-1]} is beyond what any machine has", content=str(value)[:40], fix="look at its unit")
+            raise self._flaw("A027.large", path, content=str(value)[:40], key=path[-1])
         return quantity
 
     def _count(self, path: tuple[str, ...], value: object) -> int | None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise self._flaw(path, f"{path[-1]} is a whole number of 1 or more", content=str(value)[:40])
+            raise self._flaw("A027.count", path, content=str(value)[:40], key=path[-1])
         return value
 
     def _known(self, path: tuple[str, ...], table: dict[str, Any], keys: tuple[str, ...]) -> None:
         for key in table:
             if key not in keys:
-                fix = did_you_mean(key, keys) or f"keys are {', '.join(keys)}"
-                raise self._flaw((*path, key), "a key that a chain does not have", content=key[:40], fix=fix)
+                raise self._flaw("A027.key", (*path, key), content=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join(keys))
 
     def _where(self, path: tuple[str, ...]) -> str:
         line, column = self.positions.key(path)
         return f"{self.name}:{line}:{column}"
 
-    def _flaw(self, path: tuple[str, ...], what: str, *, content: str = "", fix: str = "") -> UsageError:
-        return UsageError("A027", what, where=self._where(path) if path else self.name, found=clipped(content, 120), fix=fix)
+    def _flaw(self, name: str, path: tuple[str, ...], /, *, content: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
+        return error_of(name, where=self._where(path) if path else self.name, found=clipped(content, 120), fix=fix, **words)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import clean
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import reading, working
+from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.cost.wire import Way
+    from turnbuckle.foundation.arrays import Float
     from turnbuckle.papers.models.cxl.chain import Chain, Played
 
 #: Sizes shown where none are asked for.
@@ -59,27 +69,22 @@ def cxl(
     """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading must save (equations 9 to 11)."""
     from turnbuckle.cost import packet
     from turnbuckle.cost.pcie import Pcie
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     console = console_for(output if format == "table" else None)
     if (tags is None) != (round_trip is None):
-        raise UsageError("A028", "--tags and --round-trip belong together", fix='--tags 256 --round-trip "1.2 us"')
+        raise error_of("A028.pair")
     wire = packet.link(link)
     if not isinstance(wire, Pcie):
-        raise UsageError("A028", "CXL runs on PCI Express", found=link[:40], fix="--link pcie5-x16")
+        raise error_of("A028.cxl", found=link[:40])
     shares = [_share(word) for word in _words(share, ("0.6", "0.9"), "--share")]
     if start_up is not None and measured is not None:
-        raise UsageError("A028", "--start-up and --measured exclude each other", fix="leave one out")
+        raise error_of("A028.start")
     times = {"--start-up": parse(start_up or "738 ns", "s"), "--line-time": parse(line_time, "s")}
     for name, value in times.items():
         if not 0 <= value <= _LONGEST:
-            what = f"{name} must not be negative" if value < 0 else f"{name} is longer than any machine takes"
-            raise UsageError("A028", what, found=f"{value:g} s", fix=f'{name} "1 us"')
+            raise error_of("A028.negative" if value < 0 else "A028.large", found=f"{value:g} s", name=name)
     if lines_in_flight < 1 or (tags is not None and tags < 1):
-        raise UsageError("A028", "one line, or one read, is in flight at least", fix="give 1 or more")
+        raise error_of("A028.flight")
     shown = None if measured is None else _measured(measured, wire)
     document = compared(
         wire,
@@ -101,7 +106,6 @@ def cxl(
 
 def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
     """Return the start-up of measured copies: of the first curve to the device, else of the first to the host."""
-    from turnbuckle.foundation.errors import CannotAnswer
     from turnbuckle.machine.measured.logs import read_measured
     from turnbuckle.papers.models.cxl.cost import measured_start_up
 
@@ -113,50 +117,36 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
                 continue
             start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
             if start_up is not None and not start_up.seconds:
-                raise CannotAnswer(
-                    "A148", f"the copies are faster than {wire.name} lets them be", where=file.name, found=curve.name,
-                    cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5-x16",
-                )  # fmt: skip
+                raise error_of("A148.fast", where=file.name, found=curve.name, name=wire.name)
             if start_up is not None:
                 return {
                     "file": file.name, "curve": curve.name, "copies": start_up.count, "seconds": start_up.seconds,
                     "middle_half_seconds": [start_up.low, start_up.high],
                 }  # fmt: skip
-    raise CannotAnswer(
-        "A148", "no measured copy tells the start-up", where=file.name, cause="it takes pinned copies of 64 KiB or less",
-        fix="give the start-up itself: --start-up",
-    )  # fmt: skip
+    raise error_of("A148.copies", where=file.name)
 
 
 def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
     """Return the words of an option, or its defaults (A028 where it names nothing)."""
-    from turnbuckle.foundation.errors import UsageError
-
     words = list(otherwise) if given is None else listed(given)
     if not words:
-        raise UsageError("A028", f"{option} names nothing", fix=f'{option} "{otherwise[0]}"')
+        raise error_of("A028.empty", option=option, otherwise=otherwise[0])
     return words
 
 
 def _share(word: str) -> float:
     """Return a share above 0 and at most 1 (A028)."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     share = parse(word, "1")
     if not _LEAST_SHARE <= share <= 1:
-        raise UsageError("A028", "a share of PCIe's bandwidth is above 0 and 1 at most", found=word[:40], fix="--share 0.6, or 60%")
+        raise error_of("A028.share", found=word[:40])
     return share
 
 
 def _size(word: str) -> float:
     """Return a transfer size of 1 byte or more (A028)."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     size = parse(word, "B")
     if not 1 <= size <= 1e15:
-        raise UsageError("A028", "a transfer has 1 byte or more", found=word[:40], fix='--sizes "64 B,4 KiB"')
+        raise error_of("A028.size", found=word[:40])
     return size
 
 
@@ -177,18 +167,18 @@ def compared(
     from turnbuckle.cost import packet
     from turnbuckle.papers.models.cxl import cost as law
 
-    def bandwidth(n: law.Float) -> law.Float:
+    def bandwidth(n: Float) -> Float:
         if reads is not None:
             return packet.read_limited(n, wire, "both", tags=reads[0], round_trip=reads[1])
         return wire.bandwidth(n, "both")
 
-    def free(n: law.Float) -> law.Float:
+    def free(n: Float) -> Float:
         return law.pcie_seconds(n, wire.bandwidth(n, "both"), start_up)
 
-    def lines(n: law.Float) -> law.Float:
+    def lines(n: Float) -> Float:
         return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines)
 
-    def limited(n: law.Float) -> law.Float:
+    def limited(n: Float) -> Float:
         return law.pcie_seconds(n, bandwidth(n), start_up)
 
     def streamed(part: float) -> law.Law:
@@ -235,11 +225,6 @@ def _label(name: str, share: float | None) -> str:
 
 
 def _print_compared(console: Console, document: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import clean
-    from turnbuckle.show.terminal.tables import unframed
 
     rows = document["rows"]
     laws = list(dict.fromkeys((r["law"], r["share"]) for r in rows))
@@ -283,8 +268,6 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
 
 def _crossed(crossing: dict[str, Any], searched: int) -> str:
     """Return the crossover of a CXL law with PCIe as a sentence."""
-    from turnbuckle.foundation.units import show
-
     name, first, last = _label(crossing["law"], crossing["share"]), crossing["first_bytes"], crossing["last_bytes"]
     if first is None:
         return f"{name} is faster than PCIe at every size up to {show(searched, 'B')}"
@@ -308,21 +291,16 @@ def chain(
     no_cache: NoCache = False,
 ) -> int:
     """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
-    from dataclasses import replace
 
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.models.cxl.chain import play
     from turnbuckle.papers.models.cxl.chain_file import read_chain
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
 
     console = console_for(output if format == "table" else None)
     for name, value in (("--items", items), ("--in-flight", in_flight)):
         if value is not None and value < 1:
-            raise UsageError("A029", f"{name} is 1 or more", found=str(value))
+            raise error_of("A029.count", found=str(value), name=name)
     if profile is None and (stage is not None or per != "run"):
-        raise UsageError("A029", "--stage and --per belong to a recording", fix="add --profile FILE")
+        raise error_of("A029.recording")
     declared = read_chain(file)
     declared = replace(declared, items=items or declared.items, in_flight=in_flight or declared.in_flight)
     if profile is not None:
@@ -341,7 +319,6 @@ def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run",
     """Return the chain with a stage taken from a recording."""
     from turnbuckle.papers.models.cxl.chain import with_recording
     from turnbuckle.profile.profile import build
-    from turnbuckle.show.terminal.progress import reading
     from turnbuckle.trace.read import read
 
     with reading(recording) as progress:
@@ -350,11 +327,6 @@ def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run",
 
 
 def _print_chain(console: Console, played: Played) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import clean
-    from turnbuckle.show.terminal.tables import unframed
 
     chain, today = played.chain, played.today
     stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
@@ -378,8 +350,6 @@ def _print_chain(console: Console, played: Played) -> None:
 
 
 def _print_path(console: Console, played: Played) -> None:
-    from rich.text import Text
-
     fastest = min(f.seconds for f in played.flows)
     simplest = next(f for f in played.flows if f.seconds <= fastest * (1 + _ALIKE))
     shown = {played.today.name: "today", simplest.name: f"simplest flow within {_ALIKE:.0%} of the fastest"}

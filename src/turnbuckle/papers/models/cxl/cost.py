@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
+from turnbuckle.foundation.arrays import Float
 
-Float = NDArray[np.float64]
 #: Seconds of transfers of n bytes, elementwise.
 Law = Callable[[Float], Float]
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.padding import Padding
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import clean, seconds
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,20 +88,16 @@ def dag(
     output: Output = None,
 ) -> int:
     """Find the critical path of a sparse triangular solve over several GPUs, and where more of them stop paying."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.dag.question import sweep
     from turnbuckle.papers.models.dag.supernodes import read_map, read_triangle, supernodes
     from turnbuckle.papers.models.dag.tasks import variants
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.progress import working
 
     console = console_for(output) if format == "table" else None
     options: dict[str, Any] = {"merged": merged, "dependency": parse(dependency, "s"), "one_at_a_time": one_at_a_time}
     changes = variants(_factor("--integration", integration), _factor("--disaggregation", disaggregation))
     counts = None if gpus is None else _counts(gpus)
     if map is not None and (gpus is not None or layout != "2d"):
-        raise UsageError("A043", "a map says itself which GPUs there are", found="--map with --gpus or --layout", fix="leave them out")
+        raise error_of("A043.map", found="--map with --gpus or --layout")
     machine = _machine(on, tiers, gpus_per_socket, gpus_per_node, (memory_bandwidth, block_low, block_high))
     with working("reading"):
         triangular = read_triangle(matrix, triangle)
@@ -103,7 +110,6 @@ def dag(
         solves = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
     if charts is not None:
         from turnbuckle.papers.models.dag.figures import figures
-        from turnbuckle.show.figures.files import save
 
         save(figures(solves), charts)
     _emit(solves, format, output, console)
@@ -112,36 +118,29 @@ def dag(
 
 def _factor(option: str, text: str) -> float:
     """Return the factor of 1 or more that an option states (A043)."""
-    from turnbuckle.foundation.errors import UsageError
-
     match = _FACTOR.fullmatch(text)
     if match is None or float(match[1]) < 1:
-        raise UsageError("A043", f"{option} is no factor of 1 or more", found=f"{option} {text[:40]}", fix=f"for example {option} 2.6x")
+        raise error_of("A043.factor", found=f"{option} {text[:40]}", option=option)
     return float(match[1])
 
 
 def _counts(text: str) -> list[int]:
     """Return the GPU counts of a list such as ``1,2,4-8``, ascending."""
-    from turnbuckle.foundation.errors import UsageError
-
     counts: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not 1 <= first <= last or last - first >= _MOST_COUNTS:
-            raise UsageError("A043", "no list of GPU counts", found=f"--gpus {text[:40]}", fix="for example --gpus 1,2,4-8")
+            raise error_of("A043.counts", found=f"--gpus {text[:40]}")
         counts |= set(range(first, last + 1))
     if len(counts) > _MOST_COUNTS:
-        raise UsageError("A043", "too many GPU counts at once", found=f"{len(counts)}", fix=f"{_MOST_COUNTS} or fewer")
+        raise error_of("A043.many", found=f"{len(counts)}", most_counts=_MOST_COUNTS)
     return sorted(counts)
 
 
 def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_node: int | None, memory: tuple[str | None, ...]) -> Fabric:
     """Return the machine with the numbers of the options in place of its own."""
-    from dataclasses import replace
 
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.dag.tiers import DEFAULT, fabric, read_tiers
 
     machine = fabric(on or DEFAULT)
@@ -156,10 +155,7 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     node = machine.gpus_per_node if per_node is None else per_node
     socket = min(machine.gpus_per_socket, node) if per_socket is None else per_socket
     if tiers is not None and "socket" in machine.tiers and socket == 1:
-        raise UsageError(
-            "A043", "the table has a tier socket, but a socket has one GPU", where=machine.name,
-            fix=f"say how many, as --gpus-per-socket {node}",
-        )  # fmt: skip
+        raise error_of("A043.socket", where=machine.name, node=node)
     changed = {"gpus_per_socket": "GPUs a socket", "gpus_per_node": "GPUs a node", "peak": "memory bandwidth"}
     given |= {"gpus_per_socket": socket, "gpus_per_node": node}
     stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}
@@ -171,8 +167,6 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
 
 def _emit(solves: Solves, format: str, output: Path | None, console: Console | None) -> None:
     """Write the answer. CSV and Parquet hold the runs."""
-    from turnbuckle.show.terminal.output import write_answer
-
     if console is not None:
         _print(console, solves)
     else:
@@ -181,9 +175,6 @@ def _emit(solves: Solves, format: str, output: Path | None, console: Console | N
 
 def _print(console: Console, solves: Solves) -> None:
     """Print the answer, then what it rests on."""
-    from rich.text import Text
-
-    from turnbuckle.show.terminal.projections import clean
 
     console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
     if not solves.dependency:
@@ -218,11 +209,6 @@ def _print_matrix(console: Console, matrix: Supernodes) -> None:
 
 
 def _print_machine(console: Console, solves: Solves) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import clean
 
     machine = solves.fabric
     block = f"{show(machine.low, 'B/s')} to {show(machine.high, 'B/s')} a block"
@@ -243,11 +229,6 @@ def _print_machine(console: Console, solves: Solves) -> None:
 
 
 def _print_runs(console: Console, solves: Solves) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import seconds
-    from turnbuckle.show.terminal.tables import unframed
 
     console.print(Text("run time of one solve, and the critical path as it is", "italic"))
     names = [variant.what for variant in solves.variants]
@@ -267,11 +248,8 @@ def _print_runs(console: Console, solves: Solves) -> None:
 
 
 def _print_spots(console: Console, solves: Solves) -> None:
-    from rich.text import Text
 
     from turnbuckle.papers.models.dag.question import NEARLY
-    from turnbuckle.show.terminal.projections import seconds
-    from turnbuckle.show.terminal.tables import unframed
 
     console.print(Text("where more GPUs stop paying", "italic"))
     table = unframed("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")

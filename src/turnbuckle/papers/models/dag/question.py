@@ -19,20 +19,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.models.dag.supernodes import MOST_GPUS, Supernodes
 from turnbuckle.papers.models.dag.tasks import LAYOUTS, Dealt, Layout, Run, Variant, What, Work, solve, variants, work
 from turnbuckle.papers.models.dag.tiers import NETWORK, Fabric
-from turnbuckle.projection.run import SCHEMA_VERSION
-
-Int = NDArray[np.int64]
 
 #: Largest GPU count that is tried unless the user asks for others.
 FARTHEST: Final = 64
@@ -53,7 +51,7 @@ def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(Declared):
     """Ratio of two run times, with both sides named (decisions D16 and D17).
 
     Attributes
@@ -61,26 +59,18 @@ class Gain:
     what : the variant.
     ratio : run time of `of` over that of `to`: above 1 is faster.
     of, to : the run compared with, and the run of the variant.
+    changes : the link, latency and bandwidth that the variant changes.
     """
 
     what: What
     ratio: float
     of: Run
     to: Run
-
-    def as_dict(self, words: str) -> dict[str, Any]:
-        """Return the gain for JSON."""
-        return {
-            "variant": self.what,
-            "speedup": self.ratio,
-            "of": {"variant": self.of.what, "gpus": self.of.gpus, "seconds": self.of.seconds},
-            "to": {"variant": self.to.what, "gpus": self.to.gpus, "seconds": self.to.seconds},
-            "changes": words,
-        }
+    changes: str
 
 
 @dataclass(frozen=True)
-class Solves:
+class Solves(Declared):
     """Solves of one matrix on several numbers of GPUs, as is and changed.
 
     Attributes
@@ -93,6 +83,8 @@ class Solves:
     dependency : wait for another supernode on the same GPU [s].
     one_at_a_time : whether a GPU receives one message at a time.
     """
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     supernodes: Supernodes
     fabric: Fabric
@@ -123,9 +115,9 @@ class Solves:
         for variant in self.variants[1:]:
             changed_runs = self.of(variant.what)
             best, changed = self.best(), self.best(variant.what)
-            out.append(Gain(variant.what, _ratio(best.seconds, changed.seconds), best, changed))
+            out.append(Gain(variant.what, _ratio(best.seconds, changed.seconds), best, changed, variant.words))
             most = max(changed_runs, key=lambda run: (abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))), -run.gpus))
-            out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most))
+            out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most, variant.words))
         return out
 
     def sentence(self) -> str:
@@ -142,62 +134,9 @@ class Solves:
         gain = f"{_ratio(first.seconds, best.seconds):.3g} times as fast as on {first.gpus}"
         return f"{name}: fastest on {_gpus(best.gpus)}{most}, {time}: {gain}{fewer}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model dag``."""
-        supernodes, triangle, fabric = self.supernodes, self.supernodes.triangle, self.fabric
-        concurrency = supernodes.concurrency
-        words = {v.what: v.words for v in self.variants}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "matrix": {
-                "name": triangle.name,
-                "rows": len(triangle),
-                "entries": triangle.entries,
-                "side": "upper" if triangle.upper else "lower",
-                "diagonal": "implied" if triangle.implied else "stored",
-                "value_bytes": triangle.value_bytes,
-            },
-            "supernodes": {
-                "count": len(supernodes),
-                "widest": int(supernodes.width.max()),
-                "mean_width": len(triangle) / len(supernodes),
-                "blocks": len(supernodes.blocks[0]),
-                "padding": supernodes.padding,
-                "levels": supernodes.levels,
-                "concurrency_mean": len(supernodes) / supernodes.levels,
-                "concurrency_median": float(np.median(concurrency)),
-                "concurrency_most": int(concurrency.max()),
-                "levels_of_one": int(np.count_nonzero(concurrency == 1)),
-            },
-            "machine": {
-                "name": fabric.name,
-                "title": fabric.title,
-                "gpus_per_socket": fabric.gpus_per_socket,
-                "gpus_per_node": fabric.gpus_per_node,
-                "memory_bandwidth": fabric.peak,
-                "block_bandwidth_low": fabric.low,
-                "block_bandwidth_high": fabric.high,
-                "sources": dict(fabric.sources),
-                "assumed": list(fabric.assumed),
-            },
-            "layout": self.layout,
-            "dependency_seconds": self.dependency,
-            "receives_one_at_a_time": self.one_at_a_time,
-            "variants": [{"variant": v.what, "changes": v.words} for v in self.variants],
-            "runs": [run.as_dict() for run in self.runs],
-            "sweet_spots": [
-                {
-                    "variant": v.what,
-                    "gpus": self.best(v.what).gpus,
-                    "seconds": self.best(v.what).seconds,
-                    "nearly_gpus": self.enough(v.what).gpus,
-                    "nearly_seconds": self.enough(v.what).seconds,
-                }
-                for v in self.variants
-            ],
-            "gains": [gain.as_dict(words[gain.what]) for gain in self.gains()],
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    def sweet_spots(self) -> list[dict[str, Any]]:
+        """Return the sweet spot of each variant, and its run with the fewest GPUs that is nearly as fast."""
+        return [{"variant": v.what, "best": self.best(v.what), "enough": self.enough(v.what)} for v in self.variants]
 
 
 def _gpus(count: int) -> str:
@@ -243,23 +182,21 @@ def sweep(
     """
     changes = tuple(changes or variants())
     if not 0.0 <= dependency <= _LONGEST_WAIT:
-        raise UsageError("A043", "a dependency cannot take this time", found=f"{dependency:g} s", fix=f"0 s to {_LONGEST_WAIT:g} s")
+        raise error_of("A043.wait", found=f"{dependency:g} s", longest_wait=_LONGEST_WAIT)
     counts = sorted(set(gpu_counts(fabric.gpus_per_node) if gpus is None else gpus))
     if owner is not None:
         if owner.shape != (len(matrix),) or owner.min() < 0:
-            raise UsageError("A043", "the map does not fit the supernodes", found=f"{owner.shape} for {len(matrix):,}")
+            raise error_of("A043.fit", found=f"{owner.shape} for {len(matrix):,}")
         counts, words = [int(owner.max()) + 1], "columns, by the map given"
     elif layout not in LAYOUTS:
-        raise UsageError(
-            "A043", "no such layout", found=repr(layout)[:60], fix=did_you_mean(layout, LAYOUTS) or f"one of {', '.join(LAYOUTS)}"
-        )
+        raise error_of("A043.layout", found=repr(layout)[:60], fix=did_you_mean(layout, LAYOUTS) or None, layouts=", ".join(LAYOUTS))
     else:
         words = {"2d": "blocks on a grid of GPUs, cyclic", "columns": "columns of blocks, cyclic", "rows": "rows of blocks, cyclic"}[layout]
     if not counts or counts[0] < 1 or counts[-1] > MOST_GPUS:
         asked = f"{counts[0]} to {counts[-1]} GPUs" if counts else "none"
-        raise UsageError("A043", "no such number of GPUs", found=asked, fix=f"1 to {MOST_GPUS:,}")
+        raise error_of("A043.gpus", found=asked, most_gpus=MOST_GPUS)
     if merged is not None and not 1 <= merged <= MOST_GPUS:
-        raise UsageError("A043", "no such number of GPUs in a super-GPU", found=str(merged)[:60], fix=f"1 to {MOST_GPUS:,}")
+        raise error_of("A043.merged", found=str(merged)[:60], most_gpus=MOST_GPUS)
     runs: list[Run] = []
     for count in counts:
         dealt = Dealt(count, owner=owner) if owner is not None else Dealt.on_grid(count, layout)

@@ -27,16 +27,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 Side = Literal["lower", "upper"]
 
 #: Columns a supernode has at most, as in SuperLU_DIST.
@@ -87,6 +85,16 @@ class Triangle:
         """Return the number of stored entries, without an implied diagonal."""
         return len(self.rows) - self.implied * len(self)
 
+    @property
+    def side(self) -> Side:
+        """Return which triangle the file holds."""
+        return "upper" if self.upper else "lower"
+
+    @property
+    def diagonal(self) -> str:
+        """Return whether the diagonal is stored or implied."""
+        return "implied" if self.implied else "stored"
+
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -107,7 +115,7 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
     path = Path(path)
     kind, symmetry = _header(path)
     if symmetry == "skew-symmetric":
-        raise UsageError("A042", "a skew-symmetric matrix has a diagonal of zeros", where=path.name, fix="give a triangular factor")
+        raise error_of("A042.skew", where=path.name)
     from scipy.io import mmread
 
     try:
@@ -149,13 +157,7 @@ def _header(path: Path) -> tuple[str, str]:
         raise _unreadable(path, "no line with rows, columns and entries")
     rows, columns, entries = (int(word) for word in size)
     if rows != columns:
-        raise UsageError(
-            "A041",
-            "the matrix is not square",
-            where=f"{path.name}:{(size_line or 0) + 1}",
-            found=f"{rows:,} x {columns:,}",
-            fix="give a triangular factor",
-        )
+        raise error_of("A041.rectangular", where=f"{path.name}:{(size_line or 0) + 1}", found=f"{rows:,} x {columns:,}")
     if rows > LARGEST_ROWS:
         raise _unreadable(path, f"{rows:,} rows", f"more than {LARGEST_ROWS:,} are not taken", "give a smaller matrix")
     for what, least in (("entries", entries * _ENTRY_BYTES - _ENTRY_BYTES), ("rows", rows if rows > _SPARSE_ROWS else 0)):
@@ -165,10 +167,10 @@ def _header(path: Path) -> tuple[str, str]:
     return kind, symmetry
 
 
-def _unreadable(path: Path, content: str, cause: str = "", fix: str = "") -> UsageError:
+def _unreadable(path: Path, content: str, cause: str = "", fix: str = "") -> TurnbuckleError:
     """Return the refusal of a file that cannot be read (A040)."""
     fix = fix or "give a sparse matrix as scipy.io.mmwrite writes it"
-    return UsageError("A040", "the matrix cannot be read", where=path.name, found=content, cause=cause, fix=fix)
+    return error_of("A040", where=path.name, found=content, cause=cause, fix=fix)
 
 
 def _one_line(text: str) -> str:
@@ -185,10 +187,10 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
     """
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         shape = " x ".join(f"{n:,}" for n in matrix.shape)
-        raise UsageError("A041", "the matrix is not square", where=name, found=shape, fix="give a triangular factor")
+        raise error_of("A041.rectangular", where=name, found=shape)
     count = int(matrix.shape[0])
     if not count:
-        raise CannotAnswer("A157", "the matrix has no rows: there is nothing to solve", where=name)
+        raise error_of("A157.empty", where=name)
     coordinates = matrix.tocoo()
     row, column = np.asarray(coordinates.row), np.asarray(coordinates.col)
     row, column, upper, findings = _one_side(row, column, count, side, name)
@@ -199,11 +201,7 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
     if not implied and not stored.all():
         missing = np.flatnonzero(~stored)
         first = count - int(missing[-1]) if upper else int(missing[0]) + 1
-        raise UsageError(
-            "A042", f"{len(missing):,} of {count:,} diagonal entries are missing", where=name, found=f"none in row {first}",
-            cause="the matrix is singular, or zeros on its diagonal were not written",
-            fix="store the diagonal, or none of it where all of it is 1",
-        )  # fmt: skip
+        raise error_of("A042.diagonal", where=name, found=f"none in row {first}", missing=len(missing), count=count)
     starts, rows = _by_column(row, column, count, implied)
     return Triangle(
         name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied, findings
@@ -215,11 +213,7 @@ def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -
     below, above = int(np.count_nonzero(row > column)), int(np.count_nonzero(row < column))
     findings: tuple[Finding, ...] = ()
     if below and above and side is None:
-        raise UsageError(
-            "A041", "the matrix is not triangular", where=name, found=f"{below:,} entries below its diagonal, {above:,} above",
-            cause="a matrix before its factorisation, or one in symmetric storage",
-            fix="give a factor, or choose --triangle lower or upper: one sweep of Gauss-Seidel, or a factor without fill",
-        )  # fmt: skip
+        raise error_of("A041.triangle", where=name, found=f"{below:,} entries below its diagonal, {above:,} above")
     upper = side == "upper" if side else bool(above)
     if dropped := below if upper else above:
         kept = row <= column if upper else row >= column
@@ -270,6 +264,11 @@ class Supernodes:
         return np.diff(self.first)
 
     @property
+    def mean_width(self) -> float:
+        """Return the mean number of columns of a supernode."""
+        return len(self.triangle) / len(self)
+
+    @property
     def below(self) -> Int:
         """Return the number of rows of each supernode below its own columns."""
         return np.diff(self.starts) - self.width
@@ -313,9 +312,7 @@ class Supernodes:
         """Return the length of the longest chain of supernodes that each one waits for: 0 for those that wait for none."""
         column, row, _ = self.blocks
         if len(column) + len(self) >= LARGEST_GRAPH:
-            raise CannotAnswer(
-                "A157", "the graph is too large", where=self.triangle.name, found=f"{len(self):,} supernodes, {len(column):,} blocks"
-            )
+            raise error_of("A157.large", where=self.triangle.name, found=f"{len(self):,} supernodes, {len(column):,} blocks")
         # each supernode takes one unit of time, so that its start counts the chain before it
         replayed = replay_tasks(Tasks(np.ones(len(self)), None, column, row, np.zeros(len(column))))
         return np.rint(replayed.start_seconds).astype(np.int64)
@@ -329,6 +326,21 @@ class Supernodes:
     def concurrency(self) -> Int:
         """Return the number of supernodes of each level, shape (levels,)."""
         return np.bincount(self.level)
+
+    @property
+    def mean_concurrency(self) -> float:
+        """Return the mean number of supernodes of a level."""
+        return len(self) / self.levels
+
+    @property
+    def median_concurrency(self) -> float:
+        """Return the median number of supernodes of a level."""
+        return float(np.median(self.concurrency))
+
+    @property
+    def levels_of_one(self) -> int:
+        """Return the number of levels of one supernode."""
+        return int(np.count_nonzero(self.concurrency == 1))
 
 
 def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, owner: Int | None = None) -> Supernodes:
@@ -349,9 +361,7 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
     """
     if widest < 1 or not 0.0 <= relaxed < 1.0:
         limits = f"{widest} columns at most, {relaxed:g} of zeros"
-        raise UsageError(
-            "A043", "supernodes cannot be merged so", found=limits, fix="1 column or more, and a share of zeros from 0 to below 1"
-        )
+        raise error_of("A043.supernodes", found=limits)
     widest = min(widest, len(triangle))
     joined = _equal_to_next(triangle)
     if owner is not None:
@@ -469,10 +479,8 @@ def read_map(path: str | Path, columns: int) -> Int:
     table = read_table(path, fields, "the map")
     first, gpu = table.number("column").astype(np.int64), table.number("gpu").astype(np.int64)
     if not len(table) or first[0] != 1:
-        raise UsageError("A043", "the map does not begin with column 1", where=table.name, fix="a first line for column 1")
+        raise error_of("A043.first", where=table.name)
     for row, (column, following) in enumerate(pairwise(first.tolist())):
         if following <= column:
-            raise UsageError(
-                "A043", "columns of the map must ascend", where=table.where(row + 1, "column"), found=f"{following} after {column}"
-            )
+            raise error_of("A043.order", where=table.where(row + 1, "column"), found=f"{following} after {column}")
     return np.repeat(gpu, np.diff(np.append(first, columns + 1)))

@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.models.dag.supernodes import INDEX_BYTES, LARGEST_GRAPH, Supernodes
 from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, block_bandwidth, put_speedup, tier_between
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Layout = Literal["2d", "columns", "rows"]
 What = Literal["as is", "integrated", "disaggregated", "super-GPU"]
 
@@ -130,7 +129,7 @@ def work(matrix: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
         sent = np.concatenate([matrix.width[below], height]) * value
     if 2 * len(gpu) + len(source) >= LARGEST_GRAPH:
         asked = f"{len(gpu):,} tasks, {len(source):,} edges"
-        raise CannotAnswer("A157", "the graph is too large", where=matrix.triangle.name, found=asked, fix="merge more columns")
+        raise error_of("A157.merged", where=matrix.triangle.name, found=asked)
     tier = tier_between(gpu[source], gpu[target], fabric.gpus_per_socket, fabric.gpus_per_node)
     crossing: Float = sent.astype(np.float64) * (tier != SAME)
     return Work(
@@ -178,7 +177,7 @@ def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATE
     """Return the machine as it is and the three changes of the paper, for two factors on the time of messages."""
     for factor, words in ((integrated, "integration"), (disaggregated, "disaggregation")):
         if not 1.0 <= factor < math.inf:
-            raise UsageError("A043", f"{words} changes the time of messages by a factor of 1 or more", found=f"{factor:g}")
+            raise error_of("A043.delay", found=f"{factor:g}", words=words)
     return (
         Variant("as is", "as stated"),
         Variant(
@@ -200,7 +199,7 @@ def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATE
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Declared):
     """Result of one solve.
 
     Attributes
@@ -242,28 +241,6 @@ class Run:
     def path_messages(self) -> int:
         """Return the number of messages on the path, of all tiers."""
         return sum(self.messages.values())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the run for JSON. CSV has the same numbers with the nested names joined."""
-        return {
-            "gpus": self.gpus,
-            "nodes": self.nodes,
-            "variant": self.what,
-            "seconds": self.seconds,
-            "path_seconds": self.path_seconds,
-            "memory_seconds": self.memory_seconds,
-            "path_tasks": self.tasks,
-            "path_compute_seconds": self.compute_seconds,
-            "path_dependency_seconds": self.dependency_seconds,
-            "path_messages": self.path_messages,
-            "path_message_bytes": self.message_bytes,
-            "path_latency_seconds": self.latency_seconds,
-            "path_latency_share": self.latency_share,
-            **{f"path_{name}_messages": self.messages[name] for name in TIERS[1:]},
-            **{f"path_{name}_seconds": self.message_seconds[name] for name in TIERS[1:]},
-            "messages": self.all_messages,
-            "message_bytes": self.all_bytes,
-        }
 
 
 def solve(

@@ -25,16 +25,14 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from turnbuckle.cost.loggp import loggp_seconds
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, did_you_mean
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
-from turnbuckle.foundation.vocabulary import refuse_several
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 #: Distance that a message travels; the index is its tier, and tier 0 is no message.
 TIERS: Final = ("same GPU", "socket", "node", "network")
@@ -196,11 +194,10 @@ class Fabric:
         grouped = 1 <= self.gpus_per_socket <= self.gpus_per_node <= MOST_IN_A_NODE
         if not grouped:
             values = f"{self.gpus_per_socket} GPUs a socket, {self.gpus_per_node} a node"
-            fix = f"1 or more a socket, no more than a node has, and {MOST_IN_A_NODE:,} a node at most"
-            raise UsageError("A043", "GPUs are not grouped so", found=values, fix=fix)
+            raise error_of("A043.groups", found=values, most_in_a_node=MOST_IN_A_NODE)
         if not 1 <= self.low <= self.high <= self.peak < np.inf:
             values = f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to {show(self.high, 'B/s')}"
-            raise UsageError("A043", "the memory bandwidths of a block do not hold", found=values, fix="1 B/s <= lower <= upper <= memory")
+            raise error_of("A043.bandwidths", found=values)
 
     def message(self, tier: int) -> Tier:
         """Return the tier with index `tier` into `TIERS`.
@@ -212,10 +209,7 @@ class Fabric:
         name = TIERS[tier]
         times = self.tiers.get(name) or (self.tiers.get("node") if name == "socket" else None)
         if times is None:
-            raise CannotAnswer(
-                "A156", f"messages cross the {name}, and nothing is known of it", where=self.name, found=f"tiers {', '.join(self.tiers)}",
-                fix=f"add lines of tier {name} to the table, or ask for fewer GPUs",
-            )  # fmt: skip
+            raise error_of("A156", where=self.name, found=f"tiers {', '.join(self.tiers)}", name=name)
         return times
 
     def message_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
@@ -262,8 +256,7 @@ def fabric(name: str = DEFAULT) -> Fabric:
     """
     if name not in _shipped():
         refuse_several(name, "machine")
-        fix = did_you_mean(name, fabrics()) or f"one of {', '.join(fabrics())}"
-        raise UsageError("A043", "no machine of this name for GPU messages", found=repr(name)[:60], fix=fix)
+        raise error_of("A043.machine", found=repr(name)[:60], fix=did_you_mean(name, fabrics()) or None, names=", ".join(fabrics()))
     rows = _shipped()[name]
     numbers = {r["quantity"]: r["value"] for r in rows if not r["size_bytes"]}
     tiers: dict[str, Tier] = {}
@@ -295,10 +288,10 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
     for row, name in enumerate(names):
         if name not in TIERS[1:]:
             fix = did_you_mean(name, TIERS[1:]) or "one of socket, node, network"
-            raise UsageError("A043", "no tier of this name", where=table.where(row, "tier"), found=repr(name)[:60], fix=fix)
+            raise error_of("A043.tier", where=table.where(row, "tier"), found=repr(name)[:60], fix=fix)
         if np.isfinite(size[row]) == np.isfinite(latency[row]):
             fix = "a size for a point of a measured curve, or a latency for a tier of which two numbers are known"
-            raise UsageError("A043", "a line needs a size or a latency, and not both", where=table.where(row), fix=fix)
+            raise error_of("A043.line", where=table.where(row), fix=fix)
     tiers: dict[str, Tier] = {}
     for name in dict.fromkeys(names):
         rows = np.array([i for i, n in enumerate(names) if n == name])
@@ -306,18 +299,16 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
         if plain.any():
             if len(rows) > 1:
                 where = table.where(int(rows[1]))
-                raise UsageError(
-                    "A043", f"tier {name} has a latency and further lines", where=where, fix="one line, or a size on every line"
-                )
+                raise error_of("A043.mixed", where=where, name=name)
             tiers[name] = Tier.plain(float(latency[rows[0]]), float(bandwidth[rows[0]]))
             continue
         rows = rows[np.argsort(size[rows], kind="stable")]
         if (again := np.flatnonzero(np.diff(size[rows]) == 0)).size:
             where = table.where(int(rows[again[0] + 1]), "size")
-            raise UsageError("A043", f"tier {name} has one size twice", where=where, fix="one line a size: the median")
+            raise error_of("A043.twice", where=where, name=name)
         tiers[name] = Tier(size[rows], bandwidth[rows])
     if not tiers:
-        raise UsageError("A043", "the table of tiers has no lines", where=table.name, fix="tier, size, bandwidth: one line for each size")
+        raise error_of("A043.empty", where=table.name)
     kept = {what: source for what, source in base.sources.items() if what.partition(" ")[0] not in TIERS}
     assumed = tuple(what for what in base.assumed if what.partition(" ")[0] not in TIERS)
     return replace(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.cells import plain
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import is_table, span, titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,12 +53,7 @@ def dgemm(
     """Ask from which size, bandwidth and launch time on a matrix product is worth moving to the device."""
     import numpy as np
 
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.dgemm import question as study
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.tables import is_table
 
     console = console_for(output) if format == "table" else None
     rate, left_out = parse(host_rate, "FLOP/s"), 0
@@ -57,16 +62,14 @@ def dgemm(
     wanted = None if sizes is None else [_size(w) for w in _listed("--sizes", sizes)]
     if (times is None or is_table(times)) and (kernel is not None or size is not None):
         option = "--kernel" if size is None else "--size"
-        raise UsageError("A047", f"{option} belongs to a recording", fix="leave it out; --sizes names the sizes to look at")
+        raise error_of("A047.option", option=option)
     if times is None:
         kernel_times = study.by_alpha(8.0 if alpha is None else alpha, rate)
     elif alpha is not None:
-        raise UsageError("A047", "kernel times are measured or come from alpha", found=f"{times.name} and --alpha", fix="leave one out")
+        raise error_of("A047.times", found=f"{times.name} and --alpha")
     elif is_table(times):
         kernel_times = study.read_times(times)
     else:
-        from turnbuckle.show.terminal.recording import inspected
-
         kernel_times, left_out = study.recorded(
             inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element
         )
@@ -80,7 +83,6 @@ def dgemm(
     answer = study.study(kernel_times, bandwidths=bandwidths, left_out=left_out, **asked)
     if charts is not None:
         from turnbuckle.papers.models.dgemm.figures import dgemm_figure
-        from turnbuckle.show.figures.files import save
 
         low, high = min(bandwidths), max(bandwidths)
         fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)
@@ -95,28 +97,21 @@ def dgemm(
 
 def _listed(option: str, words: list[str]) -> list[str]:
     """Split words at commas: `--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
-    from turnbuckle.foundation.errors import UsageError
-
     values = listed(words)
     if not values:
-        raise UsageError("A047", f"{option} names nothing", found=", ".join(words)[:40], fix="leave it out, or name values with commas")
+        raise error_of("A047.nothing", found=", ".join(words)[:40], option=option)
     return values
 
 
 def _size(word: str) -> int:
-    from turnbuckle.foundation.errors import UsageError
-
     if not word.isdecimal():
-        raise UsageError("A047", "a size is a whole number", where="--sizes", found=word[:40], fix="--sizes 1024,2048")
+        raise error_of("A047.size", where="--sizes", found=word[:40])
     return int(word[:18])
 
 
 def _print_dgemm(console: Console, study: Study) -> None:
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show
     from turnbuckle.papers.models.dgemm.question import LARGEST
-    from turnbuckle.show.terminal.projections import plain
 
     mode = "measured" if study.times.mode == "measured" else "not measured"
     console.print(Text(f"kernel times {mode}: {plain(study.times.source)}; copies and launches modelled", "bold"))
@@ -145,12 +140,6 @@ def _print_dgemm(console: Console, study: Study) -> None:
 
 def _print_products(console: Console, study: Study, ends: list[int]) -> None:
     """Print each size alone, and the bandwidth from which it pays."""
-    import math
-
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.tables import span, titled
 
     columns = [f"pays from, launch {show(float(study.launches[i]), 's')}" for i in ends]
     title = "the product alone, and the bandwidth from which moving it pays"
@@ -170,10 +159,6 @@ def _print_products(console: Console, study: Study, ends: list[int]) -> None:
 
 def _print_speedups(console: Console, study: Study, launch: int) -> None:
     """Print the speed-up by size and bandwidth at one launch time, in as many tables as the width of the terminal needs."""
-    import math
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.tables import titled
 
     heads = [show(float(b), "B/s") for b in study.bandwidths]
     fit = max((console.width - 11) // (max(len(h) for h in heads) + 2), 1)

@@ -19,21 +19,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.offload import offload_ratio_limit
 from turnbuckle.profile.summary.summary import kernel_names
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Mode = Literal["measured", "alpha"]
 
 #: Sizes, launch times [s] and bandwidths [B/s] of Fig 3.
@@ -132,7 +131,7 @@ class KernelTimes:
     seconds: Float
     low: Float
     high: Float
-    counts: NDArray[np.int64]
+    counts: Int
     host_rate: float = HOST_RATE
     alpha: float = math.nan
 
@@ -158,10 +157,7 @@ class KernelTimes:
         first, last = self.sizes[0], self.sizes[-1]
         if (size < first).any() or (size > last).any():
             outside = float(size.min() if (size < first).any() else size.max())
-            raise CannotAnswer(
-                "A160", "a size beyond those measured", found=f"{outside:g}; measured are {first:g} to {last:g}",
-                fix="ask for a size between, or measure it",
-            )  # fmt: skip
+            raise error_of("A160.size", found=f"{outside:g}; measured are {first:g} to {last:g}")
         return np.asarray(np.exp(np.interp(np.log(size), np.log(self.sizes), np.log(seconds))))
 
 
@@ -173,7 +169,7 @@ def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
     UsageError : A047 where alpha is not above 1, or the rate not above 0.
     """
     if not (1.0 < alpha <= 1e4 and 0 < host_rate < math.inf):
-        raise UsageError("A047", "alpha must be above 1 and the host's rate above 0", found=f"{alpha:g}, {host_rate:g} FLOP/s")
+        raise error_of("A047.rates", found=f"{alpha:g}, {host_rate:g} FLOP/s")
     none: Float = np.zeros(0)
     return KernelTimes("alpha", f"host time / {alpha:g}", none, none, none, none, np.zeros(0, np.int64), host_rate, alpha)
 
@@ -208,8 +204,7 @@ def read_times(path: str | Path) -> KernelTimes:
     either = np.isnan(time) != np.isnan(rates)
     if not len(table) or not either.all():
         where = table.where(int(np.flatnonzero(~either)[0])) if len(table) else table.name
-        raise UsageError("A047", "a product needs a time or a rate" if len(table) else "the table of products has no lines", where=where,
-                         fix="give one of the columns time and rate in every line")  # fmt: skip
+        raise error_of("A047.product" if len(table) else "A047.empty", where=where)
     seconds = np.where(np.isnan(time), operations(size) / np.where(np.isnan(rates), 1.0, rates), time)
     return measured(size, seconds, table.name)
 
@@ -238,9 +233,7 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     matches = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
     rows = kernels.filter(matches)
     if not rows.height:
-        raise CannotAnswer(
-            "A160", "no kernel of the recording has this in its name", found=clipped(name), fix="turnbuckle inspect lists them"
-        )
+        raise error_of("A160.name", found=clipped(name))
     seconds = rows["seconds"].to_numpy()
     different = names.filter(matches).n_unique()
     source = profile.trace.name + (f", {different:,} different kernels" if different > 1 else "")
@@ -261,11 +254,7 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
             sizes[k] = side
     sized = ~np.isnan(sizes)
     if not sized.any():
-        raise CannotAnswer(
-            "A160", "the copies beside the kernels do not tell a matrix size", found=f"{len(seconds)} kernels",
-            cause=f"a product has two copies in and one out of {element_bytes} N^2 bytes; a recording holds no matrix size",
-            fix="give --size N if all have one, and --element for another precision",
-        )  # fmt: skip
+        raise error_of("A160.matrix", found=f"{len(seconds)} kernels", element_bytes=element_bytes)
     return measured(sizes[sized], seconds[sized], source), int((~sized).sum())
 
 
@@ -304,7 +293,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Declared):
     """Numbers of Fig 3: speed-up by size, launch time and bandwidth.
 
     Attributes
@@ -315,6 +304,8 @@ class Study:
     left_out : number of recorded kernels without a size.
     """
 
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+
     times: KernelTimes
     host_rate: float
     element_bytes: int
@@ -324,28 +315,6 @@ class Study:
     products: tuple[Product, ...]
     pays_from: Float
     left_out: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model dgemm``."""
-        return {
-            "schema_version": 1,
-            "kernel_times": {"mode": self.times.mode, "source": self.times.source, "left_out": self.left_out},
-            "host_flops_per_second": self.host_rate,
-            "element_bytes": self.element_bytes,
-            "latency_seconds": self.latency,
-            "launch_seconds": self.launches.tolist(),
-            "bandwidth": self.bandwidths.tolist(),
-            "products": [
-                {
-                    "size": p.size, "host_seconds": p.host_seconds, "kernel_seconds": p.kernel_seconds,
-                    "kernel_seconds_measured": None if p.kernel_ends is None else list(p.kernel_ends), "alpha": p.alpha,
-                    "offload_ratio_limit": p.ratio_limit, "speedup": p.speedup.tolist(), "speedup_low": p.low.tolist(),
-                    "speedup_high": p.high.tolist(), "bandwidth_that_pays": p.needed.tolist(),
-                }
-                for p in self.products
-            ],
-            "size_that_pays": self.pays_from.tolist(),
-        }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per size, launch and bandwidth."""
@@ -412,8 +381,7 @@ def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, flo
     """Refuse a value out of range (A047)."""
     for value in values:
         if not ends[0] <= value <= ends[1]:
-            fix = f"{show(ends[0], unit)} to {show(ends[1], unit)}"
-            raise UsageError("A047", f"{option} is out of range", found=show(float(value), unit), fix=fix)
+            raise error_of("A047.range", found=show(float(value), unit), option=option, least=show(ends[0], unit), most=show(ends[1], unit))
 
 
 def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:
@@ -424,7 +392,7 @@ def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: F
     for i, started in enumerate(launch):
         for j, carried in enumerate(bandwidth):
 
-            def pays(n: Float, started: float = float(started), carried: float = float(carried)) -> NDArray[np.bool_]:
+            def pays(n: Float, started: float = float(started), carried: float = float(carried)) -> Bool:
                 spent = offload_seconds(times.at(n), copy_seconds(n, carried, latency, element_bytes), started)
                 return np.asarray(spent < host_seconds(n, host_rate))
 

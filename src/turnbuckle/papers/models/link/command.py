@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.findings import finding, merge
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output, listed
+from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.table import Table
 
     from turnbuckle.cost.packet import Link
     from turnbuckle.foundation.findings import Finding
@@ -61,17 +69,13 @@ def link(
     output: Output = None,
 ) -> int:
     """Price copies over a PCI Express or NVLink connection: bytes on the wire, efficiency, bandwidth and time by size."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-    from turnbuckle.show.terminal.console import console_for
-
     if not links:
-        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
+        raise error_of("A019.nothing")
     if (tags is None) != (round_trip is None):
         given, missing = ("--tags", "--round-trip") if round_trip is None else ("--round-trip", "--tags")
-        raise UsageError("A019", f"{given} says nothing without {missing}", fix='for example --tags 256 --round-trip "1.2 us"')
+        raise error_of("A019.alone", given=given, missing=missing)
     if pageable_threshold is not None and host_memory is None:
-        raise UsageError("A019", "--pageable-threshold belongs to pageable copies", fix='add --host-memory "50 GB/s"')
+        raise error_of("A019.pageable")
     console = console_for(output if format == "table" else None)
     given_settings = {"mps": mps, "mrrs": mrrs, "rcb": rcb, "address_bits": address_bits}
     settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
@@ -93,28 +97,24 @@ def link(
 
 def _words(sizes: list[str] | None) -> list[str]:
     """Return the sizes asked for, or the defaults (A019 where none is named)."""
-    from turnbuckle.foundation.errors import UsageError
-
     words = list(SIZES) if sizes is None else listed(sizes)
     if not words:
-        raise UsageError("A019", "--sizes names no size", fix='--sizes "64 B,4 KiB,1 MiB"')
+        raise error_of("A019.sizes")
     return words
 
 
 def _links(names: tuple[str, ...], settings: dict[str, Any]) -> list[Link]:
     """Return the links of the command line, with the settings of PCI Express on those that are PCI Express."""
-    from dataclasses import replace
 
     from turnbuckle.cost.packet import link as named
     from turnbuckle.cost.pcie import Pcie
-    from turnbuckle.foundation.errors import UsageError
 
     links = [named(part) for name in names for part in name.split(",") if part.strip()]
     if not links:
-        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
+        raise error_of("A019.nothing")
     if settings and not any(isinstance(chosen, Pcie) for chosen in links):
         chosen_names = ", ".join(chosen.name for chosen in links)
-        raise UsageError("A019", "settings of PCI Express, and no such link", found=chosen_names, fix="leave them out, or add pcie4-x16")
+        raise error_of("A019.pcie", found=chosen_names)
     return [replace(chosen, **settings) if isinstance(chosen, Pcie) else chosen for chosen in links]
 
 
@@ -129,13 +129,10 @@ def answer(
     reads: tuple[int, float] | None,
 ) -> dict[str, Any]:
     """Return the document of the command: the question, the links, and one row for each link and size."""
-    from dataclasses import asdict
 
     import numpy as np
 
     from turnbuckle.cost import packet
-    from turnbuckle.foundation.findings import merge
-    from turnbuckle.projection.run import SCHEMA_VERSION
 
     size, rows, findings = np.array(sizes), [], []
     border = packet.PAGEABLE_THRESHOLD if threshold is None else threshold
@@ -176,15 +173,11 @@ def answer(
 
 
 def _finding(code: str, count: int, detail: str) -> list[Finding]:
-    from turnbuckle.foundation.findings import finding
-
     return [finding(code, count, detail)] if count else []
 
 
 def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
     """Write the answer. CSV and Parquet hold the rows."""
-    from turnbuckle.show.terminal.output import write_answer
-
     if format != "table":
         write_answer(document, document["rows"], format, output)
     else:
@@ -192,9 +185,6 @@ def emit(document: dict[str, Any], format: str, output: Path | None, console: Co
 
 
 def _print(console: Console, document: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
 
     links, rows = document["links"], document["rows"]
     per_link = len(rows) // len(links)
@@ -235,9 +225,6 @@ def _print(console: Console, document: dict[str, Any]) -> None:
 
 def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool, width: int) -> Table:
     """Return a table with links side by side and one row per size; `wire` adds the bytes of each direction."""
-    from rich.table import Table
-
-    from turnbuckle.foundation.units import show
 
     cells = {
         "sent": lambda row: _bytes(row["sent_bytes"]),
@@ -265,15 +252,11 @@ def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, w
 
 def _bytes(count: float) -> str:
     """Return a count of bytes in full below 1e9, with a prefix above."""
-    from turnbuckle.foundation.units import show
-
     return f"{count:,.0f}" if count < 1e9 else show(count, "B", 4)
 
 
 def _path(document: dict[str, Any]) -> str:
     """Return in words what limits a copy: latency and staging."""
-    from turnbuckle.foundation.units import show
-
     latency = document["latency_seconds"]
     start = f"latency {show(latency, 's')}" if latency else "without latency"
     memory = document["host_memory_bandwidth"]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import plain
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,15 +47,11 @@ def mdm(
     no_cache: NoCache = False,
 ) -> int:
     """Model a kernel's instructions a cycle and its duration by the memory divergence model: a guess, beside what was measured."""
-    from turnbuckle.foundation.errors import CannotAnswer, UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.mdm import cost
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     console = console_for(output) if format == "table" else None
     if kernel is not None and profile is None:
-        raise UsageError("A046", "--kernel belongs to a recording", fix="add --profile RECORDING")
+        raise error_of("A046.kernel")
     device = cost.MdmDevice(sms, miss_registers, parse(clock, "Hz"), l2_cycles, dram_cycles, parse(noc, "B/s"), parse(dram, "B/s"))
     cost.within("warps", warps, 1, 1024)
     m = cost.within("miss rate", parse(miss_rate, "1"), 0, 1)
@@ -58,14 +63,11 @@ def mdm(
     stalled = cost.stalls(run.read_misses, run.writes, warps, m, device, kappa, kappa_divergent)
     ipc = cost.instructions_per_cycle(run, stalled, warps)
     if ipc > cost.MOST_ISSUED:
-        raise CannotAnswer(
-            "A160", "more instructions a cycle than any SM issues", found=f"{ipc:.3g}, above {cost.MOST_ISSUED:g}",
-            cause="the model knows no limit of issue: it is for kernels that wait for memory", fix="see that --warps share one SM",
-        )  # fmt: skip
+        raise error_of("A160.issue", found=f"{ipc:.3g}, above {cost.MOST_ISSUED:g}")
     document = _mdm_document(run, stalled, device, ipc)
     if instructions is not None:
         modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
-        document["modelled_seconds"] = {"value": modelled.seconds, "low": modelled.low, "high": modelled.high, "log_sd": modelled.log_sd}
+        document["modelled_seconds"] = {**asdict(modelled), "log_sd": cost.PRIOR_LOG_SD}
     document["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
     if console is not None:
         _print_mdm(console, document, device)
@@ -75,8 +77,6 @@ def mdm(
 
 
 def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -> dict[str, Any]:
-    from dataclasses import asdict
-
     rows = [
         {
             "instructions": float(run.instructions[i]), "times": float(run.times[i]), "cycles": float(run.cycles[i]),
@@ -92,9 +92,7 @@ def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -
 def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, Any]:
     import numpy as np
 
-    from turnbuckle.foundation.errors import CannotAnswer
     from turnbuckle.profile.summary.summary import kernel_names
-    from turnbuckle.show.terminal.recording import inspected
 
     recorded = inspected(profile, None, no_cache).profile
     kernels = recorded.of("kernel")
@@ -102,22 +100,13 @@ def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, An
     matches = names.str.contains(kernel, literal=True).to_numpy()
     distinct = names.filter(matches).unique().to_list()
     if len(distinct) != 1:
-        raise CannotAnswer(
-            "A160", f"{len(distinct)} kernels of the recording have this in their name", found=kernel[:60] or "(no --kernel)",
-            fix="give --kernel with a part of one name; turnbuckle inspect lists them",
-        )  # fmt: skip
+        raise error_of("A160.several", found=kernel[:60] or "(no --kernel)", count=len(distinct))
     seconds = kernels["seconds"].to_numpy()[matches]
     low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
     return {"kernel": distinct[0], "count": len(seconds), "median_seconds": float(middle), "low": float(low), "high": float(high)}
 
 
 def _print_mdm(console: Console, document: dict[str, Any], device: MdmDevice) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import plain
-    from turnbuckle.show.terminal.tables import titled
-
     table = titled(console, "cycles of an interval, and what a warp waits for in it", "interval", "times", "instructions", "cycles",
                    "miss registers", "network", "memory", "divergent")  # fmt: skip
     for k, row in enumerate(document["intervals"], 1):

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.table_file import Column, read_table
-
-Float = NDArray[np.float64]
+from turnbuckle.papers.numbers import Interval
 
 #: Relative error of a modelled duration (log-sd).
 PRIOR_LOG_SD: Final = 0.5
@@ -112,7 +111,7 @@ def within(name: str, value: float, least: float, most: float, above: bool = Fal
     if not ((value > least if above else value >= least) and value <= most and math.isfinite(value)):
         bound = f"above {least:g}" if above else f"{least:g} or more"
         fix = bound + (f", {most:g} or less" if math.isfinite(most) else "")
-        raise UsageError("A046", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=fix)
+        raise error_of("A046.quantity", found=f"{value:g}", fix=fix, quantity=name.replace("_", " "))
     return value
 
 
@@ -126,7 +125,7 @@ def read_intervals(path: str | Path) -> Intervals:
     table = read_table(path, COLUMNS, "the table of intervals")
     times = np.where(np.isnan(table.number("times", 1.0)), 1.0, table.number("times", 1.0))
     if not times.sum() > 0:
-        raise UsageError("A046", "the table of intervals has no interval that occurs", where=table.name)
+        raise error_of("A046.empty", where=table.name)
     writes = np.nan_to_num(table.number("writes", 0.0))
     return Intervals(table.number("instructions"), table.number("cycles"), table.number("read misses"), writes, times)
 
@@ -138,29 +137,12 @@ class Stalls:
     miss_registers: Float
     network: Float
     memory: Float
-    divergent: NDArray[np.bool_]
+    divergent: Bool
 
     @property
     def total(self) -> Float:
         """Return the sum of the three kinds of stall cycles."""
         return self.miss_registers + self.network + self.memory
-
-
-@dataclass(frozen=True)
-class Modelled:
-    """Modelled duration of a kernel, with its prior.
-
-    Attributes
-    ----------
-    seconds : the model's value.
-    low, high : 90 % interval of the prior [s].
-    log_sd : standard deviation of the log-normal prior.
-    """
-
-    seconds: float
-    low: float
-    high: float
-    log_sd: float = PRIOR_LOG_SD
 
 
 def stalls(
@@ -208,8 +190,8 @@ def instructions_per_cycle(run: Intervals, stalled: Stalls, warps: float) -> flo
     return warps * float((run.times * run.instructions).sum()) / cycles if cycles else math.inf
 
 
-def modelled_duration(instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD) -> Modelled:
-    """Return the duration of a kernel from its instructions [s], with its prior.
+def modelled_duration(instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD) -> Interval:
+    """Return the duration of a kernel from its instructions [s], with the 90 % interval of its prior.
 
     Parameters
     ----------
@@ -219,12 +201,12 @@ def modelled_duration(instructions: float, ipc: float, sms: float, clock: float,
     log_sd : standard deviation of the log-normal prior around the value.
 
     >>> modelled = modelled_duration(28e9, 1.0, 28, 1e9)
-    >>> modelled.seconds, round(modelled.low, 2), round(modelled.high, 2)
+    >>> modelled.value, round(modelled.low, 2), round(modelled.high, 2)
     (1.0, 0.44, 2.28)
     """
     seconds = instructions / (ipc * sms * clock)
     wide = math.exp(NINETY * log_sd)
-    return Modelled(seconds, seconds / wide, seconds * wide, log_sd)
+    return Interval(seconds, seconds / wide, seconds * wide)
 
 
 def implied_cycle_rate(instructions: float, ipc: float, seconds: float) -> float:

@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
+from turnbuckle.show.terminal.cells import clean, plain
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import is_table, print_findings, span, titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,28 +51,21 @@ def memory(
     no_cache: NoCache = False,
 ) -> int:
     """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.machine import load
     from turnbuckle.papers.models.memory import question as study
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.tables import is_table
 
     console = console_for(output) if format == "table" else None
     measured = study.read_memories(memories) if memories is not None else None
     if is_table(work):
         if on is None:
-            raise UsageError("A045", "a table of work needs a machine", fix="add --on MACHINE; turnbuckle machines list names them")
+            raise error_of("A045.machine")
         if memory_bound is not None or counters is not None:
-            raise UsageError("A045", "--memory-bound and --counters belong to a recording", found=work.name, fix="leave them out")
+            raise error_of("A045.option", found=work.name)
         if source is not None:
-            raise UsageError("A045", "--source belongs to a recording", found=work.name, fix="leave it out; --on names the machine")
+            raise error_of("A045.source", found=work.name)
         answer = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
     else:
-        from turnbuckle.show.terminal.recording import inspected
-
         if overlap is not None:
-            raise UsageError("A045", "--overlap belongs to a table", found=work.name, fix="leave it out: a recording has its own overlap")
+            raise error_of("A045.overlap", found=work.name)
         share = _share(memory_bound) if memory_bound is not None else None
         counted = study.read_work(counters) if counters is not None else None
         run = inspected(work, source, no_cache)
@@ -78,8 +80,6 @@ def memory(
 
 
 def _share(text: str) -> tuple[float, float]:
-    from turnbuckle.foundation.units import parse
-
     if text.strip().lower() == "unknown":
         return 0.0, 1.0
     low, colon, high = text.partition(":")
@@ -95,11 +95,6 @@ def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_memory(console: Console, answer: UnifiedMemory) -> None:
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import clean, plain
-    from turnbuckle.show.terminal.tables import print_findings, titled
 
     recorded = answer.basis == "recording"
     head = "bracket from what is not recorded" if recorded else "modelled by equation 8"
@@ -147,9 +142,6 @@ def _assumed(answer: UnifiedMemory) -> list[str]:
 
 def _of(ratio: Ratio, unit: str) -> str:
     """Return a value with its interval as text; a bracket has no value."""
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.tables import span
-
     if ratio.value is None:
         return span(ratio.low, ratio.high, unit)
     return (

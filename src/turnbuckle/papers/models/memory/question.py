@@ -18,25 +18,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import polars as pl
 
 from turnbuckle.cost.loggp import rate
 from turnbuckle.cost.roofline import Costs, Overlap, Work, roofline_parts, roofline_seconds
-from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, Table, read_table
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
+from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import categories_ns, kernel_names
 from turnbuckle.projection.uncertainty import SEED, drawn_source, normals
 
-Float = NDArray[np.float64]
 Placement = Literal["hbm", "ddr", "migrated"]
 Memory = Literal["hbm", "ddr"]
 
@@ -110,39 +112,35 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
     CannotAnswer : A160 where the machine lacks a number.
     """
     if machine.relative:
-        raise CannotAnswer(
-            "A160",
-            "a memory needs a machine that stands alone",
-            found=machine.name,
-            fix="turnbuckle machines list says which machines do",
-        )
+        raise error_of("A160.memory", found=machine.name)
     plain, drawn = drawn_source(machine, 1, seed, only=""), drawn_source(machine, draws, seed)
 
-    def both(name: str, default: float | None = None) -> Float | None:
+    def both(name: ParameterName, default: float | None = None) -> Float | None:
         value, many = plain.value(name), drawn.value(name)
         if value is None or many is None:
             return None if default is None else np.full((1 + draws, 1), default)
         return np.concatenate([value, np.broadcast_to(many, (draws, 1))])
 
-    def needed(name: str) -> Float:
+    def needed(name: ParameterName) -> Float:
         value = both(name)
         if value is None:
-            raise CannotAnswer(
-                "A160", f"machine {machine.name} does not state {name}", fix="name another machine, or add it to a machine file of your own"
-            )
+            raise error_of("A160.missing", machine=machine.name, name=name)
         return value
 
-    def share(name: str) -> Float:
+    def share(name: ParameterName) -> Float:
         value = both(name, 1.0)
         assert value is not None
         return value
 
     unknown = np.full((1 + draws, 1), math.nan)
-    links = {direction: needed(f"link.{direction}.bandwidth") * share(f"link.{direction}.efficiency") for direction in ("h2d", "d2h")}
+    links = {
+        direction: needed(link_parameter(direction, "bandwidth")) * share(link_parameter(direction, "efficiency"))
+        for direction in HOST_WAYS
+    }
     sources = {
         "flops": _words(machine, "gpu.fp64") or "not known",
-        "h2d": _words(machine, "link.h2d.bandwidth"),
-        "d2h": _words(machine, "link.d2h.bandwidth"),
+        "h2d": _words(machine, "link.h2d.bandwidth", "link.h2d.efficiency"),
+        "d2h": _words(machine, "link.d2h.bandwidth", "link.d2h.efficiency"),
     }
     if measured is not None:
         regular, irregular = _measured(measured, draws, seed)
@@ -153,16 +151,16 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
         over_link = links["h2d"] if host is None else np.minimum(links["h2d"], host)
         regular = {"hbm": needed("gpu.memory_bandwidth") * share("gpu.memory_efficiency"), "ddr": over_link}
         irregular = {"hbm": unknown, "ddr": unknown}
-        sources["hbm"] = _words(machine, "gpu.memory_bandwidth")
-        by = "link.h2d.bandwidth" if host is None or links["h2d"][0, 0] <= host[0, 0] else "host.memory_bandwidth"
+        sources["hbm"] = _words(machine, "gpu.memory_bandwidth", "gpu.memory_efficiency")
+        by: ParameterName = "link.h2d.bandwidth" if host is None or links["h2d"][0, 0] <= host[0, 0] else "host.memory_bandwidth"
         sources["ddr"] = f"{show(float(over_link[0, 0]), 'B/s')}, what {by} allows ({machine.name}: {machine.parameters[by].nature})"
     flops = both("gpu.fp64")
     return Memories(unknown if flops is None else flops, regular, irregular, links["h2d"], links["d2h"], sources)
 
 
-def _words(machine: Machine, name: str) -> str:
+def _words(machine: Machine, name: ParameterName, share_name: ParameterName | None = None) -> str:
     parameter = machine.get(name)
-    share = machine.value(name.replace("bandwidth", "efficiency")) if "bandwidth" in name else None
+    share = None if share_name is None else machine.value(share_name)
     if parameter is None:
         return ""
     reached = f", of which {share:.0%} reached" if share else ""
@@ -179,7 +177,7 @@ def read_memories(path: str | Path) -> Table:
     table = read_table(path, MEMORY_COLUMNS, "the table of memories")
     names = [n.lower() for n in table.texts["memory"]]
     if sorted(names) != ["ddr", "hbm"]:
-        raise UsageError("A045", "a table of memories has one line for hbm and one for ddr", where=table.name, found=", ".join(names)[:80])
+        raise error_of("A045.memories", where=table.name, found=", ".join(names)[:80])
     return table
 
 
@@ -208,9 +206,14 @@ class Ratio:
     low: float
     high: float
 
+    @property
+    def ends(self) -> tuple[float, float | None, float]:
+        """Return least, value and most."""
+        return self.low, self.value, self.high
+
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Declared):
     """Comparison of the placements for one kernel or program.
 
     Attributes
@@ -226,18 +229,13 @@ class Compared:
     ratio: Ratio
     bound_by: tuple[str, str] = ("", "")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison for JSON."""
-        return {
-            "name": self.name,
-            "seconds": {p: [r.low, r.value, r.high] for p, r in self.seconds.items()},
-            "ddr_over_hbm": [self.ratio.low, self.ratio.value, self.ratio.high],
-            "bound_by": {"hbm": self.bound_by[0] or None, "ddr": self.bound_by[1] or None},
-        }
+    def ends(self) -> dict[Placement, tuple[float, float | None, float]]:
+        """Return least, value and most by placement [s]."""
+        return {placement: seconds.ends for placement, seconds in self.seconds.items()}
 
 
 @dataclass(frozen=True)
-class UnifiedMemory:
+class UnifiedMemory(Declared):
     """Answer: one comparison per kernel or program, the sum last, and the basis of the numbers.
 
     `overlap` is None for a recording.  `shortest_seconds` is the time of all kernels of a recording if each launch took as long as the
@@ -245,30 +243,17 @@ class UnifiedMemory:
     kernel time that memory bounds, or None.
     """
 
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+
     basis: str
     overlap: Overlap | None
     rows: tuple[Compared, ...]
     said: Mapping[str, str]
     measured_seconds: float | None = None
-    migrated_bytes: Mapping[str, int] | None = None
+    migrated_bytes: Mapping[str, int] = field(default_factory=dict)
     shortest_seconds: float | None = None
     memory_bound: tuple[float, float] | None = None
     findings: tuple[Finding, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model memory``."""
-        return {
-            "schema_version": 1,
-            "basis": self.basis,
-            "overlap": self.overlap,
-            "measured_seconds": self.measured_seconds,
-            "migrated_bytes": dict(self.migrated_bytes or {}),
-            "kernels_at_their_shortest_seconds": self.shortest_seconds,
-            "memory_bound": None if self.memory_bound is None else list(self.memory_bound),
-            "rows": [r.as_dict() for r in self.rows],
-            "costs": dict(self.said),
-            "findings": [f.as_dict() for f in self.findings],
-        }
 
 
 def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> UnifiedMemory:
@@ -285,8 +270,7 @@ def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> Uni
         "migrated": roofline_seconds(done, costs.costs("hbm"), overlap),
     }
     if not len(work) or not (seconds["hbm"][0] > 0).all():
-        raise UsageError("A045", "a line without work" if len(work) else "the table of work has no lines", where=work.name,
-                         fix="give flops or bytes in every line")  # fmt: skip
+        raise error_of("A045.line" if len(work) else "A045.empty", where=work.name)
     names = [*work.texts["name"], *(["all"] if len(work) > 1 else [])]
     if len(work) > 1:
         seconds = {p: np.concatenate([t, t.sum(axis=1, keepdims=True)], axis=1) for p, t in seconds.items()}
@@ -306,13 +290,10 @@ def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> Uni
 def _work(table: Table, costs: Memories) -> Work:
     irregular = np.nan_to_num(table.number("irregular", 0.0))
     if irregular.any() and math.isnan(costs.irregular["hbm"][0, 0] + costs.irregular["ddr"][0, 0]):
-        raise UsageError(
-            "A045", "irregular bytes have no bandwidth", where=table.where(int(np.flatnonzero(irregular)[0])),
-            cause="what pointer chasing reaches is in no machine file", fix="give --memories FILE with a column irregular",
-        )  # fmt: skip
+        raise error_of("A045.irregular", where=table.where(int(np.flatnonzero(irregular)[0])))
     if table.number("flops").any() and math.isnan(costs.flops[0, 0]):
-        raise CannotAnswer("A160", "the machine does not state gpu.fp64", fix="name another machine, or give flops as 0")
-    copies = (np.nan_to_num(table.number(direction, 0.0)) for direction in ("h2d", "d2h"))
+        raise error_of("A160.flops")
+    copies = (np.nan_to_num(table.number(direction, 0.0)) for direction in HOST_WAYS)
     return Work(table.number("flops"), table.number("regular"), irregular, *copies)
 
 
@@ -360,20 +341,11 @@ def from_profile(
     """
     moved = profile.of("migration")
     if not moved.height:
-        raise CannotAnswer(
-            "A160",
-            "the recording holds no migrations of unified memory",
-            cause="explicit copies, or a recording without --cuda-um-cpu-page-faults=true and --cuda-um-gpu-page-faults=true",
-            fix="give a table of work; turnbuckle project answers for explicit copies",
-        )
+        raise error_of("A160.migrations")
     if memory_bound is None and counted is None:
-        raise CannotAnswer(
-            "A159",
-            "the recording does not say how many bytes its kernels read and write",
-            fix="--memory-bound unknown for the bracket, --memory-bound 0.6:0.9 if you know the share, or --counters FILE",
-        )
+        raise error_of("A159")
     if memory_bound is not None and not 0.0 <= memory_bound[0] <= memory_bound[1] <= 1.0:
-        raise UsageError("A049", "a share lies between 0 and 1", where="--memory-bound", found=f"{memory_bound[0]:g}:{memory_bound[1]:g}")
+        raise error_of("A049", where="--memory-bound", found=f"{memory_bound[0]:g}:{memory_bound[1]:g}")
     run = _recorded(profile)
     slower = costs.regular["hbm"] / costs.regular["ddr"]  # (1 + draws, 1)
     low_share, high_share = memory_bound or (0.0, 1.0)
@@ -431,15 +403,11 @@ def _extreme(least: Float, most: Float, rest: float, factor: Float, sign: float)
 
 
 def _bytes() -> Any:
-    import polars as pl
-
     return pl.col("size_bytes").sum()
 
 
 def _recorded(profile: Profile) -> _Recorded:
     """Return kernels by name, and the time that is neither kernel nor exposed migration."""
-    import polars as pl
-
     moved, kernels = profile.of("migration"), profile.of("kernel")
     # exposed time counts overlapping kernels once
     table = (
@@ -454,7 +422,7 @@ def _recorded(profile: Profile) -> _Recorded:
     return _Recorded(table["name"].to_list(), table["exposed_ns"].to_numpy() * 1e-9, float(table["shortest"].sum()), (other + sets) * 1e-9)
 
 
-def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, least: Float) -> NDArray[np.bool_]:
+def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, least: Float) -> Bool:
     """Replace factors and least times of counted kernels by the roofline's intervals, and return the mask of counted kernels."""
     done, names = _work(counted, costs), run.names
     alone = Work(done.flops, done.regular_bytes, done.irregular_bytes)
@@ -463,18 +431,12 @@ def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, leas
     for row, text in enumerate(counted.texts["name"]):
         matches = np.array([text in name for name in names], dtype=np.bool_)
         if not matches.any() or (matches & with_counts).any():
-            why = "no kernel of the recording has this in its name" if not matches.any() else "a kernel is counted twice"
-            raise CannotAnswer(
-                "A160", why, where=counted.where(row, "name"), found=clipped(text), fix="turnbuckle inspect lists the kernels"
-            )
+            raise error_of("A160.names" if not matches.any() else "A160.twice", where=counted.where(row, "name"), found=clipped(text))
         if not hbm[0, row] > 0:
-            raise UsageError("A045", "a line without work", where=counted.where(row), fix="give flops or bytes in every line")
+            raise error_of("A045.line", where=counted.where(row))
         recorded, fewest = float(run.seconds[matches].sum()), _spread(hbm[:, row]).low
         if fewest > recorded:
-            raise UsageError(
-                "A045", "more work than the kernel's time allows", where=counted.where(row),
-                found=f"{show(fewest, 's')} at least, {show(recorded, 's')} recorded", fix="count all launches of the kernel once",
-            )  # fmt: skip
+            raise error_of("A045.excess", where=counted.where(row), found=f"{show(fewest, 's')} at least, {show(recorded, 's')} recorded")
         spread = _spread(ddr[:, row] / hbm[:, row])
         factors[:, matches] = [[spread.low], [spread.high]]
         # a name may stand for several kernels, which share its work by recorded time

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, Table, read_table
 from turnbuckle.papers.models.node.application_table import MOST_RATIO, MOST_SECONDS, application_name, cell_reader, refuse_empty
@@ -50,10 +50,9 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
     table = read_table(path, columns, "the table of applications")
     shares = any(name in table.columns for name in SHARES)
     if shares == any(c.name in table.columns for c in columns if c.unit == "s"):
-        raise UsageError(
-            "A039", f"the table has {'both' if shares else 'neither of'} seconds and shares of run time", where=table.name,
-            fix=f"columns {', '.join(TERMS)} [s], perhaps total; or {', '.join(SHARES)} [%]",
-        )  # fmt: skip
+        raise error_of(
+            "A039.columns", where=table.name, which="both" if shares else "neither of", terms=", ".join(TERMS), shares=", ".join(SHARES)
+        )
     _scales(table, lambdas, shares)
     refuse_empty(table)
     cell = cell_reader(path, table, columns)
@@ -76,19 +75,13 @@ def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
     else:
         classes = {"data", "control", "kernel", *(name for name in PARTS if name in table.columns)}
     if unknown := [name for name in lambdas if name not in classes]:
-        raise UsageError(
-            "A039",
-            f"a lambda of {unknown[0]}, and no such column",
-            where=table.name,
-            fix=f"classes of this table: {', '.join(sorted(classes))}",
-        )
+        raise error_of("A039.class", where=table.name, name=unknown[0], classes=", ".join(sorted(classes)))
 
 
 def within_range(lambdas: Mapping[str, float]) -> None:
     """Refuse a lambda out of range (A039)."""
     if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
-        fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
-        raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
+        raise error_of("A039.lambda", found=f"{lambdas[wild[0]]:g}", name=wild[0], least=1 / MOST_RATIO, most_ratio=MOST_RATIO)
 
 
 def exceeds(numbers: Mapping[str, Interval]) -> bool:
@@ -104,17 +97,13 @@ def _consistent(table: Table, row: int, values: Mapping[str, float], shares: boo
     where = table.where(row)
     if shares:
         if sum(values.values()) > 1:
-            raise UsageError("A039", "the shares add up to more than the run time", where=where, found=f"{sum(values.values()):.1%}")
+            raise error_of("A039.shares", where=where, found=f"{sum(values.values()):.1%}")
         return
     if missing := [n for n in TERMS if n not in values and not (n == "cpu" and "total" in values)]:
-        fix = "0 where there is none; cpu may be left out where a total is given"
-        raise UsageError("A039", f"no time of {', '.join(missing)}", where=where, fix=fix)
+        raise error_of("A039.missing", where=where, missing=", ".join(missing))
     parts = sum(values.get(n, 0.0) for n in ("waits", *PARTS))
     if parts > values["control"] * (1 + 1e-9):
-        raise UsageError(
-            "A039", "waits and classes of calls are parts of control, and exceed it", where=where,
-            found=f"{parts:g} s of {values['control']:g} s", fix="control is the time of all host calls",
-        )  # fmt: skip
+        raise error_of("A039.parts", where=where, found=f"{parts:g} s of {values['control']:g} s")
 
 
 def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:

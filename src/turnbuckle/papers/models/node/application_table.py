@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.table_file import Column, Table, read_text
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.numbers import Interval, exact, unit_of_last_digit
@@ -28,7 +28,7 @@ def share(text: str, option: str) -> Interval:
     """
     value = parse(text, "1")
     if not 0 <= value <= 1:
-        raise UsageError("A036", f"{option} must lie between 0 and 100 %", found=text[:40], fix=f'for example {option} "7.8 %"')
+        raise error_of("A036.option", found=text[:40], option=option)
     return within(value, text, most=1.0)
 
 
@@ -63,4 +63,4 @@ def application_name(table: Table, row: int) -> str:
 def refuse_empty(table: Table) -> None:
     """Refuse a table without rows (A039)."""
     if not len(table):
-        raise UsageError("A039", "the table names no application", where=table.name, fix="a line of numbers below the heading")
+        raise error_of("A039.empty", where=table.name)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source, lambdas_of
+from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import is_table
 
 if TYPE_CHECKING:
     from turnbuckle.foundation.findings import Finding
@@ -58,23 +63,17 @@ def functions(
     """Say where the time goes, function by function: its plain time, and its part of the exclusive time line."""
     import polars as pl
 
-    from turnbuckle.foundation.errors import CannotAnswer, UsageError
     from turnbuckle.papers.models.node.functions import functions as table_of
     from turnbuckle.papers.models.node.tables import print_functions
-    from turnbuckle.show.terminal.output import write_frame, write_json
-    from turnbuckle.show.terminal.recording import inspected
     from turnbuckle.trace.recorders import what_to_record
 
     _for_terminal(format, output)
     if top < 1:
-        raise UsageError("A037", "--top must be 1 or more", found=str(top))
+        raise error_of("A037.top", found=str(top))
     run = inspected(profile, source, no_cache)
     table = table_of(run.profile)
     if set(table.rows["class"]) <= {"cpu"}:
-        raise CannotAnswer(
-            "A155", "the recording holds no kernel, copy, host call or MPI call", where=run.profile.trace.name,
-            fix=what_to_record("gpu", run.profile.trace.facts),
-        )  # fmt: skip
+        raise error_of("A155", where=run.profile.trace.name, fix=what_to_record("gpu", run.profile.trace.facts))
     if format == "json":
         write_json({"schema_version": 1, **table.as_dict(), "provenance": run.provenance()}, output)
     elif format != "table":
@@ -97,14 +96,10 @@ def additive(
     no_cache: NoCache = False,
 ) -> int:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.models.node.additive import additive_readings, additive_rows
     from turnbuckle.papers.models.node.nvprof_additive import print_summaries, summary_rows
     from turnbuckle.papers.models.node.tables import print_additive, print_readings
     from turnbuckle.projection.model import additive as priced
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.recording import inspected
-    from turnbuckle.show.terminal.tables import is_table
     from turnbuckle.trace.readers.nvprof.reader import is_summary
 
     _for_terminal(format, output)
@@ -113,10 +108,9 @@ def additive(
     findings: list[Finding]
     summary = is_summary(given)
     if total is not None and not summary:
-        fix = "leave it out: a table has a column total, a recording its own run time"
-        raise UsageError("A400", "--total belongs to a summary of nvprof", found=given.name, fix=fix)
+        raise error_of("A400.summary", found=given.name)
     if source is not None and (summary or is_table(given)):
-        raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+        raise error_of("A039.source", found=given.name)
     recorded: dict[str, Any] = {}
     if summary:
         rows, findings = summary_rows(given, lambdas, total)
@@ -160,10 +154,7 @@ def integration(
     no_cache: NoCache = False,
 ) -> int:
     """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.models.node.tables import print_integration
-    from turnbuckle.show.terminal.output import flattened, write_answer
-    from turnbuckle.show.terminal.tables import is_table
 
     _for_terminal(format, output)
     _belongs(
@@ -173,7 +164,7 @@ def integration(
     )
     paths = _paths(old_path, new_path, bandwidth_ratio)
     if paths is None and message_size is not None:
-        raise UsageError("A035", "--message-size belongs to --old-path and --new-path", fix="leave it out, or give both")
+        raise error_of("A035.size")
     for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
         _positive(option, number)
     if given is not None and not is_table(given):
@@ -194,53 +185,40 @@ def integration(
 
 def _for_terminal(format: str, output: Path | None) -> None:
     """Refuse an output file for a table (A010)."""
-    from turnbuckle.foundation.errors import UsageError
-
     if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+        raise error_of("A010.option", found=f"--output {output.name}")
 
 
 def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
     """Refuse options of shares with a recording, and options of a recording with shares (A035)."""
-    from turnbuckle.foundation.errors import UsageError
-
     for name, value in (to_shares if recording else to_recording).items():
         if value is not None:
             of = "shares given on the command line" if recording else "a recording"
-            raise UsageError("A035", f"{name} belongs to {of}", fix="leave it out, or give one or the other")
+            raise error_of("A035.option", name=name, of=of)
 
 
 def _positive(option: str, number: float | None) -> None:
     """Refuse a number that is not above 0, or out of range (A037)."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.models.node.application_table import MOST_RATIO
 
     if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
-        fix = f"above 1 is faster; {1 / MOST_RATIO:g} to {MOST_RATIO:g}"
-        raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix=fix)
+        raise error_of("A037.factor", found=f"{number:g}", option=option, least=1 / MOST_RATIO, most_ratio=MOST_RATIO)
 
 
 def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
     """Return the paths of messages now and then, or None where a ratio replaces them."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
-
     if old_path is None and new_path is None:
         return None
     if old_path is None or new_path is None or ratio is not None:
-        raise UsageError(
-            "A035",
-            "--old-path and --new-path belong together, instead of --bandwidth-ratio",
-            fix='--old-path "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
-        )
+        raise error_of("A035.paths")
     paths = []
     for option, text in (("--old-path", old_path), ("--new-path", new_path)):
         words = text.split(",")
         if len(words) != 2:
-            raise UsageError("A037", f"{option} is a latency and a bandwidth", found=text[:40], fix=f'{option} "2 us, 24 GB/s"')
+            raise error_of("A037.form", found=text[:40], option=option)
         latency, bandwidth = parse(words[0].strip(), "s"), parse(words[1].strip(), "B/s")
         if latency < 0 or bandwidth <= 0:
-            raise UsageError("A037", f"{option}: a latency of 0 or more and a bandwidth above 0 are wanted", found=text[:40])
+            raise error_of("A037.option", found=text[:40], option=option)
         paths.append((latency, bandwidth))
     return paths[0], paths[1]
 
@@ -249,15 +227,13 @@ def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
     """Return how many times faster messages of one size are on the new path."""
     import numpy as np
 
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.node.cost import path_ratio
 
     if message_size is None:
-        raise UsageError("A035", "--old-path without a recording needs the size of the messages", fix='--message-size "64 KiB"')
+        raise error_of("A035.unsized")
     size = parse(message_size, "B")
     if size <= 0:
-        raise UsageError("A037", "--message-size must be above 0", found=message_size[:40])
+        raise error_of("A037.size", found=message_size[:40])
     return path_ratio(np.array([size]), *paths[0], *paths[1])
 
 
@@ -265,29 +241,24 @@ def _of_shares(
     table: Path | None, shares: tuple[str | None, ...], ratio: float | None, stages: list[str] | None, factor: float | None
 ) -> dict[str, Any]:
     """Return fractions of a table or of the command line, or stages."""
-    from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.models.node import integration as sections
     from turnbuckle.papers.models.node.application_table import share
 
     options = ("--communication", "--p2p", "--off-node")
     given = [name for name, text in zip(options, shares, strict=True) if text is not None]
     if (stages is None) != (factor is None):
-        raise UsageError("A035", "--stages and --on-node-factor belong together", fix="--stages 5.8%:3/4,1.4%:1/1 --on-node-factor 2")
+        raise error_of("A035.stages")
     if stages is not None and factor is not None:
         if table is not None or given or ratio is not None:
-            raise UsageError("A035", "shares and stages are two questions", fix="ask them one after the other")
+            raise error_of("A035.questions")
         return {"stages": sections.by_stages(sections.staged(stages), factor)}
     if table is not None:
         if given:
-            raise UsageError("A035", f"{given[0]} stands in the table", fix="leave it out")
+            raise error_of("A035.column", given=given[0])
         return {"rows": sections.integration_rows(table, ratio)}
     missing = [name for name, text in zip(options, shares, strict=True) if text is None]
     if missing or ratio is None:
-        raise UsageError(
-            "A035",
-            f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
-            fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
-        )
+        raise error_of("A035.missing", options=", ".join([*missing, *(["--bandwidth-ratio"] if ratio is None else [])]))
     read = [share(text or "", name) for name, text in zip(options, shares, strict=True)]
     return {"rows": [{"name": "given", **sections.by_fractions(read[0], read[1], read[2], ratio)}]}
 
@@ -296,11 +267,8 @@ def _of_recording(
     profile: Path, no_cache: bool, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
 ) -> dict[str, Any]:
     """Return the shares of a recording and the gain from them."""
-    from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.node.application_table import share
     from turnbuckle.papers.models.node.question import closer, recorded_placement
-    from turnbuckle.show.terminal.recording import inspected
 
     off_node_share = None if off_node is None else share(off_node, "--off-node").value
     run = inspected(profile, None, no_cache)
@@ -308,7 +276,7 @@ def _of_recording(
     recorded_mapping = "linear"
     if ranks_per_node is None:
         if placement is None:
-            raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
+            raise error_of("A035.ranks")
         ranks_per_node, recorded_mapping = placement
     how["mapping"] = how["mapping"] or recorded_mapping
     answer = closer(run.profile, ranks_per_node=ranks_per_node, off_node=off_node_share, least_bytes=parse(least_size, "B"), **how)

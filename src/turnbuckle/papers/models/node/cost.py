@@ -20,12 +20,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.ratio import fraction_benefit
-
-Float = NDArray[np.float64]
+from turnbuckle.foundation.arrays import Float
 
 
 def fraction_speedup(communication: Float | float, p2p: Float | float, off_node: Float | float, bandwidth_ratio: Float | float) -> Float:

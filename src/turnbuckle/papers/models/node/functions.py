@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.exposure import between
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
@@ -42,7 +43,7 @@ _SUMS: Final = ["time_ns", "waited_ns", "calls", "exposed_ns"]
 
 
 @dataclass(frozen=True)
-class Functions:
+class Functions(Declared):
     """Plain and exposed time of each function of one run.
 
     Attributes
@@ -130,18 +131,6 @@ class Functions:
             share=pl.col("time_ns") / whole,
             exposed_share=pl.col("exposed_ns") / max(self.run_time_ns, 1),
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the table for JSON, without schema version."""
-        return {
-            "run_time_ns": self.run_time_ns,
-            "processes": self.processes,
-            "functions": self.table().to_dicts(),
-            "classes": self.classes().to_dicts(),
-            "waits_ns": self.waits_ns,
-            "closure_defect_ns": self.closure_defect_ns,
-            "exposed_closure_defect_ns": self.exposed_defect_ns,
-        }
 
 
 def functions(profile: Profile) -> Functions:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.papers.models.node.application_table import MOST_RATIO, application_name, cell_reader, refuse_empty, share
 from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, staged_share
@@ -27,7 +27,7 @@ def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
         row_ratio = float(table.number("bandwidth ratio")[i])
         k = row_ratio if not math.isnan(row_ratio) else ratio
         if k is None:
-            raise UsageError("A035", "no bandwidth ratio", where=table.where(i), fix="--bandwidth-ratio 8.33, or a column of that name")
+            raise error_of("A035.ratio", where=table.where(i))
         rows.append({"name": application_name(table, i), **by_fractions(cell(i, "communication"), cell(i, "p2p"), cell(i, "off node"), k)})
     return rows
 
@@ -58,14 +58,12 @@ def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
     for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
         match = re.fullmatch(r"([^:]+):([0-9]{1,4})/([0-9]{1,4})", word)
         if match is None or int(match[3]) < 1 or int(match[2]) > int(match[3]):
-            raise UsageError(
-                "A038", "--stages is a share of run time, stages on the node and stages in all", found=word[:40], fix="--stages 5.8%:3/4"
-            )
+            raise error_of("A038.form", found=word[:40])
         out.append((share(match[1], "--stages"), int(match[2]), int(match[3])))
     if sum(s.value for s, _, _ in out) > 1:
-        raise UsageError("A036", "the shares of --stages add up to more than the run time", found=", ".join(words)[:80])
+        raise error_of("A036.stages", found=", ".join(words)[:80])
     if not out:
-        raise UsageError("A038", "--stages names no share", fix="--stages 5.8%:3/4")
+        raise error_of("A038.empty")
     return out
 
 

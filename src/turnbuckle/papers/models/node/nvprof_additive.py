@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.models.node.additive import PARTS, exceeds, from_terms, within_range
@@ -17,8 +17,8 @@ from turnbuckle.papers.models.node.nvprof_summary import Process, Row, read_summ
 from turnbuckle.papers.models.node.tables import ratio_words, spoken_lambdas
 from turnbuckle.papers.numbers import Interval, exact
 from turnbuckle.profile.classify import call_class, waits
+from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.projections import clean, seconds
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 #: Rows of the device's table, and of unified memory's, that are data: what crosses the coupling.
@@ -67,7 +67,7 @@ def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) ->
 def _total(text: str) -> Interval:
     value = parse(text, "s")
     if not 0 < value <= 1e12:
-        raise UsageError("A400", "--total must be a time above 0", found=text[:40], fix='--total "2.5 s"')
+        raise error_of("A400.time", found=text[:40])
     return within(value, text)
 
 
@@ -101,10 +101,7 @@ def _held(lambdas: Mapping[str, float], numbers: Mapping[str, Interval], process
     if missing := [name for name in lambdas if name not in classes]:
         unprinted = missing[0] not in ("data", "kernel") and "api" not in process.sections
         lacks = "its host calls were not printed" if unprinted else "it holds none"
-        raise UsageError(
-            "A401", f"a lambda of {missing[0]}, and the summary has no time of it", where=path.name, found=lacks,
-            fix=f"classes of this summary: {', '.join(sorted(classes))}; nvprof without --print-gpu-summary prints both tables",
-        )  # fmt: skip
+        raise error_of("A401", where=path.name, found=lacks, missing=missing[0], classes=", ".join(sorted(classes)))
 
 
 def _bounded(row: dict[str, Any]) -> dict[str, Any]:

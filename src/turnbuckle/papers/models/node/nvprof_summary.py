@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import read_text
 
@@ -45,7 +45,6 @@ _SECTIONS: Final[dict[str, Section]] = {"GPU activities": "gpu", "API calls": "a
 _MOST_ROWS: Final = 1 << 20
 #: Shares are printed with two decimals, so that they add up to 100 only this nearly for each row [percentage points].
 _HALF_SHARE: Final = 0.005
-_FIX: Final = "nvprof --log-file SUMMARY.txt ./application"
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def read_summary(path: Path) -> Summary:
         fields are ambiguous.
     UsageError : A061 where the file cannot be read as text.
     """
-    text = read_text(path, "the summary", fix=_FIX)
+    text = read_text(path, "the summary", fix="nvprof --log-file SUMMARY.txt ./application")
     reading = _Reading(path.name)
     lines = text.splitlines()
     index = 0
@@ -144,11 +143,7 @@ class _Reading:
         elif banner:
             pass
         elif _TRACE.match(line) and '"' not in line and self.section is not None:
-            raise ProfileError(
-                "P042", "a trace in columns of spaces cannot be read", where=f"{self.name}:{index + 1}", found=clipped(stripped, 60),
-                cause="which column a number stands in cannot be told where others are empty",
-                fix="nvprof --csv; or record with nvprof -o RUN.nvvp, which holds more",
-            )  # fmt: skip
+            raise error_of("P042", where=f"{self.name}:{index + 1}", found=clipped(stripped, 60))
         elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[index + 1 : index + 2])):
             self.columns = columns
             return index + 2
@@ -206,11 +201,8 @@ class _Reading:
         else:
             self._keep(row)
 
-    def _nothing(self, content: str) -> ProfileError:
-        return ProfileError(
-            "P041", "nothing can be read of the summary", where=self.name, found=content,
-            cause="the file is cut off, was changed, or is not what nvprof prints", fix=_FIX,
-        )  # fmt: skip
+    def _nothing(self, content: str) -> TurnbuckleError:
+        return error_of("P041", where=self.name, found=content)
 
     def summary(self) -> Summary:
         """Return what was read, with findings on unreadable lines and on shares that contradict their times."""

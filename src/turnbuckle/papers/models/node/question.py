@@ -18,11 +18,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.ratio import fraction_benefit
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, path_ratio, staged_share, tree_stages
 from turnbuckle.profile.messages.mpi_calls import communicators, operation, placed, posted, same_call
@@ -33,7 +34,6 @@ from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.recorders import recorder_of, what_to_record
 from turnbuckle.trace.trace import Trace
 
-Int = NDArray[np.int64]
 Mapping = Literal["linear", "round robin"]
 #: A path of messages: latency [s] and bandwidth [B/s].
 Link = tuple[float, float]
@@ -48,7 +48,7 @@ _SET_UP: Final = r"^(init|init_thread|finalize)$"
 
 
 @dataclass(frozen=True)
-class Communication:
+class Communication(Declared):
     """Time that a run spends in MPI, by kind of call, and the messages it sends.
 
     Attributes
@@ -77,21 +77,10 @@ class Communication:
     collective_calls: pl.DataFrame
     functions: pl.DataFrame
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shares for JSON."""
-        return {
-            "ranks": self.ranks,
-            "world_ranks": self.world,
-            "seconds": self.seconds,
-            "communication_share": self.share,
-            "p2p_share": self.p2p,
-            "collective_share": self.collectives,
-            "synchronising_share": self.synchronising,
-            "p2p_volume_share": self.p2p_volume,
-            "messages": self.messages.height,
-            "message_bytes": int(self.messages["size_bytes"].sum()),
-            "functions": self.functions.to_dicts(),
-        }
+    @property
+    def message_bytes(self) -> int:
+        """Return the bytes of all messages [B]."""
+        return int(self.messages["size_bytes"].sum())
 
 
 def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
@@ -113,7 +102,7 @@ def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
 
 
 @dataclass(frozen=True)
-class Closer:
+class Closer(Declared):
     """Gain of a run from GPUs closer to each other.
 
     Attributes
@@ -151,30 +140,16 @@ class Closer:
     share_all: float | None = None
     findings: list[Finding] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON, without schema version."""
-        fractions = None if self.bandwidth_ratio is None else {
-            "bandwidth_ratio": self.bandwidth_ratio, "off_node_share": self.off_node, "moved_share": self.moved,
-            "speedup": self.speedup, "speedup_bound": self.speedup_bound, "speedup_all_on_node": self.speedup_all,
-            "speedup_of_bytes": self.speedup_bytes,
-        }  # fmt: skip
-        stages = None if self.share_then is None or self.share_all is None else {
-            "on_node_factor": self.on_node_factor, "parts": [p._asdict() for p in self.parts],
-            "run_time_share": self.share_then, "gain": float(gain(1.0, self.share_then)),
-            "run_time_share_all_on_node": self.share_all, "gain_all_on_node": float(gain(self.share_then, self.share_all)),
-        }  # fmt: skip
-        return {
-            "communication": self.of.as_dict(),
-            "placement": {
-                "ranks_per_node": self.ranks_per_node,
-                "gpus_per_node": self.gpus_per_node,
-                "mapping": self.mapping,
-                "least_size_bytes": self.least_bytes,
-            },
-            "fractions": fractions,
-            "stages": stages,
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    @property
+    def by_fractions(self) -> Closer | None:
+        """Return this answer where it has a gain by fractions of run time (section 8.1), else None."""
+        return None if self.bandwidth_ratio is None else self
+
+    def by_stages(self) -> dict[str, Any] | None:
+        """Return this answer with its gains by stages (section 8.2), or None where it has none."""
+        if self.share_then is None or self.share_all is None:
+            return None
+        return {"answer": self, "gain": float(gain(1.0, self.share_then)), "gain_all": float(gain(self.share_then, self.share_all))}
 
 
 def communication(profile: Profile) -> Communication:
@@ -188,10 +163,7 @@ def communication(profile: Profile) -> Communication:
     """
     trace = profile.trace
     if not trace.mpi.height or not (trace.mpi["kind"] <= 2).any():
-        raise CannotAnswer(
-            "A153", "the recording holds no MPI communication", where=trace.name,
-            fix=f"{what_to_record('ranks', trace.facts)}; or give the shares: --communication, --p2p, --off-node",
-        )  # fmt: skip
+        raise error_of("A153", where=trace.name, advice=what_to_record("ranks", trace.facts))
     worlds = _worlds(trace)
     calls = _calls(trace, worlds)
     posts = _posts(calls)
@@ -339,7 +311,7 @@ def off_node_share(
     return float(placed["size_bytes"].to_numpy()[crossing].sum()) / total
 
 
-def _crosses(placed: pl.DataFrame, ranks_per_node: int, mapping: Mapping, ranks: int) -> NDArray[np.bool_]:
+def _crosses(placed: pl.DataFrame, ranks_per_node: int, mapping: Mapping, ranks: int) -> Bool:
     source, target = placed["source"].to_numpy(), placed["target"].to_numpy()
     if mapping == "round robin":
         nodes = -(-max(int(max(source.max(), target.max())) + 1, ranks) // ranks_per_node)
@@ -378,24 +350,14 @@ def closer(
     CannotAnswer : A153 without MPI; A154 where the recording has no message partners and no off-node share is given.
     """
     if bandwidth_ratio is None and paths is None and on_node_factor is None:
-        raise UsageError(
-            "A035",
-            "nothing is asked to become faster",
-            fix="--bandwidth-ratio for messages that move onto a larger node, --on-node-factor for a faster node",
-        )
+        raise error_of("A035.nothing")
     _checked(ranks_per_node, gpus_per_node, bandwidth_ratio, paths, on_node_factor, off_node, least_bytes)
     shares = communication(profile)
     then = max(shares.world, ranks_per_node) if gpus_per_node is None else gpus_per_node
     if then < ranks_per_node:
-        raise UsageError(
-            "A037", "the new node holds fewer ranks than today's", found=f"{then} against {ranks_per_node}",
-            fix="this asks for closer GPUs: give as many GPUs per node as ranks per node, or more",
-        )  # fmt: skip
+        raise error_of("A037.node", found=f"{then} against {ranks_per_node}")
     if off_node is not None and then < shares.world:
-        raise UsageError(
-            "A035", "which part of --off-node stays on a node of so few ranks nobody knows", found=f"{then} of {shares.world} ranks",
-            fix="leave out --gpus-per-node: --off-node is what leaves the node now and stays on the new one",
-        )  # fmt: skip
+        raise error_of("A035.rest", found=f"{then} of {shares.world} ranks")
     findings: list[Finding] = []
     large = shares.messages.filter(pl.col("size_bytes") >= least_bytes)
     kept = float(large["size_bytes"].sum()) / every if (every := float(shares.messages["size_bytes"].sum())) else 1.0
@@ -438,17 +400,17 @@ def _checked(
     """Validate the numbers of the question (A036, A037)."""
     for what, value in (("ranks per node", ranks_per_node), ("GPUs per node", gpus_per_node)):
         if value is not None and not 1 <= value <= MOST_RANKS:
-            raise UsageError("A037", f"{what} must be 1 or more, and no more than {MOST_RANKS:,}", found=f"{value:g}")
+            raise error_of("A037.ranks", found=f"{value:g}", subject=what, most_ranks=MOST_RANKS)
     for what, number in (("the bandwidth ratio", ratio), ("the factor on the node", factor)):
         if number is not None and not number > 0:
-            raise UsageError("A037", f"{what} must be above 0", found=f"{number:g}", fix="above 1 is faster")
+            raise error_of("A037.positive", found=f"{number:g}", subject=what)
     for latency, bandwidth in paths or ():
         if not (0 <= latency < math.inf and bandwidth > 0):
-            raise UsageError("A037", "a path has a latency of 0 or more and a bandwidth above 0", found=f"{latency:g} s, {bandwidth:g} B/s")
+            raise error_of("A037.path", found=f"{latency:g} s, {bandwidth:g} B/s")
     if not 0 <= least_bytes < math.inf:
-        raise UsageError("A037", "the least size must be 0 or more", found=f"{least_bytes:g} B")
+        raise error_of("A037.least", found=f"{least_bytes:g} B")
     if off_node is not None and not 0 <= off_node <= 1:
-        raise UsageError("A036", "a share must lie between 0 and 100 %", found=f"{off_node:g}")
+        raise error_of("A036.share", found=f"{off_node:g}")
 
 
 def _leaving(
@@ -465,19 +427,14 @@ def _leaving(
         return given, given
     unplaced = large["source"].is_null() | large["target"].is_null()
     if unplaced.all() and (large.height or (shares.p2p and not shares.messages.height)):
-        raise CannotAnswer(
-            "A154",
-            "the recording does not say between which ranks its messages went",
-            cause="their partners, ranks or communicators were not recorded",
-            fix="say how much of the message volume leaves a node: --off-node 25%",
-        )
+        raise error_of("A154")
     if unplaced.any():
         findings.append(finding("A342", int(unplaced.sum()), f"{float(large.filter(unplaced)['size_bytes'].sum()) / 1e6:.3g} MB"))
     off_node_now = off_node_share(large, ranks_per_node, mapping=mapping, ranks=shares.world)
     return off_node_now, off_node_share(large, ranks_per_node, then=then, mapping=mapping, ranks=shares.world)
 
 
-def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: Mapping, ranks: int) -> NDArray[np.float64]:
+def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: Mapping, ranks: int) -> Float:
     placed = large.drop_nulls(["source", "target"])
     if not placed.height:
         return large["size_bytes"].to_numpy().astype(np.float64)

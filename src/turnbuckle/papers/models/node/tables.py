@@ -11,8 +11,8 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.papers.models.node.functions import CLASSES, NESTED, Functions
 from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.terminal.cells import clean, ns, plain, seconds
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.projections import clean, ns, plain, seconds
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 #: Columns that the numbers of a table of functions take.

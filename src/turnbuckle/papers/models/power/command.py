@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import clean
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from turnbuckle.papers.models.power.question import Estimate, PowerStudy
+    from turnbuckle.papers.models.power.question import PowerStudy
+    from turnbuckle.papers.numbers import Interval
 
 
 def power(
@@ -35,25 +44,18 @@ def power(
     output: Output = None,
 ) -> int:
     """Project what GPUs of a given power compute in a later year, from the trend of the rate per watt."""
-    import math
 
-    from turnbuckle.foundation.errors import UsageError, did_you_mean
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.power import question as study
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.output import write_answer
 
     console = console_for(output) if format == "table" else None
     names = [p.name for p in study.shipped()]
     if base is not None and base not in names:
-        raise UsageError(
-            "A048", "no part that ships has this name", where="--base", found=base[:40], fix=did_you_mean(base, names) or ", ".join(names)
-        )
+        raise error_of("A048.part", where="--base", found=base[:40], fix=did_you_mean(base, names) or ", ".join(names))
     of_fit = {"--since": since, "--until": until, "the table of parts": parts}
     idle = {"--base": base} if doubling is None else of_fit
     if unused := [name for name, value in idle.items() if value is not None]:
         against = "without --doubling" if doubling is None else "with --doubling, which fits no trend"
-        raise UsageError("A048", f"{unused[0]} says nothing {against}", fix="leave out one or the other")
+        raise error_of("A048.option", unused=unused[0], against=against)
     given = study.read_parts(parts) if parts is not None else study.shipped()
     split: dict[str, Any] = {"which": rate, "year": year, "package": parse(package, "W"), "card": parse(card, "W")}
     split |= {"share": parse(share, "1"), "exponent": exponent}
@@ -80,12 +82,8 @@ def _point_row(point: dict[str, Any]) -> dict[str, Any]:
 
 def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, exponent: str) -> None:
     """Print the trend, the design points and the parts."""
-    from rich.text import Text
 
-    from turnbuckle.foundation.units import show
     from turnbuckle.papers.models.power.question import FULL_POWER, HALF_POWER
-    from turnbuckle.show.terminal.projections import clean
-    from turnbuckle.show.terminal.tables import print_findings, titled
 
     units = {"best": "best of vector and matrix units", "vector": "vector units"}
     which = units[projection.which] if projection.parts and projection.parts[0].form else "as the table has it"
@@ -127,10 +125,7 @@ def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, ex
     print_findings(console, (f.as_dict() for f in projection.findings))
 
 
-def _estimate(estimate: Estimate, factor: float, unit: str, endless: str = "no end") -> str:
-    import math
-
-    from turnbuckle.foundation.units import show
+def _estimate(estimate: Interval, factor: float, unit: str, endless: str = "no end") -> str:
 
     def shown(value: float) -> str:
         return endless if math.isinf(value) else show(value * factor, "1")

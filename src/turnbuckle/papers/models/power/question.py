@@ -18,18 +18,19 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
+from turnbuckle.papers.numbers import Interval
 
-Float = NDArray[np.float64]
 Rate = Literal["best", "vector"]
 
 #: Coverage of each interval.
@@ -80,19 +81,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Number with its 90 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> Estimate:
-        """Return the estimate with value and both ends times a positive factor."""
-        return Estimate(self.value * factor, self.low * factor, self.high * factor)
-
-
-@dataclass(frozen=True)
 class Trend:
     """Line through log2 of the rate per watt.
 
@@ -106,7 +94,7 @@ class Trend:
     count : number of parts.
     """
 
-    doubling_years: Estimate
+    doubling_years: Interval
     year: float
     log2: float
     slope: float
@@ -115,14 +103,14 @@ class Trend:
     spread_years: float
     count: int
 
-    def at(self, year: float) -> Estimate:
+    def at(self, year: float) -> Interval:
         """Return the rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
         away = year - self.year
         value = self.log2 + self.slope * away
         reach = 0.0
         if self.spread:
             reach = _student(self.count - 2) * self.spread * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
-        return Estimate(_two_to(value), _two_to(value - reach), _two_to(value + reach))
+        return Interval(_two_to(value), _two_to(value - reach), _two_to(value + reach))
 
 
 def _two_to(power: float) -> float:
@@ -214,12 +202,7 @@ def fitted(parts: Sequence[Part], which: Rate = "best") -> Trend:
     log2 = np.log2([p.rate(which) / p.power for p in parts])
     if len(parts) < FEWEST or float(np.ptp(years)) == 0.0:
         description = f"{len(parts)} parts" + (f", all of {years[0]:g}" if len(parts) >= FEWEST else "")
-        raise CannotAnswer(
-            "A161",
-            "a trend needs at least three parts of two different years",
-            found=description,
-            fix="add parts, or widen the span of years",
-        )
+        raise error_of("A161", found=description)
     return trend_line(years, log2)
 
 
@@ -242,7 +225,7 @@ def trend_line(years: Float, log2: Float) -> Trend:
     error = spread / math.sqrt(spread_years)
     reach = _student(freedom) * error
     ends = [1.0 / s if s > 0 else math.inf for s in (slope + reach, slope, slope - reach)]
-    return Trend(Estimate(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, error, spread, spread_years, len(years))
+    return Trend(Interval(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, error, spread, spread_years, len(years))
 
 
 def _student(freedom: int) -> float:
@@ -257,12 +240,18 @@ class DesignPoint:
 
     name: str
     power: float
-    rate: Estimate
+    rate: Interval
     how: str
+
+    @property
+    def printed(self) -> float | None:
+        """Return the rate that its machine file holds for a design point of the paper [FLOP/s]; None for another point or power."""
+        machine = load(TABLE_ONE[self.name]) if self.name in TABLE_ONE else None
+        return float(machine.value("gpu.fp64_matrix") or 0.0) if machine is not None and machine.value("gpu.power") == self.power else None
 
 
 def design_points(
-    efficiency: Estimate, package: float, share: float, card: float, exponent: float, year: float = 2026
+    efficiency: Interval, package: float, share: float, card: float, exponent: float, year: float = 2026
 ) -> tuple[DesignPoint, ...]:
     """Return the four couplings of Table I at a rate per watt, and an APU that gives all power to its GPU.
 
@@ -276,7 +265,7 @@ def design_points(
     """
     full = efficiency.times(package)
 
-    def at_power(power: float) -> Estimate:
+    def at_power(power: float) -> Interval:
         return full.times(float(rate_at_power(1.0, power, package, exponent)))
 
     less = f"of {package:g} W, to the power {exponent:.3f}"
@@ -306,14 +295,16 @@ def observed_exponent(which: Rate = "best") -> float:
 
 
 @dataclass(frozen=True)
-class PowerStudy:
+class PowerStudy(Declared):
     """Trend, and the design points that follow from it."""
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     year: float
     which: Rate
     trend: Trend | None
-    doubling_years: Estimate
-    efficiency: Estimate
+    doubling_years: Interval
+    efficiency: Interval
     basis: str
     exponent: float
     points: tuple[DesignPoint, ...]
@@ -326,53 +317,22 @@ class PowerStudy:
 
         The result is empty for another year.  A point of another power has no printed rate.
         """
-        rates = {}
-        for point in self.points:
-            machine = load(TABLE_ONE[point.name]) if point.name in TABLE_ONE else None
-            if machine is not None and machine.value("gpu.power") == point.power:
-                rates[point.name] = float(machine.value("gpu.fp64_matrix") or 0.0)
-        return rates
+        return {p.name: p.printed for p in self.points if p.printed is not None}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model power``."""
-        return {
-            "schema_version": 1,
-            "basis": self.basis,
-            "year": self.year,
-            "rate": self.which,
-            "doubling_years": _three(self.doubling_years),
-            "flops_per_second_per_watt": _three(self.efficiency),
-            "power_exponent": self.exponent,
-            "design_points": [
-                {
-                    "name": p.name, "power": p.power, "flops_per_second": _three(p.rate), "how": p.how,
-                    "printed_flops_per_second": self.printed.get(p.name),
-                }
-                for p in self.points
-            ],
-            "parts": [
-                {
-                    "part": p.name, "year": p.year, "flops_per_second": p.rate(self.which), "power": p.power,
-                    "flops_per_second_per_watt": p.rate(self.which) / p.power, "source": p.source,
-                }
-                for p in self.parts
-            ],
-            "findings": [f.as_dict() for f in self.findings],
-        }  # fmt: skip
+    def rated_parts(self) -> list[dict[str, Any]]:
+        """Return the parts of the trend, each with its rate [FLOP/s] and rate per watt [FLOP/s/W]."""
+        rates = [(part, part.rate(self.which)) for part in self.parts]
+        return [{"part": part, "rate": rate, "per_watt": rate / part.power} for part, rate in rates]
 
 
-def _three(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def preset(base: Part, year: float, doubling_years: float, which: Rate = "best") -> Estimate:
+def preset(base: Part, year: float, doubling_years: float, which: Rate = "best") -> Interval:
     """Return the rate per watt of a part, doubled every so many years: a stated trend without an interval.
 
     >>> round(preset(part_named("A100-SXM4-40GB"), 2026, 3.0).value / 1e12, 3)
     0.195
     """
     value = doubled(base.rate(which) / base.power, year - base.year, doubling_years)
-    return Estimate(value, value, value)
+    return Interval(value, value, value)
 
 
 def power_study(
@@ -411,10 +371,10 @@ def power_study(
         asked["doubling"] = (doubling_years, 0.1, 100)
     for name, (value, least, most) in asked.items():
         if not least <= value <= most:
-            raise UsageError("A048", f"--{name} is out of range", found=f"{value:g}", fix=f"{least:g} to {most:g}")
+            raise error_of("A048.range", found=f"{value:g}", name=name, least=least, most=most)
     if doubling_years is not None and base is not None:
         trend, efficiency = None, preset(base, year, doubling_years, which)
-        doubling = Estimate(doubling_years, doubling_years, doubling_years)
+        doubling = Interval(doubling_years, doubling_years, doubling_years)
         basis = f"{base.name} ({base.year:g}), doubled every {doubling_years:g} years"
         used: tuple[Part, ...] = (base,)
     else:

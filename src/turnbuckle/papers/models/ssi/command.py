@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.show.terminal.cells import clean, seconds
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
 
 if TYPE_CHECKING:
     from turnbuckle.papers.models.ssi.question import Answered, Distance, Simulated
@@ -77,16 +88,9 @@ def ssi(
     no_cache: NoCache = False,
 ) -> int:
     """Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance."""
-    from dataclasses import asdict
 
-    from turnbuckle.foundation.units import parse
     from turnbuckle.papers.models.ssi import question as study
     from turnbuckle.replay.contention.loop import Loop
-    from turnbuckle.show.terminal.console import console_for
-    from turnbuckle.show.terminal.idle_options import refuse_idle
-    from turnbuckle.show.terminal.output import write_answer
-    from turnbuckle.show.terminal.progress import working
-    from turnbuckle.show.terminal.recording import inspected
 
     console = console_for(output if format == "table" else None)
     over, length = _link(link, width)
@@ -122,7 +126,7 @@ def ssi(
         answer = study.answer(loop, over, today, longer, quantum)
     if format != "table":
         about = {**answer.as_dict(), "recorded": None if simulated is None else asdict(simulated)}
-        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in (answer.none, answer.now, *answer.longer)]
+        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in answer.rows]
         write_answer(about if run is None else {**about, "provenance": run.provenance()}, rows, format, output)
     else:
         _print(console, answer, simulated)
@@ -131,20 +135,14 @@ def ssi(
 
 def _refuse_missing(given: dict[str, Any]) -> None:
     """Refuse a loop whose calls, bytes and times neither a recording nor an option gives (A087)."""
-    from turnbuckle.foundation.errors import UsageError
-
     options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
     missing = [option for option, value in options if value is None]
     if missing:
-        raise UsageError(
-            "A087", "the loop or its link cannot be", found=f"without {', '.join(missing)}",
-            fix="give a recording, or for example --calls 195 --to-device 5MB --to-host 5MB --kernel-time 50ms",
-        )  # fmt: skip
+        raise error_of("A087.missing", found=f"without {', '.join(missing)}")
 
 
 def _link(text: str, width: int) -> tuple[Link, str]:
     """Return the link, and its length as the report takes it for its kind; an empty text for a bandwidth."""
-    from turnbuckle.foundation.units import parse, show
     from turnbuckle.replay.contention.loop import Link
 
     if not text.strip()[:1].isalpha():
@@ -160,17 +158,10 @@ def _link(text: str, width: int) -> tuple[Link, str]:
 
 def _unknown(link: str) -> Distance:
     """Refuse a link of unknown length (A088)."""
-    from turnbuckle.foundation.errors import UsageError
-
-    raise UsageError("A088", "how long the link is now is not known", found=f"--link {link[:40]}", fix="--now 2cm, or a link by its name")
+    raise error_of("A088.unknown", found=f"--link {link[:40]}")
 
 
 def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from turnbuckle.foundation.units import show
-    from turnbuckle.show.terminal.projections import clean, seconds
 
     loop, link = answer.loop, answer.link
     farthest = max(answer.longer, key=lambda r: r.propagation_seconds)
@@ -194,7 +185,7 @@ def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
         table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
-    for row in (answer.none, answer.now, *answer.longer):
+    for row in answer.rows:
         table.add_row(
             row.distance, show(row.propagation_seconds, "s"), show(row.seconds, "s", 4), _ratio(row.ratio), _ratio(row.affine_ratio),
             f"{row.busy_to_device:.1%} / {row.busy_to_host:.1%}", f"{row.busy_workers:.1%}",
@@ -204,7 +195,7 @@ def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
         "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight:,} in flight" if loop.in_flight > 1 else "blocking calls"
     )
     queued = f", {loop.queue:,} entries at the device" if loop.queue else ""
-    on = "on it" if answer.as_dict()["affine"] else f"off it by {answer.off_the_line:.1%}"
+    on = "on it" if answer.affine else f"off it by {answer.off_the_line:.1%}"
     console.print(
         Text(
             f"{loop.streams} x {loop.calls:,} call{'s' if loop.calls > 1 else ''} of {show(loop.to_device_bytes, 'B')} out, "

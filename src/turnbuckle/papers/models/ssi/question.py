@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine.hops import hops
 from turnbuckle.papers.models.bound.affine import penalty_from_benefit
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
-from turnbuckle.projection.run import SCHEMA_VERSION
 from turnbuckle.replay.contention.loop import Link, Loop, Looped, Quantum, run
 
 #: Light in vacuum [m/s], exact.
@@ -71,7 +71,7 @@ def distance(text: str, speed: float = 1.0) -> Distance:
     (66.71, 1e-06)
     """
     if not 0 < speed <= 1:
-        raise UsageError("A088", "the speed of a signal is a share of that of light", found=f"{speed:g}", fix="1 in vacuum, 0.67 in glass")
+        raise error_of("A088.speed", found=f"{speed:g}")
     name = " ".join(text.split())
     length = _LENGTH.fullmatch(text) if len(text) <= 64 else None
     if length is not None:
@@ -83,12 +83,10 @@ def distance(text: str, speed: float = 1.0) -> Distance:
         added = hop.source.startswith("machine ")
         return Distance(f"{'+ ' if added else ''}{hop.name}", hop.one_way, added)
     if name[:1].isalpha():
-        raise UsageError(
-            "A088", "no such distance", found=name[:40], fix=f"a length as 2 cm, a time as 1 us, or one of {', '.join(classes)}"
-        )
+        raise error_of("A088.word", found=name[:40], classes=", ".join(classes))
     seconds = parse(text, "s")
     if not 0 <= seconds <= _FARTHEST:
-        raise UsageError("A088", "a distance is out of range", found=name[:40], fix=f"0 to {_FARTHEST:g} s one way")
+        raise error_of("A088.range", found=name[:40], farthest=_FARTHEST)
     return Distance(name, seconds)
 
 
@@ -117,7 +115,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(Declared):
     """Loop over links of several lengths.
 
     Attributes
@@ -125,6 +123,8 @@ class Answered:
     none, now : the link without propagation, and the link as it is.
     longer : the longer links, in the order asked for; the farthest one gives the penalty.
     """
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     loop: Loop
     link: Link
@@ -148,21 +148,15 @@ class Answered:
         """Return the largest deviation from the affine law, relative to the larger of both losses."""
         return max(abs(r.ratio - r.affine_ratio) / max(r.ratio - 1.0, r.affine_ratio - 1.0, _ROUNDING) for r in self.longer)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model ssi``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "link": asdict(self.link),
-            "loop": asdict(self.loop),
-            "quantum": self.quantum,
-            "alpha_seconds": self.none.seconds,
-            "delta_seconds": self.now.seconds,
-            "benefit": self.benefit,
-            "penalty": self.penalty,
-            "affine": self.off_the_line <= ON_THE_LINE,
-            "off_the_affine_law": self.off_the_line,
-            "rows": [r.__dict__ for r in (self.none, self.now, *self.longer)],
-        }
+    @property
+    def affine(self) -> bool:
+        """Return whether the loop counts as affine."""
+        return self.off_the_line <= ON_THE_LINE
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Return the rows in order of the table: no length, today's, the longer ones."""
+        return self.none, self.now, *self.longer
 
 
 def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], quantum: Quantum = "message") -> Answered:
@@ -173,18 +167,17 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
     UsageError : A087 for a loop or link out of range; A088 for a link that is not longer than today's.
     """
     if not longer or not now.propagation_seconds > 0:
-        fix = "say how long the link is now, and how long it might be: --now 2cm --far 16cm"
-        raise UsageError("A088", "a benefit and a penalty need a link now and a longer one", found=now.name[:40], fix=fix)
+        raise error_of("A088.ends", found=now.name[:40])
     if now.beyond:
-        raise UsageError("A088", "that is no link, it comes on top of one", found=f"now {now.name}", fix="--now 2cm, or --now PCIe")
+        raise error_of("A088.added", found=f"now {now.name}")
     start = now.propagation_seconds
     longer = [replace(far, propagation_seconds=far.propagation_seconds + start) if far.beyond else far for far in longer]
     for far in longer:
         if not far.propagation_seconds > start:
-            raise UsageError("A088", "a longer link is no longer", found=f"{far.name[:40]}, now {now.name[:40]}", fix="--far beyond --now")
+            raise error_of("A088.order", found=f"{far.name[:40]}, now {now.name[:40]}")
     none, today = (run(loop, link, x, quantum) for x in (0.0, start))
     if not none.seconds > 0:
-        raise UsageError("A087", "the loop or its link cannot be", found="a loop that takes no time", fix="give bytes or a kernel time")
+        raise error_of("A087.idle", found="a loop that takes no time")
     benefit = today.seconds / none.seconds
 
     def row(length: Distance, done: Looped) -> Row:
@@ -248,9 +241,7 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
         groups = groups.filter(pl.col("called").str.contains(kernel, literal=True))
     if not groups.height or not groups["ns"].sum():
         mismatch = f'none whose name holds "{kernel[:40]}"' if kernel not in ("", "all") else "none"
-        raise CannotAnswer(
-            "A169", "no kernel to make a loop of", found=mismatch, fix="turnbuckle model functions names the kernels of a recording"
-        )
+        raise error_of("A169", found=mismatch)
     taken = groups if kernel == "all" else groups.tail(1)
     calls = int(taken["calls"].sum())
     called = "" if kernel == "all" else str(taken["called"][0])

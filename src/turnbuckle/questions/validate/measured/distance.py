@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, replayed
@@ -138,7 +138,7 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
     points = [p for p in told["points"] if p["seconds"]]
     if not points:
-        raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
+        raise error_of("A192.points", where=measurements.name)
     ready = seen.prepared(MODEL)
     predictions: dict[int, dict[str, float]] = {}
     for classes in dict.fromkeys(p["classes"] for p in points):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.table_file import read_text
 
 #: What stands somewhere: `int`, `float` (both 0 or more) or `str`; a list of one form; a tuple for a list that is as long; keys with the
@@ -20,7 +20,6 @@ from turnbuckle.foundation.table_file import read_text
 Form = type | list[Any] | tuple[Any, ...] | Mapping[str, Any]
 _WORDS: Final = {int: "a whole number of 0 or more", float: "a number of 0 or more", str: "text"}
 _LARGEST_BYTES: Final = 1 << 24
-_FIX: Final = "measure again; docs/validate.md says where the form of each file stands"
 
 
 def read_measurements(path: Path, form: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def read_measurements(path: Path, form: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         cause = error.msg if isinstance(error, json.JSONDecodeError) else "a number that is too long, or lists that lie too deep"
         at = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UsageError("A417", "the measurements are not JSON", where=path.name + at, cause=cause, fix=_FIX) from None
+        raise error_of("A417.json", where=path.name + at, cause=cause) from None
     _hold(measurements, form, path.name, "the file")
     return measurements  # type: ignore[no-any-return]
 
@@ -44,10 +43,8 @@ def read_measurements(path: Path, form: Mapping[str, Any]) -> dict[str, Any]:
 def _hold(value: object, form: Form, file: str, place: str) -> None:
     """Refuse a value that does not have a form."""
 
-    def flaw(wanted: str) -> UsageError:
-        return UsageError(
-            "A417", f"the measurements lack {wanted}", where=file, found=f"{clipped(place)}: {clipped(repr(value), 40)}", fix=_FIX
-        )
+    def flaw(wanted: str) -> TurnbuckleError:
+        return error_of("A417.missing", where=file, found=f"{clipped(place)}: {clipped(repr(value), 40)}", wanted=wanted)
 
     if isinstance(form, Mapping):
         if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import CannotAnswer, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import around
 from turnbuckle.questions.sharing.pairs import pair
@@ -49,13 +49,13 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     measurements = data.path(case, question.text("measured"))
     told = read_measurements(measurements, FORM)
     if not told["points"] or not all(point["seconds"] for point in told["points"]):
-        raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
+        raise error_of("A192.points", where=measurements.name)
     if missing := [name for point in told["points"] for name in point["programs"] if name not in told["alone"]]:
-        raise CannotAnswer("A192", "a program was not measured alone", where=measurements.name, found=clipped(missing[0]), fix="measure it")
+        raise error_of("A192.alone", where=measurements.name, found=clipped(missing[0]))
     # the folder says which recordings there are: a name in the measurements leads to no other
     there = {place.name: place for place in folder.iterdir()}
     if missing := [name for name in told["alone"] if name not in there]:
-        raise CannotAnswer("A192", "no recording of a program", where=measurements.name, found=clipped(missing[0]), fix="record it alone")
+        raise error_of("A192.recording", where=measurements.name, found=clipped(missing[0]))
     runs = {name: _run(there[name], alone, source or None) for name, alone in told["alone"].items()}
     beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
     for point in told["points"]:

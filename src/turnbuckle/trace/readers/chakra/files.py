@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from turnbuckle.foundation.errors import ProfileError, clipped, did_you_mean
+from turnbuckle.foundation.errors import ProfileError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.kineto import SEPARATOR, archive
 from turnbuckle.trace.readers.parts import packed_text
@@ -81,10 +81,14 @@ def _member(opened: tarfile.TarFile, place: Path, member: str, most: int) -> Ite
         opened.members = []  # type: ignore[attr-defined]  # tarfile would keep every entry in memory
         if len(seen) > _MOST_MEMBERS:
             break
-    raise ProfileError(
-        "P037", "the archive holds no such file", where=str(place), found=clipped(member, 120),
-        fix=did_you_mean(member, seen) or f"list it with tar -tf, and name one: {place.name}{SEPARATOR}MEMBER",
-    )  # fmt: skip
+    raise error_of(
+        "P037.member",
+        where=str(place),
+        found=clipped(member, 120),
+        fix=did_you_mean(member, seen) or None,
+        name=place.name,
+        separator=SEPARATOR,
+    )
 
 
 class _Stream(io.RawIOBase):

@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.findings import Finding, finding
-
-Int = NDArray[np.int64]
 
 #: Kinds of nodes.  A communication is work of the device where the file has device nodes, else the host's call for it.
 KINDS: Final = ("operator", "kernel", "copy", "memset", "collective", "send", "receive", "memory", "metadata", "other")
@@ -188,7 +187,7 @@ class Builder:
             findings,
         )
 
-    def _sized(self, nodes: pl.DataFrame, caller: Int, has_caller: NDArray[np.bool_]) -> pl.DataFrame:
+    def _sized(self, nodes: pl.DataFrame, caller: Int, has_caller: Bool) -> pl.DataFrame:
         """Keep sizes of copies only where the operator that made the copy moves the tensor that it names."""
         movers = [i for i, name in enumerate(self.names) if re.sub(r"\(\d+\)$", "", name) in _MOVERS]
         name = np.full(nodes.height, -1, dtype=np.int64)
@@ -197,7 +196,7 @@ class Builder:
         return nodes.with_columns(size_bytes=pl.when((pl.col("kind") != COPY) | moves).then("size_bytes"))
 
 
-def _rows_of(wanted: NDArray[np.uint64], order: Int, ordered: NDArray[np.uint64]) -> tuple[Int, NDArray[np.bool_]]:
+def _rows_of(wanted: NDArray[np.uint64], order: Int, ordered: NDArray[np.uint64]) -> tuple[Int, Bool]:
     """Return the row of each id, and whether there is one."""
     if not len(ordered):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)

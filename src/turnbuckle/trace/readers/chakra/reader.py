@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import CannotAnswer, ProfileError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.ids import id_of, thread_number
 from turnbuckle.trace.readers.chakra import json as chakra_json
@@ -107,10 +107,7 @@ def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> E
     result = _json(path, progress) if head.startswith(b"{") else _wire(path, progress)
     result.facts["sha256"], result.facts["size_bytes"] = digest(path)
     if not result.nodes.height:
-        raise ProfileError(
-            "P052", "the execution trace holds no nodes", where=str(path), found=f"{result.facts['size_bytes']} bytes, none of them a node",
-            cause="nothing ran while it was recorded, or the file is another program's", fix="record it around a whole step of the program",
-        )  # fmt: skip
+        raise error_of("P052", where=str(path), found=f"{result.facts['size_bytes']} bytes, none of them a node")
     return result
 
 
@@ -126,18 +123,12 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     execution_graph = graph(path, progress=progress)
     if not execution_graph.timed:
         times = "durations, and no start times" if execution_graph.measured else "neither start times nor durations"
-        raise CannotAnswer(
-            "A174", "this needs a recording with times", where=path.name, found=f"an execution trace whose nodes have {times}",
-            cause="an execution trace says what waits for what, and not when it ran",
-            fix=f"turnbuckle inspect {path.name} says what it holds; record the run itself (torch.profiler, nsys) for the rest",
-        )  # fmt: skip
+        raise error_of("A174", where=path.name, found=f"an execution trace whose nodes have {times}", name=path.name)
     share = overlapping(execution_graph)
     if share > MOST_OVERLAPPING:
-        raise CannotAnswer(
-            "A175", "the start times of this execution trace are not the device's", where=path.name,
-            found=f"{share:.0%} of the device nodes begin before the one before them on their stream has ended",
-            cause="the tool that joined it to a profile wrote down when nodes were launched", fix="give the profile itself",
-        )  # fmt: skip
+        raise error_of(
+            "A175", where=path.name, found=f"{share:.0%} of the device nodes begin before the one before them on their stream has ended"
+        )
     return _trace(execution_graph, path)
 
 
@@ -158,11 +149,7 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
                 raise chakra_wire.Wrong("a node of 0 bytes")
             places_stated |= _node(builder, message)
     except _Older as error:
-        raise ProfileError(
-            "P053", "the execution trace has a schema that is not read", where=str(path), found=f"node {number} has a field {error}",
-            cause="it was written for Chakra's first schema, or for one newer than is known here",
-            fix="convert the traces that it was made from again, with a converter of today",
-        ) from None  # fmt: skip
+        raise error_of("P053", where=str(path), found=f"node {number} has a field {error}") from None
     except chakra_wire.Wrong as error:
         raise _damaged(path, f"message {number + 1}, after byte {messages.at}: {error}") from None
     findings = [finding("P163", 1, "inside a node")] if messages.cut else []
@@ -372,11 +359,8 @@ def _flaws(builder: Builder, findings: list[Finding]) -> None:
             findings.append(finding(code, builder.flaws[key], what))
 
 
-def _damaged(path: Path, found: str) -> ProfileError:
-    return ProfileError(
-        "P051", "the execution trace is damaged", where=str(path), found=found,
-        cause="it was not written or copied to its end, or is no execution trace", fix="copy it again from where it was made",
-    )  # fmt: skip
+def _damaged(path: Path, found: str) -> TurnbuckleError:
+    return error_of("P051", where=str(path), found=found)
 
 
 def overlapping(execution_graph: ExecutionGraph) -> float:

@@ -17,11 +17,9 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.trace.readers.nvprof.tables import numbered
-
-Int = NDArray[np.int64]
 
 #: Error that CUPTI's conversion of clocks leaves [ns]; finding P111 counts contradictions up to it.
 TOLERANCE_NS: Final = 1_000_000
@@ -49,7 +47,7 @@ class Work:
     context: Int
     stream: Int
 
-    def of(self, rows: NDArray[np.bool_]) -> Work:
+    def of(self, rows: Bool) -> Work:
         """Return some of the records."""
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
@@ -149,7 +147,7 @@ def _lower(work: Work, waits: Waits) -> tuple[Int, Int]:
     return np.concatenate(times), np.concatenate(bounds)
 
 
-def _places(work: Work, waits: Waits, of_kind: NDArray[np.bool_], kind: int) -> tuple[Int, Int]:
+def _places(work: Work, waits: Waits, of_kind: Bool, kind: int) -> tuple[Int, Int]:
     """Return numbers for the stream, or the context, of each record and of each wait; -1 for waits for a place without records."""
     columns = ("context", "stream") if kind == STREAM else ("context",)
     distinct, place = numbered(*(getattr(work, c) for c in columns))

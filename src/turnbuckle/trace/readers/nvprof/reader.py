@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.readers.nvprof.source import READ, gather
@@ -70,11 +70,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     del threads
     with opened(path) as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise ProfileError(
-                "P043", "a summary of nvprof is not a recording", where=str(path), found="sums by kernel and by call, as text",
-                cause="a summary has no order and no times, so nothing can be projected from it but sums",
-                fix=f"turnbuckle model additive {path.name} --lambda data=10,control=10 takes it; or record with nvprof -o RUN.nvvp",
-            )  # fmt: skip
+            raise error_of("P043", where=str(path), found="sums by kernel and by call, as text", name=path.name)
     digest = _Digest(path)
     with Database(path, progress) as database:
         counts = database.counts()

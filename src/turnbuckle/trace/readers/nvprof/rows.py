@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import words
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.readers.nvprof.clocks import Apart, Waits, Work, apart
-from turnbuckle.trace.readers.nvprof.tables import Int, series
+from turnbuckle.trace.readers.nvprof.tables import series
 from turnbuckle.trace.trace import dtypes
 
 _FAR_NS: Final = 1 << 53

@@ -15,15 +15,15 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from turnbuckle._native import demangle
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.trace.ids import MOST_THREADS, id_of, process_of, thread_number
 from turnbuckle.trace.readers.nvprof.names import short
 from turnbuckle.trace.readers.nvprof.rows import Rows
-from turnbuckle.trace.readers.nvprof.tables import KIND, MISSING, Database, Int, numbered
+from turnbuckle.trace.readers.nvprof.tables import KIND, MISSING, Database, numbered
 
 Columns = dict[str, Int]
 
@@ -103,11 +103,7 @@ class _Source:
             return None
         has = self.database.columns[name]
         if missing := [c for c in needed if c not in has]:
-            raise ProfileError(
-                "P040", "a table of the nvprof file has no column that is needed", where=str(self.database.path),
-                found=f"{name} without {', '.join(missing)}", cause="another program wrote or changed the file",
-                fix="record again with nvprof -o RUN.nvvp",
-            )  # fmt: skip
+            raise error_of("P040", where=str(self.database.path), found=f"{name} without {', '.join(missing)}")
         return self.database.integers(name, [*needed, *(c for c in wished if c in has)], rows)
 
     # --- the host ---
@@ -513,7 +509,7 @@ def _product(taken: Columns, names: Sequence[str]) -> Int | None:
     if any(n not in taken for n in names):
         return None
     a, b, c = (taken[n] for n in names)
-    sound: NDArray[np.bool_] = np.all([(v > 0) & (v < 1 << 31) for v in (a, b, c)], axis=0) & (a.astype(np.float64) * b * c < 2.0**62)
+    sound: Bool = np.all([(v > 0) & (v < 1 << 31) for v in (a, b, c)], axis=0) & (a.astype(np.float64) * b * c < 2.0**62)
     return np.where(sound, a * b * c, MISSING)
 
 
@@ -521,5 +517,5 @@ def _sum(taken: Columns, names: Sequence[str]) -> Int | None:
     if any(n not in taken for n in names):
         return None
     parts = [taken[n] for n in names]
-    sound: NDArray[np.bool_] = np.all([(v >= 0) & (v < 1 << 40) for v in parts], axis=0)
+    sound: Bool = np.all([(v >= 0) & (v < 1 << 40) for v in parts], axis=0)
     return np.where(sound, parts[0] + parts[1], MISSING)

@@ -14,12 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.trace.readers.parts.sqlite_tables import ERRORS, columns, connect, count, quoted
-
-Int = NDArray[np.int64]
 
 #: Prefix of the names of the activity tables.
 KIND: Final = "CUPTI_ACTIVITY_KIND_"
@@ -61,18 +59,11 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def _failed(self, error: Exception) -> ProfileError:
+    def _failed(self, error: Exception) -> TurnbuckleError:
         message = clipped(str(error), 120)
         if "locked" in message or "busy" in message:
-            return ProfileError(
-                "P039", "the nvprof file is being written", where=str(self.path), found=message, cause="nvprof has not finished yet",
-                fix="wait until the run has ended, or copy the file",
-            )  # fmt: skip
-        return ProfileError(
-            "P038", "the nvprof file is damaged or cut off", where=str(self.path), found=message,
-            cause="the copy is not complete, or nvprof was stopped before it had written all",
-            fix="copy the file again; or record again with nvprof -o RUN.nvvp",
-        )  # fmt: skip
+            return error_of("P039", where=str(self.path), found=message)
+        return error_of("P038", where=str(self.path), found=message)
 
     def _all(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         try:

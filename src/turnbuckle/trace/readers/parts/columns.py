@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
+
 
 class Columns:
     """Rows of integers, each column in as few bytes as it needs."""
@@ -38,14 +40,14 @@ class Columns:
         return np.frombuffer(held, dtype=held.typecode) if len(held) else np.zeros(0, held.typecode)
 
 
-def sorted_by(keys: NDArray[Any]) -> NDArray[np.int64]:
+def sorted_by(keys: NDArray[Any]) -> Int:
     """Return the order of integers from 0 on; equal ones keep their order."""
     # numpy sorts 16-bit integers by radix sort, which is many times as fast
     small = len(keys) and int(keys.max()) < 1 << 16
     return np.argsort(keys.astype(np.uint16) if small else keys, kind="stable")
 
 
-def by_two(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
+def by_two(first: NDArray[Any], second: NDArray[Any]) -> Int:
     """Return the order by two columns of integers from 0 on; equal rows keep their order."""
     low, many = int(first.min(initial=0)), int(second.max(initial=0)) + 1
     if (int(first.max(initial=0)) - low + 1) * many < 1 << 63:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.trace.readers.parts.text_numbers import Int, Mask, runs
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.trace.readers.parts.text_numbers import runs
 
 
 class FirstCome:
@@ -25,7 +26,7 @@ class FirstCome:
     waiting : how many items are in the queue after each event.
     """
 
-    def __init__(self, span: Int, comes: Mask, asks: NDArray[Any]) -> None:
+    def __init__(self, span: Int, comes: Bool, asks: NDArray[Any]) -> None:
         self._span, self._comes = span, comes
         self._first = np.flatnonzero(np.diff(span, prepend=-1))
         came = np.cumsum(comes.astype(np.int64))

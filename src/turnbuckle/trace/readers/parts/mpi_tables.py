@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.trace.ids import MOST_THREADS, id_of, of_rank
 from turnbuckle.trace.readers.parts.columns import by_two
 from turnbuckle.trace.trace import dtypes
@@ -154,7 +154,7 @@ class Calls:
         return mpi_table(lambda name: (thread if name == "thread" else columns[name])[order])
 
 
-def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
+def mpi_table(values: Callable[[str], Int]) -> pl.DataFrame:
     """Return the table ``mpi`` of the vocabulary from a function that returns one column by its name; `NO` is a missing number."""
     columns: dict[str, pl.Series] = {}
     for name, kind in dtypes("mpi").items():
@@ -163,7 +163,7 @@ def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> pl.DataFrame:
+def ranges_table(start: Int, end: Int, rank: Int, name: Int) -> pl.DataFrame:
     """Return the table ``ranges`` of the vocabulary: what ranks do between MPI calls, where the recording names it."""
     order = by_two(start, rank)
     if ((start[order[1:]] == start[order[:-1]]) & (rank[order[1:]] == rank[order[:-1]])).any():

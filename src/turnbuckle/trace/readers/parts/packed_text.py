@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 
 _PIECE: Final = 1 << 20
@@ -101,11 +101,7 @@ class Text:
             else:
                 rest += left
             if len(rest) > _LONGEST_LINE:
-                raise ProfileError(
-                    "P029", "the recording is not the text that its begin promises", where=str(self.path),
-                    found=f"a line of more than {_LONGEST_LINE} letters", cause="the file is damaged, or binary",
-                    fix="copy it again from where it was recorded",
-                )  # fmt: skip
+                raise error_of("P029.line", where=str(self.path), found=f"a line of more than {_LONGEST_LINE} letters")
         if rest:
             yield rest
 
@@ -138,11 +134,7 @@ def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     for piece in pieces:
         if (position := piece.find(b"\0")) >= 0:
             before += position
-            raise ProfileError(
-                "P029", "the recording is not the text that its begin promises", where=str(path),
-                found=f"a NUL byte behind {before} bytes of text", cause="the file was not copied or written to its end, or is binary",
-                fix=f"copy it again from where it was recorded; of the unpacked text head -c {before} keeps what can be read",
-            )  # fmt: skip
+            raise error_of("P029.binary", where=str(path), found=f"a NUL byte behind {before} bytes of text", before=before)
         before += len(piece)
         yield piece
 
@@ -178,17 +170,11 @@ def _holds_more(engine: Any, xz: bool) -> bool:
     return bool(xz and not engine.needs_input)
 
 
-def grows(path: Path, found: str) -> ProfileError:
+def grows(path: Path, found: str) -> TurnbuckleError:
     """Build P026: the file unpacks to more than a recording of that size holds."""
-    return ProfileError(
-        "P026", "the packed file grows beyond measure", where=str(path), found=found,
-        cause="it is not a recording, or one that repeats itself without end", fix="unpack it yourself and name the unpacked file",
-    )  # fmt: skip
+    return error_of("P026", where=str(path), found=found)
 
 
-def spoilt(path: Path, found: str) -> ProfileError:
+def spoilt(path: Path, found: str) -> TurnbuckleError:
     """Build P025: a packed file cannot be unpacked to its end."""
-    return ProfileError(
-        "P025", "the packed file is damaged or cut off", where=str(path), found=found[:120],
-        cause="it was not copied or written to its end", fix="copy it again, or unpack it with another tool and name what comes out",
-    )  # fmt: skip
+    return error_of("P025", where=str(path), found=found[:120])

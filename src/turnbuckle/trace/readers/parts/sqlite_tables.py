@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import noted, opened
 
 MAGIC: Final = b"SQLite format 3\x00"
@@ -126,11 +126,11 @@ def digest(path: Path) -> tuple[str, int]:
         return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
 
 
-def unreadable(path: Path, error: Exception) -> ProfileError:
+def unreadable(path: Path, error: Exception) -> TurnbuckleError:
     """Build P049: the database cannot be read."""
     message = clipped(str(error), 100)
     if "locked" in message:
         cause, fix = "another program has it open", "close the program that writes it, or copy the file"
     else:
         cause, fix = "it was copied while it was written, or it is damaged", "copy it again, or record the run again"
-    return ProfileError("P049", "the profiler's database cannot be read", where=str(path), found=message, cause=cause, fix=fix)
+    return error_of("P049", where=str(path), found=message, cause=cause, fix=fix)

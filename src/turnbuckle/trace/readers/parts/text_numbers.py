@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Int = NDArray[np.int64]
+from turnbuckle.foundation.arrays import Bool, Float, Int
+
 Letters = NDArray[np.uint8]
 Words = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
 
 #: Padding before and behind a block: reads of eight letters at a time may begin before it and end behind it.
 PAD: Final = b"0" * 8
@@ -69,7 +69,7 @@ def _value(word: Words) -> Int:
     return word.view(np.int64)
 
 
-def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Mask]:
+def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Bool]:
     """Return the number in ``text[start:end]``, for each, and whether the text is 1 to `LONGEST` digits; else the number is meaningless."""
     word = _words(text)[end - 8]
     word ^= _ZEROS
@@ -79,7 +79,7 @@ def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Mask]:
     non_digits = word + _TO_SIGN
     non_digits |= word
     non_digits &= _SIGNS
-    sound: Mask = (non_digits == 0) & (end > start) & (end - start <= LONGEST)
+    sound: Bool = (non_digits == 0) & (end > start) & (end - start <= LONGEST)
     value = _value(word)
     long = _of(sound & (end - start > 8))
     if len(value[long]):
@@ -89,7 +89,7 @@ def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Mask]:
     return value, sound
 
 
-def decimals(text: Letters, start: Int, end: Int) -> tuple[NDArray[np.float64], Mask]:
+def decimals(text: Letters, start: Int, end: Int) -> tuple[Float, Bool]:
     """Return the number in ``text[start:end]``, rounded as Python does, and whether the text was digits with or without a fraction.
 
     Whole numbers below 2**53 and powers of ten up to 10**22 are floats without error, and so their quotient is the float that is nearest.
@@ -107,7 +107,7 @@ def decimals(text: Letters, start: Int, end: Int) -> tuple[NDArray[np.float64], 
     return value, sound
 
 
-def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[NDArray[np.float64], Mask]:
+def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[Float, Bool]:
     """Return the same for numbers whose dot stands `behind` letters before the end; 0 means no dot."""
     whole = np.maximum(end - behind, start)
     value, sound = checked(text, start, whole)
@@ -121,7 +121,7 @@ def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[N
     return value / _FLOATS[places], sound
 
 
-def _of(which: Mask) -> Any:
+def _of(which: Bool) -> Any:
     """Return the places of the set elements; for all elements a slice, which copies nothing."""
     return slice(None) if which.all() else np.flatnonzero(which)
 

@@ -18,14 +18,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.recorded.text import Recorded
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 #: Error that the recorder's own bounds leave on a device of the same machine [ns].
 TOLERANCE_NS: Final = 10_000

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.foundation.schema import words
+from turnbuckle.foundation.schema import tables, words
 from turnbuckle.trace.ids import id_of, process_number, thread_number
 from turnbuckle.trace.readers.parts.mpi_tables import Names
 from turnbuckle.trace.readers.recorded.clocks import aligned
@@ -87,24 +87,19 @@ def _share(progress: Progress, place: int, of: int) -> Progress:
     return lambda share: progress((place + share) / of)
 
 
-def _empty(files: list[Recorded]) -> ProfileError:
+def _empty(files: list[Recorded]) -> TurnbuckleError:
     refused = next((file.one("refused") for file in files if "refused" in file.facts), "")
-    return ProfileError(
-        "P065", "the recording holds no records", where=str(files[0].path),
+    return error_of(
+        "P065.refused" if refused else "P065.empty",
+        where=str(files[0].path),
         found=f"refused: {clipped(refused, 120)}" if refused else "facts alone",
-        cause="CUPTI refused to record" if refused else "the program was ended before anything was flushed, or made no call",
-        fix="end other profilers (one process can have one), and record again",
-    )  # fmt: skip
+    )
 
 
 def _one_machine(files: list[Recorded]) -> None:
     offsets = [offset for file in files if (offset := _utc(file)) is not None]
     if offsets and max(offsets) - min(offsets) > _ONE_MACHINE_NS:
-        raise ProfileError(
-            "P066", "the recordings do not share a clock", where=str(files[0].path),
-            found=f"their clocks stand {(max(offsets) - min(offsets)) / 1e9:.0f} s apart", cause="they come from several machines or boots",
-            fix="read those of each machine alone, and merge the traces",
-        )  # fmt: skip
+        raise error_of("P066", where=str(files[0].path), found=f"their clocks stand {(max(offsets) - min(offsets)) / 1e9:.0f} s apart")
 
 
 def _clocks(file: Recorded) -> list[tuple[int, int, int]]:
@@ -234,8 +229,6 @@ class _Assembly:
 
 def dtypes_of_all() -> Iterator[str]:
     """Return the names of all tables, in the order of the vocabulary."""
-    from turnbuckle.foundation.schema import tables
-
     return iter(tables("trace"))
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.files import opened
 
 FIRST: Final = b"#turnbuckle-trace "
@@ -47,7 +47,6 @@ _MOST_COLUMNS: Final = 200
 #: Most facts that are kept of one word.
 _MOST_LINES: Final = 100_000
 _NUMBER: Final = rb"(?:-?(?:[0-8][0-9]{18}|[0-9]{1,18}))?"
-_AGAIN: Final = "record again with turnbuckle record"
 
 
 @dataclass
@@ -165,10 +164,7 @@ def _header(recorded: Recorded, piece: bytes) -> bytes:
             continue
         names = line.decode("utf-8", "replace").split(",")
         if len(names) > _MOST_COLUMNS or names[:3] != ["kind", "start", "end"] or len(set(names)) != len(names):
-            raise ProfileError(
-                "P064", "the recording does not name its columns", where=str(recorded.path), found=clipped(",".join(names)),
-                cause="it is damaged, or was written by something else", fix=_AGAIN,
-            )  # fmt: skip
+            raise error_of("P064.columns", where=str(recorded.path), found=clipped(",".join(names)))
         recorded.columns = names
         return piece[begin:]
     return b""
@@ -193,15 +189,9 @@ def _fact(recorded: Recorded, line: bytes) -> None:
 
 def _first(recorded: Recorded, version: str) -> None:
     if version != VERSION:
-        raise ProfileError(
-            "P063", "the recording has another version", where=str(recorded.path), found=f"turnbuckle-trace {clipped(version)}",
-            cause=f"this Turnbuckle reads version {VERSION}", fix="read it with the Turnbuckle that recorded it, or a newer one",
-        )  # fmt: skip
+        raise error_of("P063", where=str(recorded.path), found=f"turnbuckle-trace {clipped(version)}", version=VERSION)
     if "turnbuckle-trace" in recorded.facts:
-        raise ProfileError(
-            "P064", "several recordings follow each other in one file", where=str(recorded.path), found="a second line #turnbuckle-trace",
-            cause="files of several processes were joined", fix="keep one file a process",
-        )  # fmt: skip
+        raise error_of("P064.several", where=str(recorded.path), found="a second line #turnbuckle-trace")
 
 
 def _name(recorded: Recorded, rest: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.readers.rocprof import first as rocprof_v1
@@ -106,11 +106,7 @@ class Table:
         """Raise P048 where a column is missing."""
         missing = [c for c in columns if c not in self.columns]
         if missing or self.sort is None:
-            raise ProfileError(
-                "P048", "the CSV lacks columns that its kind has", where=str(self.path),
-                found=f"no {', '.join(missing) or 'column that tells its kind'}",
-                cause="its first line was edited, or another tool wrote it", fix="give the file as the profiler wrote it",
-            )  # fmt: skip
+            raise error_of("P048", where=str(self.path), found=f"no {', '.join(missing) or 'column that tells its kind'}")
 
     def pieces(self) -> Iterator[pl.DataFrame]:
         """Yield rows in pieces of bounded size; a row with more or fewer cells than there are columns is left out and counted."""
@@ -180,7 +176,7 @@ def _profiled(path: Path, table: Table, rows: Rows, progress: Callable[[float], 
     return finished(path, rows, Agents().table(), about, (table.text.digest, table.text.size_bytes))
 
 
-def _summary(path: Path) -> ProfileError:
+def _summary(path: Path) -> TurnbuckleError:
     name = re.sub(r"\.gz$", "", path.name)
     stem = re.sub(r"\.csv$", "", name)
     stem = re.sub(r"\.(?:hip_|hsa_|copy_|kern_)?stats$", "", stem)
@@ -188,13 +184,11 @@ def _summary(path: Path) -> ProfileError:
     prefix = re.sub(r"_[a-z]+(?:_(?:api|copy|allocation|memory|collection))?_stats$", "", stem)
     new = [f"{prefix}_{kind}" for kind in ("results.db", "results.json", "kernel_trace.csv", "hip_api_trace.csv")]
     present = next((n for n in (*old, *new) if n != path.name and (path.parent / n).is_file()), None)
-    fix = f"give {clipped(present)}, which stands beside it" if present else (
-        "give the file of the run itself: rocprof's .db or .json, rocprofv3's _results.db, _results.json or _kernel_trace.csv"
-    )  # fmt: skip
-    return ProfileError(
-        "P044", "a summary has no time line", where=str(path), found="sums of time by name",
-        cause="the profiler writes it beside the recording", fix=fix,
-    )  # fmt: skip
+    return (
+        error_of("P044.stands", where=str(path), found="sums of time by name", present=clipped(present))
+        if present
+        else error_of("P044.only", where=str(path), found="sums of time by name")
+    )
 
 
 # --- rocprofv3 ----------------------------------------------------------------------------------------------------------
@@ -292,11 +286,9 @@ class _Set:
         reach = spans[0][1] if spans else 0
         for low, high, kind in spans[1:]:
             if low - reach > _HOUR_NS:
-                raise ProfileError(
-                    "P050", "the files of the set share no clock", where=str(self.path),
-                    found=f"{kind}.csv begins {(low - reach) / _HOUR_NS:.1f} h after all before it ended",
-                    cause="files of several runs stand under one prefix", fix="move the files of the other run to another folder",
-                )  # fmt: skip
+                raise error_of(
+                    "P050.set", where=str(self.path), found=f"{kind}.csv begins {(low - reach) / _HOUR_NS:.1f} h after all before it ended"
+                )
             reach = max(reach, high)
 
     # --- rows ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.trace.readers.parts import sqlite_tables
 from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 from turnbuckle.trace.readers.parts.mpi_tables import NO
@@ -140,12 +140,9 @@ class _Database:
             add_ranges(self.rows, piece)
 
 
-def untimed(path: Path) -> ProfileError:
+def untimed(path: Path) -> TurnbuckleError:
     """Build P044: kernels without times."""
-    return ProfileError(
-        "P044", "a summary has no time line", where=str(path), found="kernels without BeginNs and EndNs",
-        cause="rocprof writes times only where it is told to", fix="record again: rocprof --timestamp on --hip-trace -o OUT.csv PROGRAM",
-    )  # fmt: skip
+    return error_of("P044.timestamp", where=str(path), found="kernels without BeginNs and EndNs")
 
 
 # --- rows of both -------------------------------------------------------------------------------------------------------

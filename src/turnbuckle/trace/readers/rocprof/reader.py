@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.parts import packed_text, sqlite_tables
 from turnbuckle.trace.readers.parts.json_pieces import Json
@@ -106,10 +106,7 @@ def _json(path: Path, what: str, progress: Callable[[float], object] | None) -> 
     rows.flaws["P107"] += text.replaced
     rows.flaws["P163"] += not whole or file.cut
     if not whole and not any(seen.values()):
-        raise ProfileError(
-            "P047", "the JSON of the profiler cannot be read", where=str(path), found="no record before its text breaks off",
-            cause="the file is cut off, or was edited", fix="copy it again, or record the run again",
-        )  # fmt: skip
+        raise error_of("P047", where=str(path), found="no record before its text breaks off")
     tool = "rocprofv3" if what == "v3-json" else "rocprof"
     about = {"format": tool, "product_version": tool, "container": "json", "tables": seen}
     return finished(path, rows, devices, about, file.hashed())
@@ -126,11 +123,7 @@ def finished(path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any
     """Return the trace of all rows.  Raises `ProfileError` P046 where they hold no GPU activity."""
     tables, names, base, findings = assembled(rows, devices)
     if not any(name in tables for name in ("api", *_DEVICE_TABLES)):
-        raise ProfileError(
-            "P046", "the recording holds no GPU activity", where=str(path), found=_held(about["tables"]),
-            cause="the program used no GPU while it was recorded, or the profiler was told to record something else",
-            fix="record calls, kernels and copies: rocprofv3 --runtime-trace -- PROGRAM",
-        )  # fmt: skip
+        raise error_of("P046", where=str(path), found=_held(about["tables"]))
     facts = {
         "product_version": None, "schema_version": None, "session_start_utc_ns": None, "analysis_duration_ns": None,
         "base_ns": base, "recorded": sorted(n for n in COLUMNS if n in tables), "sha256": digest[0], "size_bytes": digest[1], **about,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.trace.readers.parts import sqlite_tables
 from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.parts.sqlite_tables import quoted
@@ -77,14 +77,13 @@ def _read(
     return devices, about
 
 
-def _unknown(path: Path, tables: dict[str, list[str]]) -> ProfileError:
+def _unknown(path: Path, tables: dict[str, list[str]]) -> TurnbuckleError:
     rpd = set(tables) >= _RPD
-    return ProfileError(
-        "P045", "the database is none that Turnbuckle reads", where=str(path),
+    return error_of(
+        "P045.prefix" if rpd else "P045.version",
+        where=str(path),
         found="tables of rpd (rocmProfileData)" if rpd else "rocpd tables, but none of kernels, copies or calls",
-        cause="another tool uses the same prefix" if rpd else "the file was written by another version, or not to its end",
-        fix="record with rocprofv3: rocprofv3 --runtime-trace --output-format rocpd -- PROGRAM",
-    )  # fmt: skip
+    )
 
 
 def _one_machine(path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], suffixes: list[str]) -> None:
@@ -97,11 +96,7 @@ def _one_machine(path: Path, connection: sqlite3.Connection, tables: dict[str, l
                 r[0] for r in connection.execute(f"SELECT DISTINCT hash FROM {quoted(table)} LIMIT 1000") if isinstance(r[0], int)
             )
     if len(machines) > 1:
-        raise ProfileError(
-            "P050", "the processes of the database share no clock", where=str(path), found=f"processes of {len(machines)} machines",
-            cause="databases of several machines were merged, and each machine's clock counts from its own start",
-            fix="name the database of one machine, or of one process",
-        )  # fmt: skip
+        raise error_of("P050.database", where=str(path), found=f"processes of {len(machines)} machines")
 
 
 class _Process:
@@ -249,13 +244,10 @@ class _Process:
             if column not in self.tables.get(self._name(table), ()):
                 raise self._lacks(table, column)
 
-    def _lacks(self, table: str, column: str) -> ProfileError:
-        return ProfileError(
-            "P045", "the database is none that Turnbuckle reads", where=str(self.path),
-            found=f"rocpd schema {clipped(self.version) or '(not told)'} without {table}.{column}",
-            cause="Turnbuckle reads schemas 3 and 4",
-            fix="convert it: rocpd convert -i FILE --output-format json, or use a newer Turnbuckle",
-        )  # fmt: skip
+    def _lacks(self, table: str, column: str) -> TurnbuckleError:
+        return error_of(
+            "P045.schema", where=str(self.path), found=f"rocpd schema {clipped(self.version) or '(not told)'} without {table}.{column}"
+        )
 
     def _kernels(self) -> None:
         symbols = self._symbols()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Renamed:
 @cache
 def renamed() -> tuple[Renamed, ...]:
     """Return every word that has another name now."""
-    text = (files("turnbuckle.foundation") / "schema" / "renamed.csv").read_text(encoding="utf-8")
+    text = (files("turnbuckle.foundation.schema") / "renamed.csv").read_text(encoding="utf-8")
     return tuple(Renamed(**row) for row in csv.DictReader(text.splitlines()))
 
 
@@ -59,9 +59,9 @@ def refuse_old_setting(name: str, settings: Container[str]) -> None:
             raise _refused(row)
 
 
-def _refused(row: Renamed) -> UsageError:
+def _refused(row: Renamed) -> TurnbuckleError:
     cause, fix = row.meaning.replace("`", ""), f"write {row.new} in place of {row.old}"
-    return UsageError("A425", f"{row.old} of {row.verb} is called {row.new} now", cause=cause, fix=fix)
+    return error_of("A425", cause=cause, fix=fix, old=row.old, verb=row.verb, new=row.new)
 
 
 def refuse_several(text: str, thing: str, takes: str = "this takes") -> None:
@@ -71,9 +71,4 @@ def refuse_several(text: str, thing: str, takes: str = "this takes") -> None:
     """
     names = [name for word in text.split(",") if (name := word.strip())]
     if len(names) > 1:
-        raise UsageError(
-            "A426",
-            f"{takes} one {thing}, and several are named",
-            found=clipped(", ".join(names)),
-            fix=f"name one, as {clipped(names[0])}, and ask once for each",
-        )
+        raise error_of("A426", found=clipped(", ".join(names)), takes=takes, thing=thing, name=clipped(names[0]))

@@ -1,0 +1,142 @@
+"""Names of the parameters of machines, as a type: an editor completes them, and a type checker refuses what is none.
+
+``foundation/schema/machine.csv`` says what each means; a test holds this list to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias, get_args
+
+from turnbuckle.foundation.errors import did_you_mean
+
+ParameterName: TypeAlias = Literal[
+    "gpu.count",
+    "gpu.fp64",
+    "gpu.fp64_matrix",
+    "gpu.fp32",
+    "gpu.memory_bandwidth",
+    "gpu.memory_efficiency",
+    "gpu.memory_size",
+    "gpu.power",
+    "host.cores",
+    "host.memory_bandwidth",
+    "host.memory_size",
+    "link.h2d.bandwidth",
+    "link.h2d.efficiency",
+    "link.h2d.latency",
+    "link.d2h.bandwidth",
+    "link.d2h.efficiency",
+    "link.d2h.latency",
+    "link.both.efficiency",
+    "link.p2p.bandwidth",
+    "link.p2p.efficiency",
+    "link.p2p.latency",
+    "link.pageable.efficiency",
+    "link.tags",
+    "link.read_request",
+    "link.round_trip",
+    "launch.call",
+    "launch.latency",
+    "sync.return",
+    "alloc.call",
+    "bare.launch",
+    "bare.sync",
+    "bare.copy",
+    "slack.link",
+    "slack.call",
+    "node.gpus",
+    "nic.bandwidth",
+    "nic.count",
+    "nic.latency",
+    "observed.h2d.pageable.bandwidth",
+    "observed.h2d.pageable.latency",
+    "observed.h2d.pinned.bandwidth",
+    "observed.h2d.pinned.latency",
+    "observed.h2d.managed.bandwidth",
+    "observed.h2d.managed.latency",
+    "observed.h2d.unknown.bandwidth",
+    "observed.h2d.unknown.latency",
+    "observed.h2d.device.bandwidth",
+    "observed.h2d.device.latency",
+    "observed.h2d.array.bandwidth",
+    "observed.h2d.array.latency",
+    "observed.h2d.device_static.bandwidth",
+    "observed.h2d.device_static.latency",
+    "observed.h2d.managed_static.bandwidth",
+    "observed.h2d.managed_static.latency",
+    "observed.h2d.migration.bandwidth",
+    "observed.h2d.migration.latency",
+    "observed.d2h.pageable.bandwidth",
+    "observed.d2h.pageable.latency",
+    "observed.d2h.pinned.bandwidth",
+    "observed.d2h.pinned.latency",
+    "observed.d2h.managed.bandwidth",
+    "observed.d2h.managed.latency",
+    "observed.d2h.unknown.bandwidth",
+    "observed.d2h.unknown.latency",
+    "observed.d2h.device.bandwidth",
+    "observed.d2h.device.latency",
+    "observed.d2h.array.bandwidth",
+    "observed.d2h.array.latency",
+    "observed.d2h.device_static.bandwidth",
+    "observed.d2h.device_static.latency",
+    "observed.d2h.managed_static.bandwidth",
+    "observed.d2h.managed_static.latency",
+    "observed.d2h.migration.bandwidth",
+    "observed.d2h.migration.latency",
+]
+#: Directions between host and device; of every copy over the link; and what is stated of them.
+HostWay: TypeAlias = Literal["h2d", "d2h"]
+LinkWay: TypeAlias = Literal["h2d", "d2h", "p2p"]
+LinkTerm: TypeAlias = Literal["bandwidth", "efficiency", "latency"]
+
+HOST_WAYS: Final[tuple[HostWay, ...]] = get_args(HostWay)
+LINK_WAYS: Final[tuple[LinkWay, ...]] = get_args(LinkWay)
+#: What limits reads in flight: the device asks for so many, of that size, and waits so long for each.
+READS_IN_FLIGHT: Final[tuple[ParameterName, ...]] = ("link.tags", "link.read_request", "link.round_trip")
+#: The two ways to describe distance.
+DISTANCES: Final[tuple[ParameterName, ...]] = ("slack.call", "slack.link")
+#: Every name, in the order of the manual.
+PARAMETER_NAMES: Final[tuple[ParameterName, ...]] = get_args(ParameterName)
+_BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".")): name for name in PARAMETER_NAMES}
+
+
+def link_parameter(way: LinkWay, term: LinkTerm) -> ParameterName:
+    """Return the name of what is stated of the link one way.
+
+    >>> link_parameter("h2d", "bandwidth")
+    'link.h2d.bandwidth'
+    """
+    return _BY_PARTS["link", way, term]
+
+
+def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "latency"]) -> ParameterName:
+    """Return the name of what copies of a kind of host memory reached in the recording.
+
+    >>> observed_parameter("d2h", "pageable", "latency")
+    'observed.d2h.pageable.latency'
+
+    Raises
+    ------
+    KeyError : no such kind of memory.
+    """
+    return _BY_PARTS["observed", way, memory, term]
+
+
+def found_parameter(text: str) -> ParameterName | None:
+    """Return a text from outside as the name that it is; None where no parameter has that name."""
+    return _BY_PARTS.get(tuple(text.split(".")))
+
+
+def parameter_name(text: str) -> ParameterName:
+    """Return a text from outside as the name that it is.
+
+    Raises
+    ------
+    KeyError : no parameter has that name; what is nearest to it is said.
+    """
+    name = found_parameter(text)
+    if name is None:
+        raise KeyError(f"{text}: {did_you_mean(text, PARAMETER_NAMES) or 'not a machine parameter'}")
+    return name

@@ -1,0 +1,100 @@
+"""Tables of `turnbuckle slack`, for terminal and report alike: what a run tolerates, and which calls carry the latency."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from turnbuckle.questions.distance.carriers import Carrier
+from turnbuckle.questions.distance.figures import fibre, interval_matters, reach
+from turnbuckle.questions.distance.question import Slack, Tolerance
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, NARROW, clean, count, listed, number, percent, plural, seconds
+
+#: Carriers in a table.
+CARRIERS: Final = 8
+#: A changed run time worth showing saves this share of the run time.
+_SAME: Final = 5e-4
+_PAYS: Final = {
+    "command": "way there", "transfer": "transfer", "return": "way back", "call": "the call itself", "host work": "host work",
+}  # fmt: skip
+_BYTES: Final = re.compile(r"(?<=\d) B\b")
+_GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
+#: Ways to be far away, as heads of columns.
+_AWAY: Final = {"link": "longer link", "api": "calls over a network"}
+
+
+def tolerance_table(*answers: Slack) -> Table:
+    """Return, for each share by which the run may be longer, the added one-way latency that each answer allows.
+
+    Parameters
+    ----------
+    answers : of one run, one for each way to be far away.
+    """
+    rows, head = [], ["run may be"]
+    for found in answers:
+        head += [f">{_AWAY[found.mode]}", *([">interval"] if found.mode == "link" else []), ">as fibre"]
+    for tolerances in zip(*(found.tolerances for found in answers), strict=True):
+        row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
+        for found, t in zip(answers, tolerances, strict=True):
+            interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
+            row += cells(reach(t.slack), *([interval] if found.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
+        rows.append(row)
+    caption = (
+        "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
+        "fibre that delays as much (5 ns a metre)."
+    )
+    if any(found.mode == "link" for found in answers):
+        caption += (
+            f" Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, how large, how long a round trip"
+        )
+        caption += "; nobody measured these here, they are assumed." if any(found.assumed for found in answers) else "."
+    return Table(caption, head, rows, title="what the run tolerates")
+
+
+def bracket(t: Tolerance) -> str:
+    """Return the interval of a tolerance."""
+    return f"[{reach(t.low)}, {reach(t.high)}]"
+
+
+def carrier_table(study: Slack) -> Table | None:
+    """Return the calls that carry added latency into the run time, the largest share first; None without any."""
+    if not study.carriers:
+        return None
+    rows = []
+    for c in study.carriers[:CARRIERS]:
+        rows.append(
+            cells(
+                carrier_words(c).removesuffix(f" of {clean(c.call)}"),
+                Cell(percent(c.share), bar=min(c.share, 1.0)),
+                number(c.seconds, "s"),
+                Cell(clean(c.call, 80), tone="code"),
+                listed([_PAYS.get(p, p) for p in c.pays]),
+                "; ".join(what_if(c, study)) or DASH,
+            )
+        )
+    longer = float(study.curve(study.carried_at)) - study.measured
+    caption = (
+        f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
+        "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "
+        "crossing call between them, made one."
+    )
+    head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
+    title = f"what carries the latency, at {seconds(study.carried_at)}"
+    return Table(caption, head, rows, kind="carriers", title=title, wide=("pays for",))
+
+
+def carrier_words(c: Carrier) -> str:
+    """Which calls, with groups of three as everywhere in the report."""
+    return clean(_BYTES.sub(NARROW + "B", _GROUPED.sub("\N{NARROW NO-BREAK SPACE}", c.what)))
+
+
+def what_if(c: Carrier, study: Slack) -> list[str]:
+    """Run times if these calls were changed, in short."""
+    out = []
+    most = float(study.curve(study.carried_at)) - _SAME * study.measured
+    if c.asynchronous is not None and c.asynchronous < most:
+        out.append(f"did not wait there: {seconds(c.asynchronous)}")
+    if c.batched is not None and c.batches is not None and c.batched < most:
+        out.append(f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
+    return out

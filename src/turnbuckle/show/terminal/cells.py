@@ -1,0 +1,37 @@
+"""What stands in a cell of a table: names from outside, times, a dash where there is nothing."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.text import Text
+
+from turnbuckle.foundation.units import show as quantity
+
+#: Names longer than this are cut in tables (JSON and reports keep them whole).
+NAME_WIDTH = 60
+
+
+def plain(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return printable if len(printable) <= width else printable[: width - 1] + "…"
+
+
+def clean(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
+    return escape(plain(text, width))
+
+
+def on_one_line(name: object) -> Text:
+    """A name in a table: cut where the terminal ends, so that each row stays one line."""
+    return Text(plain(name), no_wrap=True, overflow="ellipsis")
+
+
+def seconds(value: float | None) -> str:
+    """A time for people; a dash where there is none."""
+    return "-" if value is None else quantity(value, "s")
+
+
+def ns(value: int | None) -> str:
+    """Nanoseconds for people."""
+    return seconds(None if value is None else value * 1e-9)
