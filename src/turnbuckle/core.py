@@ -82,8 +82,8 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "sweeps": {name: (f"turnbuckle.questions.sweep.kinds:{name.upper()}",) for name in ("project", "slack", "sharing")},
     "predictions": {
-        "datasheet": ("turnbuckle.questions.validate.copies:datasheet",),
-        "machine": ("turnbuckle.questions.validate.copies:machine_file",),
+        "datasheet": ("turnbuckle.questions.validate.copies:on_node",),
+        "machine": ("turnbuckle.questions.validate.copies:on_node",),
         "line": ("turnbuckle.questions.validate.copies:fitted_line",),
         "projection": ("turnbuckle.questions.validate.predictions:projection",),
         "slack": ("turnbuckle.questions.validate.predictions:delayed",),

@@ -182,7 +182,7 @@ def _ahead(facts: list[str]) -> int:
 # --- predictions --------------------------------------------------------------------------------------------------------
 
 
-def seen(results: Results, program: str, label: str = "full") -> tuple[Answer, int]:
+def seen(results: Results, program: str, label: str = "full") -> tuple[Run, int]:
     """The recorded loop of a program, and its iterations.  Raises what its reader raises."""
     job = f"{program}.{label}"
     trace = recorded.read(results.traces[job])
@@ -264,10 +264,10 @@ def _launches(case: str, source: Answer, target: Answer) -> Iterator[Row]:
             yield Row(case, "launches", "projection", f"{what}, kept from A", "s", mine, theirs)
 
 
-def _copies(case: str, source: Answer, target: Answer, machine: str) -> Iterator[Row]:
+def _copies(case: str, source: Run, target: Run, machine: str) -> Iterator[Row]:
     if not {"copies"} & source.profile.has & target.profile.has:
         return
-    found = on_sheet(copies_of(source.profile), sheet(machine, source=source.source), copies_of(target.profile))
+    found = on_sheet(copies_of(source), sheet(machine, source=source.source), copies_of(target))
     for error in found.errors:
         if error.approach == "projected" and error.direction != "all":
             kind = "pageable" if error.memory == "pageable" else "transfers"

@@ -13,6 +13,7 @@ What the papers leave out: a device that reads has only so many requests on thei
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,10 @@ Link = Pcie | Nvlink
 #: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.
 PAGEABLE_THRESHOLD: Final = 512 * 1024.0
 
+#: A link whose rate is so near a machine's is the machine's.
+_ALIKE: Final = 0.015
+#: A copy whose last packet no longer counts.
+_LARGE_BYTES: Final = float(1 << 30)
 _LONGEST = 40
 #: Of times, bandwidths and counts, SI: nothing that a machine has lies beyond, and nothing within overflows.
 _LEAST, _MOST = 1e-15, 1e30
@@ -56,6 +61,36 @@ def link(text: str) -> Link:
         raise error_of("A016.link", found=f'"{shown}"', fix=_meant(word))
     kind, version, count = match[1], int(match[2]), int(match[3])
     return Pcie(version, count) if kind == "pcie" else Nvlink(version, count)
+
+
+def behind(coupling: str, bandwidth: float) -> Link | None:
+    """Return the link of a coupling that has this nominal bandwidth [B/s]; None where no packets are known or no link fits.
+
+    >>> behind("pcie", 31.5e9).name, behind("c2c", 450e9)
+    ('pcie4-x16', None)
+    """
+    known: list[Link] = []
+    if coupling in ("pcie", "fabric"):  # a composable fabric carries the same packets farther
+        known = [Pcie(g, lanes) for lanes in (16, 8, 4, 2, 1) for g in RATE]
+    elif coupling == "nvlink":
+        known = [Nvlink(v, k) for v, (_, _, most) in VERSIONS.items() for k in range(1, most + 1)]
+    return next((each for each in known if abs(each.raw_bandwidth / bandwidth - 1.0) <= _ALIKE), None)
+
+
+@cache
+def large_share(coupling: str, bandwidth: float, way: str) -> float:
+    """Return the share of a link's nominal bandwidth that packets leave a large copy; 1 where no packets are known.
+
+    Parameters
+    ----------
+    coupling, bandwidth : as in `behind`.
+    way : ``"h2d"``, which the device reads, or ``"d2h"``, which it writes.
+
+    >>> round(large_share("pcie", 63.015e9, "h2d"), 3), large_share("c2c", 450e9, "h2d")
+    (0.837, 1.0)
+    """
+    found = behind(coupling, bandwidth)
+    return 1.0 if found is None else float(found.bandwidth(_LARGE_BYTES, "read" if way == "h2d" else "write")) / bandwidth
 
 
 def is_link(text: str) -> bool:

@@ -49,6 +49,8 @@ ParameterName: TypeAlias = Literal[
     "nic.bandwidth",
     "nic.count",
     "nic.latency",
+    "observed.d2d.bandwidth",
+    "observed.d2d.latency",
     "observed.h2d.pageable.bandwidth",
     "observed.h2d.pageable.latency",
     "observed.h2d.pinned.bandwidth",

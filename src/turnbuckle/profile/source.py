@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import polars as pl
@@ -12,7 +13,7 @@ from turnbuckle.machine import Coupling, Machine, Parameter, recognise
 from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
-from turnbuckle.profile.transfers import LinkFit, fit_links, known_links, link_findings, looks_like, reference_fit
+from turnbuckle.profile.transfers import LinkFit, fit_class, fit_links, known_links, link_findings, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 
 #: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
@@ -50,7 +51,10 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         if stated:
             nominal[direction] = stated.value
         parameters |= _link_parameters(fits, direction, base, names)
+    parameters |= _peer_parameters(fits, base)
     parameters |= _call_parameters(profile, launches)
+    if copied := _inside_fit(profile):
+        parameters |= _inside_parameters(copied)
     if not base:
         parameters |= _device_parameters(profile)
     machine = (
@@ -69,6 +73,34 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     if launches["count"] and not launches["idle_count"]:
         findings.append(finding("P204", launches["count"]))
     return machine, fits, findings + link_findings(fits, nominal)
+
+
+def machine_of_copies(
+    copies: pl.DataFrame, named: Machine | None = None, streamed: Collection[tuple[str, str]] = ()
+) -> tuple[Machine, dict[tuple[str, str], LinkFit]]:
+    """Return a machine as measured copies alone show it, and the fitted links.
+
+    Parameters
+    ----------
+    copies : direction, memory, size_bytes [B], seconds [s]; one a copy.
+    named : the machine they were measured on; None is one of which nothing else is known.
+    streamed : classes measured with many copies on their way: their times hold no fixed part.
+
+    A direction between host and device that was not measured takes the line of the other one.
+    """
+    fits = {
+        (str(d), str(m)): fit_class(str(d), str(m), group["size_bytes"].to_numpy(), group["seconds"].to_numpy())
+        for (d, m), group in copies.group_by("direction", "memory", maintain_order=True)
+    }
+    fits = {which: replace(fit, latency_s=0.0) if which in streamed else fit for which, fit in fits.items()}
+    parameters = _peer_parameters(fits, named)
+    for way in HOST_WAYS:
+        mirrored: dict[tuple[str, str], LinkFit] = {(way, m): replace(fit, direction=way) for (d, m), fit in fits.items() if d in HOST_WAYS}
+        parameters |= _link_parameters(fits if any(d == way for d, _ in fits) else mirrored, way, named, ())
+    if inside := next((fit for (d, _), fit in fits.items() if d == "d2d"), None):
+        parameters |= _inside_parameters(inside)
+    base = named or Machine(name="measured", title="the measured machine", summary="what measured copies show", year=0, coupling="pcie")
+    return base.with_parameters(parameters), fits
 
 
 def _coupling(fits: dict[tuple[str, str], LinkFit], devices: Sequence[str]) -> Coupling:
@@ -108,10 +140,8 @@ def _link_parameters(
                 value=rate, error=0.0, unit="B/s", nature="spec" if named else "measured", source=source
             )
         out[link_parameter(direction, "efficiency")] = _measured(min(reference.bandwidth / rate, 1.0), "1", _rate_error(reference), where)
-        if reference.latency_s > 0:
-            relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
-            out[link_parameter(direction, "latency")] = _measured(reference.latency_s, "s", relative, where)
-        elif latency_known is None:
+        out |= _fixed_part(link_parameter(direction, "latency"), reference, where)
+        if reference.latency_s <= 0 and latency_known is None:
             source = "assumed: no copy of this run is small enough to show the fixed part"
             out[link_parameter(direction, "latency")] = Parameter(
                 value=ASSUMED_LINK[2], error=ASSUMED_ERROR, unit="s", nature="assumption", source=source
@@ -127,11 +157,43 @@ def _link_parameters(
         word = "migration" if d.startswith("migration") else memory
         where = f"{fit.count} {word} copies {direction}"
         out[observed_parameter(direction, word, "bandwidth")] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
-        if fit.latency_s > 0:
-            out[observed_parameter(direction, word, "latency")] = _measured(
-                fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where
-            )
+        out |= _fixed_part(observed_parameter(direction, word, "latency"), fit, where)
     return out
+
+
+def _peer_parameters(fits: dict[tuple[str, str], LinkFit], base: Machine | None) -> dict[ParameterName, Parameter]:
+    fit = max((f for (d, _), f in fits.items() if d == "p2p" and f.bandwidth), key=lambda f: f.size_bytes, default=None)
+    if fit is None or not fit.bandwidth:
+        return {}
+    where = f"{fit.count} copies p2p"
+    stated = base.value("link.p2p.bandwidth") if base else None
+    nominal = stated if stated and stated >= fit.bandwidth else fit.bandwidth
+    out = {link_parameter("p2p", "efficiency"): _measured(fit.bandwidth / nominal, "1", _rate_error(fit), where)}
+    if nominal != stated:
+        out[link_parameter("p2p", "bandwidth")] = replace(_measured(nominal, "B/s", 0.0, where), error=0.0)
+    return out | _fixed_part(link_parameter("p2p", "latency"), fit, where)
+
+
+def _inside_fit(profile: Profile) -> LinkFit | None:
+    copies = profile.activities.filter(pl.col("kind") == "copy_d2d", pl.col("size_bytes") > 0).select("size_bytes", "seconds")
+    if not copies.height:
+        return None
+    return fit_class("d2d", "device", copies["size_bytes"].cast(pl.Float64).to_numpy(), copies["seconds"].to_numpy())
+
+
+def _inside_parameters(fit: LinkFit) -> dict[ParameterName, Parameter]:
+    where = f"{fit.count} copies inside a device"
+    out = _fixed_part("observed.d2d.latency", fit, where)
+    if fit.bandwidth:
+        out["observed.d2d.bandwidth"] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
+    return out
+
+
+def _fixed_part(name: ParameterName, fit: LinkFit, where: str) -> dict[ParameterName, Parameter]:
+    """Return the fixed part of a class of copies as a parameter; none where the recording shows none."""
+    if fit.latency_s <= 0:
+        return {}
+    return {name: _measured(fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where)}
 
 
 def _assumed_link(direction: HostWay, staged: LinkFit) -> dict[ParameterName, Parameter]:

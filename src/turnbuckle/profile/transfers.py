@@ -22,7 +22,8 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import device_words
-from turnbuckle.profile.profile import Profile
+from turnbuckle.machine.parameter_names import HOST_WAYS
+from turnbuckle.profile.profile import DIRECTIONS, Profile
 
 #: Distinct sizes, and span of sizes, below which latency and bandwidth cannot be told apart.
 MIN_SIZES, MIN_SPAN = 4, 8.0
@@ -284,3 +285,18 @@ def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float
         if rate and fit.bandwidth and memory == "pinned" and fit.bandwidth < POOR_EFFICIENCY * rate:
             out.append(finding("P201", fit.count, f"{where}: {fit.bandwidth / 1e9:.1f} of {rate / 1e9:.1f} GB/s"))
     return out
+
+
+def sharers(profile: Profile) -> int:
+    """Return the most devices whose copies from and to the host ran at one instant, or the run's ranks if they are more; at least 1."""
+    ranks = profile.trace.facts.get("world_size")
+    crossing = pl.col("direction").is_in([DIRECTIONS.index(way) for way in HOST_WAYS])
+    spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")
+    spans = spans.drop_nulls().filter(pl.col("end_ns") > pl.col("start_ns")).sort("device", "start_ns")
+    # copies of one device that overlap are one span of it
+    before = pl.col("end_ns").cum_max().shift(1).over("device")
+    spans = spans.with_columns(part=(pl.col("start_ns") > before).fill_null(True).cum_sum().over("device"))
+    spans = spans.group_by("device", "part").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    begun, ended = (spans.select(at=c, step=pl.lit(n)) for c, n in (("start_ns", 1), ("end_ns", -1)))
+    most = pl.concat([begun, ended]).sort("at", "step")["step"].cum_sum().max()
+    return max(int(most) if isinstance(most, int) else 1, ranks if isinstance(ranks, int) else 1, 1)

@@ -40,6 +40,11 @@ class Durations:
     host: Float = field(default_factory=lambda: np.ones(1))
 
     @property
+    def own(self) -> Float:
+        """Return the new durations of the activities themselves, counted together [s]: without what delays them before they begin."""
+        return np.maximum(self.scaled + self.run.count * self.falls["activity"], 0.0)
+
+    @property
     def seconds(self) -> Float:
         """Return the new durations, counted together [s]."""
         return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
@@ -56,16 +61,16 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
         if not (covered.any() or replayed.any()):
             continue
         before, after = charge.seconds(run, source, source), charge.seconds(run, target, source)
-        if before is None or after is None:
+        if after is None or (before is None and charge.anchor != "absolute"):
             missing.append(charge.name)
             continue
         old = run.seconds[covered]
-        if charge.anchor == "difference":
+        if charge.anchor == "absolute" or before is None:
+            scaled = _raised(scaled, covered, run.count[covered] * after - old)
+        elif charge.anchor == "difference":
             change = np.asarray(after - before)
             delay = _raised(delay, covered, change)
             falls[charge.falls] = _raised(falls[charge.falls], replayed, change)
-        elif charge.anchor == "absolute":
-            scaled = _raised(scaled, covered, run.count[covered] * after - old)
         else:
             ratio = np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0)
             scaled = _raised(scaled, covered, old * (ratio - 1.0))

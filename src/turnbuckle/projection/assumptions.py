@@ -7,14 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from turnbuckle.cost.packet import behind
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
-from turnbuckle.machine import Machine, Pair
-from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
+from turnbuckle.machine import Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.model import Model, kernel_rate, link_bandwidth
+from turnbuckle.projection.model import Model, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.priors import other_host
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -34,24 +36,27 @@ def kernel_ratio(pair: Pair, model: Model) -> float | None:
     return None if source_rate is None or target_rate is None else float(target_rate / source_rate)
 
 
-def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
-    """Return link, latency and bandwidth of both machines per direction; every ratio is shown with them (decision D17)."""
+def coupling_change(pair: Pair, priced: Priced) -> dict[str, Any]:
+    """Return link, latency and bandwidth of both machines per direction; every ratio is shown with them (decision D17).
+
+    `priced` is the target as the answer took it, with what its file does not say.
+    """
+    source, target = pair.source, pair.target
     out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish}
     for direction in HOST_WAYS:
-        source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(target, direction, source)
-        latency = source.value(link_parameter(direction, "latency")), target.value(link_parameter(direction, "latency"))
+        source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(priced, direction, source)
+        latencies = [m.value(link_parameter(direction, "latency")) for m in (source, priced)]
         out[direction] = {
             "source_bandwidth": None if source_bandwidth is None else float(source_bandwidth),
             "target_bandwidth": None if target_bandwidth is None else float(target_bandwidth),
-            "source_latency_s": latency[0],
-            "target_latency_s": latency[1],
+            **{f"{m}_latency_s": None if v is None else float(v) for m, v in zip(("source", "target"), latencies, strict=True)},
         }
     for kind, name in _SLACK.items():
         out[f"added_{kind}_slack_s"] = (target.value(name) or 0.0) - (source.value(name) or 0.0)
     return out
 
 
-def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missing: tuple[str, ...]) -> list[Finding]:
+def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, model: Model, missing: tuple[str, ...]) -> list[Finding]:
     """Return findings on what the projection assumed, lacked or took over; none for a run on its own machine."""
     if pair.target is pair.source:
         return []
@@ -76,7 +81,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
         out.append(finding("M103"))
     else:
         out.append(finding("A364"))
-    if limited := _read_limited(pair):
+    if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")
     peak = peak_memory_bytes(profile)
@@ -116,10 +121,42 @@ def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -
     return [finding(code, len(names), ", ".join(names)) for code, names in (("M102", unstated), ("M104", unseen)) if names]
 
 
-def _read_limited(pair: Pair) -> str:
+def _read_limited(pair: Pair, priced: Priced) -> str:
     """Say how far reads in flight cut the target's host-to-device bandwidth below eta BW; empty where they do not."""
-    reached, nominal = link_bandwidth(pair.target, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
-    efficiency = pair.target.value("link.h2d.efficiency") or pair.source.value("link.h2d.efficiency") or 1.0
+    reached, nominal = link_bandwidth(priced, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
+    efficiency = float(priced.value("link.h2d.efficiency") or pair.source.value("link.h2d.efficiency") or 1.0)
     if reached is None or nominal is None or float(reached) >= 0.999 * min(efficiency, 1.0) * nominal:
         return ""
     return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
+
+
+def copy_basis(direction: str, memory: str, pair: Pair) -> str:
+    """Say how a class of copies is priced on a target, and so what its number rests on."""
+    way, target = direction.removeprefix("migration_"), pair.target
+    if target is pair.source:
+        return "as recorded"
+    if memory == UNSIZED:
+        return "kept as recorded: its size is not known"
+    if direction == "d2d":
+        return "time recorded, by the ratio of the memories' bandwidths"
+    if way not in LINK_WAYS:
+        return "kept as recorded: no link carries it"
+    if target.copies_vanish and way in HOST_WAYS:
+        return "one memory: no copy"
+    bandwidth = target.value(link_parameter(way, "bandwidth"))
+    if bandwidth is None:
+        return "kept as recorded: the target states no bandwidth of this link"
+    if not other_host(pair):
+        return "line fitted to the recording, on the target's link"
+    if memory == "pageable":
+        if target.value("link.pageable.efficiency") is not None:
+            return "the share of its link that the machine file states for pageable copies"
+        staged = way != "p2p" and pair.source.value(observed_parameter(way, memory, "bandwidth")) is not None
+        return "staged by the other host at the recorded rate" if staged else "staged by the other host at the rate of measured hosts"
+    if direction.startswith("migration"):
+        return "pages moved as recorded, on the target's link"
+    if target.value(link_parameter(way, "efficiency")) is not None:
+        return "line fitted to the recording, at the share of the link that the machine file states"
+    packets = behind(target.coupling, bandwidth)
+    left = "the link's peak" if packets is None else f"what the packets of {packets.name} leave"
+    return f"line fitted to the recording, at {left}"

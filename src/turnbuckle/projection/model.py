@@ -32,6 +32,7 @@ from turnbuckle.machine.parameter_names import (
 )
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.projection.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -150,7 +151,8 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
         memory: ParameterName = "gpu.memory_bandwidth"
         priced += [
             Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _RATES.get(str(alpha), ())),
-            Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate(memory), "ratio", (memory,)),
+            Charge("copies inside a device", lambda p: p.kind == "copy_d2d", _inside_seconds, "ratio", (memory,)),
+            Charge("memset", lambda p: p.kind == "memset", _per_rate(memory), "ratio", (memory,)),
         ]
     return Model(
         "nething",
@@ -276,7 +278,10 @@ def _migration_charge(direction: HostWay) -> Charge:
 
 
 def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Priced, source: Priced) -> Float | None:
-    """Price copies by LogGP per memory class: the link's line, plus what the class cost beyond its link on the source [s]."""
+    """Price copies by LogGP per memory class: the link's line, plus what the class cost beyond its link on the source [s].
+
+    On another host, pageable memory is staged at the rate recorded, and never faster than the link there.
+    """
     source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
     source_latency, target_latency = source.value(link_parameter(direction, "latency")), machine.value(link_parameter(direction, "latency"))
     if source_bandwidth is None or target_bandwidth is None or source_latency is None:
@@ -291,14 +296,49 @@ def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Price
             continue
         class_bandwidth = source.value(observed_parameter(direction, word, "bandwidth"))
         class_latency = source.value(observed_parameter(direction, word, "latency"))
-        bandwidth = source_bandwidth if class_bandwidth is None else class_bandwidth
-        per_byte = on_other_link(1.0 / bandwidth, 1.0 / source_bandwidth, 1.0 / target_bandwidth)
+        bytes_cost = _byte_seconds(size[rows], word, class_bandwidth, (source_bandwidth, target_bandwidth), direction, machine)
         fixed = on_other_link(source_latency if class_latency is None else class_latency, source_latency, target_latency)
-        parts.append((rows, loggp_seconds(size[rows], fixed, rate(per_byte))))
+        parts.append((rows, loggp_seconds(size[rows], fixed, rate(bytes_cost))))
     out = np.zeros((*np.broadcast_shapes(*(part.shape[:-1] for _, part in parts)), len(size)))
     for rows, part in parts:
         out[..., rows] = part
     return out
+
+
+def _byte_seconds(
+    size: Float, memory: str, observed: Float | float | None, bandwidths: tuple[Float | float, Float | float], direction: HostWay,
+    machine: Priced,
+) -> Float:  # fmt: skip
+    """Return what a byte of one memory class costs on a machine [s/B].
+
+    Parameters
+    ----------
+    size : of the copies [B].
+    memory : their class.
+    observed : bandwidth of the class in the recording [B/s]; None where it is not shown.
+    bandwidths : of the link on source and target [B/s].
+    """
+    source, target = (np.asarray(1.0 / bandwidth) for bandwidth in bandwidths)
+    own = source if observed is None else np.asarray(1.0 / observed)
+    if isinstance(machine, Elsewhere) and other_host(machine.pair):
+        if memory == "pageable":
+            nominal = float(machine.pair.target.value(link_parameter(direction, "bandwidth")) or 1.0 / np.mean(target))
+            return machine.staged(size, None if observed is None else own, target, nominal)
+        if memory == "migration":
+            return machine.migrated(own, source, target)
+    return on_other_link(own, source, target)
+
+
+def _inside_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+    """Price copies inside a device: a fixed part, and bytes read and written at the share of its memory's rate that the source shows."""
+    size, peak = p.size_bytes[p.kind == "copy_d2d"], machine.value("gpu.memory_bandwidth")
+    if peak is None:
+        return None
+    latency, reached, own = (source.value(n) for n in ("observed.d2d.latency", "observed.d2d.bandwidth", "gpu.memory_bandwidth"))
+    share = 1.0 if reached is None or own is None else 2.0 * reached / own
+    late, longer = machine.inside(reached is not None) if isinstance(machine, Elsewhere) else (1.0, 1.0)
+    each = (0.0 if latency is None else latency) * late + 2.0 * size / (peak * share) * longer
+    return np.asarray(np.where(p.memory[p.kind == "copy_d2d"] == UNSIZED, 1.0 / peak, each))
 
 
 def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:

@@ -10,6 +10,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
@@ -28,12 +29,14 @@ class Prepared:
     measured : recorded run time [s].
     timeline : its compiled graph; None for the sum.
     trust : how far its order can be trusted; None where nobody asked for the timeline.
+    sharers : devices or ranks whose copies were on their way at once.
     """
 
     run: Pieces
     measured: float
     timeline: TimelineReplay | None = None
     trust: Trust | None = None
+    sharers: int = 1
 
     @property
     def replay(self) -> str:
@@ -43,7 +46,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured)
+            return Prepared(self.run, self.measured, sharers=self.sharers)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
@@ -51,9 +54,9 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile)
     if model.replay == "sum":
-        return Prepared(run, profile.seconds)
+        return Prepared(run, profile.seconds, sharers=sharers(profile))
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
-    return Prepared(run, profile.seconds, timeline, trust(profile, timeline)).to(model.replay)
+    return Prepared(run, profile.seconds, timeline, trust(profile, timeline), sharers(profile)).to(model.replay)
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,33 @@ A number of another machine of which nothing is known is drawn from how far such
 measured.  None of the facts is a validation case, and no constant is fitted to one.
 
     share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm
-    staging by the host      pageable copies run at a rate of the host's, never faster than its link
+    staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link
     fixed part of a copy     log-normal around that of A
     launches                 log-normal around those of A, where the machine does not say them
     GPUs of another vendor   log-normal around a ratio of peak rates
     copies at the same time  each gets between all of the link and an equal share of it
+
+An answer takes the middle of each prior, its interval takes draws (decision 0024).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
+from turnbuckle.cost.loggp import on_other_link
+from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, large_share
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.model import Priced
 
 #: Two machines differ by this much more (log-sd) than one differs from the middle of all.
 _PAIR: Final = float(np.sqrt(2.0))
@@ -74,9 +84,46 @@ _VENDORS: Final = (
 )
 
 
+def normals(name: str, draws: int, seed: int) -> Float:
+    """Return the standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
+    key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
+    return np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Standard normal draws by name, for one column of pieces each.
+
+    Attributes
+    ----------
+    draws : how many; 0 leaves each unknown at its middle.
+    seed : of the draws.
+    only : the one name that is drawn while all others stay at their middle; None draws all.
+    asked : the names that were asked for, filled in as they are.
+    """
+
+    draws: int = 0
+    seed: int = 0
+    only: str | None = None
+    asked: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, name: str) -> Float:
+        """Return the draws of one name, shape (draws, 1); a zero, the middle, where nothing is drawn."""
+        self.asked[name] = None
+        if not self.draws:
+            return np.zeros(())
+        return (normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws))[:, None]
+
+
 def half_normal(z: Float, spread: float) -> Float:
-    """Return the factor exp(spread |z|), 1 or more, by which something that may only be slower takes longer."""
-    return np.asarray(np.exp(spread * np.abs(z)))
+    """Return the factor exp(spread h), 1 or more, by which something that may only be slower takes longer.
+
+    h is half-normal and grows with `z`, so that the middle of `z` gives the middle of the factor.
+
+    >>> float(half_normal(np.zeros(()), 1.0).round(3)), float(half_normal(np.array(-9.0), 1.0).round(3))
+    (1.963, 1.0)
+    """
+    return np.asarray(np.exp(-spread * ndtri(ndtr(-np.asarray(z)) / 2)))
 
 
 def shared(z: Float, sharers: int) -> Float:
@@ -85,8 +132,118 @@ def shared(z: Float, sharers: int) -> Float:
 
 
 def other_host(pair: Pair) -> bool:
-    """Return whether the target has a host of its own; a changed coupling keeps the source's host."""
-    return pair.target is not pair.source and not pair.target.changes
+    """Return whether the target has another host: a changed coupling keeps the source's, and so does a machine of the source's name."""
+    return pair.target is not pair.source and not pair.target.changes and pair.target.name != pair.source.name
+
+
+def unstated(pair: Pair, name: ParameterName) -> bool:
+    """Return whether the target's file leaves open a number that another host, or another kind of link, has of its own."""
+    if pair.target.changes:
+        same = _PROTOCOL.get(pair.target.coupling, pair.target.coupling) in ("", _PROTOCOL.get(pair.source.coupling, pair.source.coupling))
+        return not same and all(change.parameter != name for change in pair.target.changes)
+    return other_host(pair) and pair.target.value(name) is None
+
+
+#: Couplings that carry another's packets farther; empty for one that leaves the link as it is.
+_PROTOCOL: Final = {"fabric": "pcie", "api-remoting": "", "relative": ""}
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A target as charges see it: what its file says, and what no file says at the middle of its prior or drawn.
+
+    Attributes
+    ----------
+    machine, source : target and source, as values or draws.
+    pair : the same as stated.
+    draws : of the unknowns.
+    sharers : devices or ranks that copied at once in the recording.
+    """
+
+    machine: Priced
+    source: Priced
+    pair: Pair
+    draws: Draws
+    sharers: int = 1
+
+    @property
+    def copies_vanish(self) -> bool:
+        """Return whether host and device share one memory, so that a copy costs nothing."""
+        return self.machine.copies_vanish
+
+    def value(self, name: ParameterName) -> Float | float | None:
+        """Return a parameter in SI units; draws have shape (draws, 1)."""
+        if (way := _OF_LINK.get(name)) is None:
+            return self.machine.value(name)
+        if name.endswith("latency"):
+            if not unstated(self.pair, name):
+                return self.machine.value(name)
+            kept = self.source.value(name)
+            return None if kept is None else kept * self._longer(LATENCY, COPY_LATENCY_SD)
+        return self._reached(way) if other_host(self.pair) else self.machine.value(name)
+
+    def _longer(self, name: str, spread: float) -> Float:
+        return np.asarray(np.exp(spread * self.draws.of(name)))
+
+    def _reached(self, way: LinkWay) -> Float | None:
+        """Return the share of its nominal bandwidth that the link reaches."""
+        nominal, stated = self.pair.target.value(link_parameter(way, "bandwidth")), self.machine.value(link_parameter(way, "efficiency"))
+        if nominal is None:
+            return None
+        if way == "p2p":
+            return np.asarray((1.0 if stated is None else stated) / half_normal(self.draws.of(PEER), PEER_SHARE))
+        best = LINK_FASTEST * large_share(self.pair.target.coupling, nominal, way) if stated is None else stated
+        slower = half_normal(self.draws.of(LINK), LINK_SHARE if stated is None else NODE_SHARE)
+        if self.sharers > 1:
+            slower = slower * shared(self.draws.of(SHARING), self.sharers)
+        return np.asarray(best / slower)
+
+    def staged(self, size: Float, own: Float | float | None, link: Float | float, nominal: float) -> Float:
+        """Return what a byte of pageable memory costs [s/B]: the host stages at a rate of its own, never faster than the link.
+
+        Parameters
+        ----------
+        size : of the copies [B].
+        own : what a byte costs on the source [s/B]; None where the recording does not show it.
+        link : what a byte costs on the target's link [s/B].
+        nominal : bandwidth of that link [B/s].
+        """
+        share = self.machine.value("link.pageable.efficiency")
+        if share is not None:
+            return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
+        if own is not None:
+            return np.asarray(np.maximum(link, own * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
+        staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
+        part = np.where(size < PAGEABLE_THRESHOLD, ndtr(self.draws.of(STAGED_BELOW)), 1.0)
+        return np.asarray(link + part * (staged - link))
+
+    def migrated(self, own: Float | float, source: Float | float, link: Float | float) -> Float:
+        """Return what a byte of unified memory costs [s/B]; what it costs beyond the link is the host's work, as staging is."""
+        return np.asarray(np.maximum(link, on_other_link(own, source, link) * self._longer(STAGED, of_pair(STAGED_SPREAD))))
+
+    def inside(self, measured: bool) -> tuple[Float, Float]:
+        """Return how many times longer a copy inside a device takes: its fixed part, and its bytes.
+
+        `measured` says whether the share of the source's memory bandwidth that its copies reach is known.
+        """
+        if not other_host(self.pair):
+            return np.ones(()), np.ones(())
+        z = self.draws.of(DEVICE)
+        bytes_longer = np.exp(of_pair(DEVICE_SHARE) * z) if measured else half_normal(z, DEVICE_SHARE)
+        return self._longer(LATENCY, COPY_LATENCY_SD), np.asarray(bytes_longer)
+
+
+#: Parameters of a link that no file may say, and the direction of each.
+_OF_LINK: Final[dict[ParameterName, LinkWay]] = {
+    **{link_parameter(way, "latency"): way for way in LINK_WAYS},
+    **{link_parameter(way, "efficiency"): way for way in LINK_WAYS},
+}
+
+
+def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
+    """Return the target with what no file says of it; the target itself where nothing is left open."""
+    open_ends = other_host(pair) or any(unstated(pair, link_parameter(way, "latency")) for way in HOST_WAYS)
+    return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
 
 
 def vendor(machine: Machine) -> str:

@@ -14,8 +14,9 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
-from turnbuckle.projection.model import Model
+from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
+from turnbuckle.projection.priors import Draws, elsewhere
 from turnbuckle.projection.projection import Projection
 
 
@@ -44,7 +45,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
     require(profile, pair)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
-    durations = anchored(ready.run, pair.source, pair.target, model)
+    target = stated(ready, pair)
+    durations = anchored(ready.run, pair.source, target, model)
     result = replayed(ready, durations)
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
@@ -56,8 +58,13 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         breakdown=result.breakdown,
         measured_breakdown=result.measured_breakdown,
         envelope=(float(result.lower), float(result.upper)),
-        coupling=coupling_change(pair.source, pair.target),
+        coupling=coupling_change(pair, target),
         alpha=kernel_ratio(pair, model),
         order=ready.trust.as_dict() if ready.trust is not None else {},
-        findings=findings(profile, ready, pair, model, durations.missing),
+        findings=findings(profile, ready, pair, target, model, durations.missing),
     )
+
+
+def stated(ready: Prepared, pair: Pair) -> Priced:
+    """Return the target as the answer takes it: what its file says, and the middle of what no file says."""
+    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers)

@@ -29,6 +29,60 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class CopyClass(Declared):
+    """Copies of one class, added up, whether other work hides them or not.
+
+    Attributes
+    ----------
+    direction, memory : the class; ``all`` for the sum of all classes.
+    count, size_bytes : copies, and bytes they move [B].
+    measured_seconds : as recorded [s]; None where they were not recorded on the source.
+    seconds, low, high : on the target, and its interval [s].
+    basis : how it was priced, in words.
+    """
+
+    direction: str
+    memory: str
+    count: int
+    size_bytes: int
+    measured_seconds: float | None
+    seconds: float
+    low: float
+    high: float
+    basis: str = ""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the ends of the interval [s]."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Copies(CopyClass):
+    """All copies of a run on a target: what every question says that is asked how long they take (decision D21).
+
+    Attributes
+    ----------
+    classes : the sum's parts.
+    drivers : share of the variance by unknown, largest first; empty where that was not asked for.
+    """
+
+    classes: tuple[CopyClass, ...] = ()
+    drivers: dict[str, float] = field(default_factory=dict)
+
+
+def copy_class(direction: str, memory: str) -> tuple[str, str]:
+    """Return the class that a copy is counted in: its direction and kind of host memory, or ``device`` where no host is part of it."""
+    return direction, "device" if direction in ("d2d", "p2p") else memory or "unknown"
+
+
+def copy_order(direction: str, memory: str) -> tuple[int, str, str]:
+    """Return the place of a class of copies among others."""
+    order = ("h2d", "d2h", "d2d", "p2p")
+    return order.index(direction) if direction in order else len(order), direction, memory
+
+
+@dataclass(frozen=True)
 class Projection(Declared):
     """One run projected on one target.
 
@@ -44,6 +98,7 @@ class Projection(Declared):
         nobody asked for the timeline.
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
+    copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
     """
@@ -62,6 +117,7 @@ class Projection(Declared):
     order: dict[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
+    copies: Copies | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)
 

@@ -8,42 +8,36 @@ changes another's draws.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from scipy.special import ndtr
 
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
-from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter
+from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, anchored
+from turnbuckle.projection.assumptions import copy_basis
 from turnbuckle.projection.model import Model, kernel_rate
 from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.priors import (
-    COPY_LATENCY_SD,
-    LATENCY,
     LAUNCH_ERROR,
     LAUNCHES,
-    LINK,
-    LINK_SHARE,
-    NODE_SHARE,
-    PEER,
-    PEER_SHARE,
-    STAGED,
-    STAGED_SPREAD,
     VENDOR_ERROR,
-    half_normal,
-    of_pair,
+    Draws,
+    elsewhere,
+    normals,
     other_host,
     other_vendor,
+    unstated,
 )
 from turnbuckle.projection.project import answered
-from turnbuckle.projection.projection import Interval, Projection
+from turnbuckle.projection.projection import Copies, CopyClass, Interval, Projection, copy_class, copy_order
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 #: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second.
@@ -59,16 +53,8 @@ ALPHA_UNKNOWN = 0.5
 #: Relative error (log-sd) of what another machine's host takes for the program's own work and for calls that nothing prices: no
 #: machine file says it, processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy).
 HOST_ERROR = 0.15
-#: Kinds of piece that cross the link between host and device.
-_CROSSING = ("copy_h2d", "copy_d2h", "migration")
 #: Names of the three unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT, HOST_SPEED = "kernel alpha", "copies kept in one memory", "host of the other machine"
-
-
-def normals(name: str, draws: int, seed: int) -> Float:
-    """Return the standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
-    key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
-    return np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,15 @@ def _share(name: str, value: Float) -> Float:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """What a question about one profile needs to be asked many times."""
+    """What a question about one profile needs to be asked many times.
+
+    Attributes
+    ----------
+    ready, source : the run and the machine of the recording.
+    form : log-sd of copies about their fitted line, by kind and memory.
+    draws, seed, level : of the interval.
+    recorded : whether the run was recorded on the source; if not, its copies are priced on the target alone.
+    """
 
     ready: Prepared
     source: Machine
@@ -127,6 +121,7 @@ class Uncertain:
     draws: int = DRAWS
     seed: int = SEED
     level: float = LEVEL
+    recorded: bool = True
 
     @property
     def run(self) -> Pieces:
@@ -135,34 +130,43 @@ class Uncertain:
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
         """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
-        source = drawn_source(self.source, self.draws, self.seed, only)
-        target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
-        durations = anchored(self.run, source, target, model)
-        if pair.target is not pair.source:
-            scaled = self._form(durations.scaled, pair, model, only)
-            if other_host(pair):
-                draws = Draws(self.draws, self.seed, only)
-                scaled = on_other_machine(scaled, self.run, pair, draws)
-                durations = replace(durations, host=np.exp(HOST_ERROR * draws.of(HOST_SPEED))[:, None])
-                durations = replace(durations, falls={**durations.falls, "delivery": self._delivered(durations, pair, draws)})
-            durations = replace(durations, scaled=scaled)
-        seconds = replayed(self.ready, durations).seconds
-        return np.broadcast_to(seconds, (self.draws,)).copy()
+        durations = self.durations(declared, pair, model, Draws(self.draws, self.seed, only))
+        return np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,)).copy()
 
-    def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:
+    def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
+        """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
+        same = pair.target is pair.source
+        if not draws.draws:
+            target = elsewhere(pair, pair.target, pair.source, draws, self.ready.sharers)
+            return anchored(self.run, pair.source, target, model)
+        source = drawn_source(self.source, draws.draws, draws.seed, draws.only)
+        if same:
+            return anchored(self.run, source, source, model)
+        drawn = drawn_target(declared, pair.target, source, draws.draws, draws.seed, draws.only)
+        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model)
+        scaled = self._form(durations.scaled, pair, model, draws)
+        kept = _launches_kept(self.run, pair)
+        if kept.any():
+            scaled[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
+        if other_host(pair):
+            durations = replace(durations, host=np.exp(HOST_ERROR * draws.of(HOST_SPEED)))
+        falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
+        return replace(durations, scaled=scaled, falls=falls)
+
+    def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
 
         Where source and target are priced alike, what the form misses is the same on both and cancels; a copy's factor
         counts in full from a twofold change on, and in proportion to its logarithm below.
         """
         old = self.run.seconds
-        changed = np.any(np.atleast_2d(seconds) != old, axis=0) & (old > 0)
-        out = np.broadcast_to(seconds, (self.draws, len(self.run))).copy()
+        changed = np.any(np.atleast_2d(seconds) != old, axis=0) & ((old > 0) | (not self.recorded))
+        out = np.broadcast_to(seconds, (draws.draws, len(self.run))).copy()
         kept = self._copies_kept(pair)
         for row, name in enumerate(self._form_names(pair, model)):
-            if not name or (only is not None and only != name):
+            if not name or draws.only not in (None, name):
                 continue
-            draw = normals(name, self.draws, self.seed)
+            draw = normals(name, draws.draws, draws.seed)
             if name == COPIES_KEPT:
                 out[:, row] = ndtr(draw) * kept[row]
             elif name == KERNEL_ALPHA:
@@ -170,7 +174,7 @@ class Uncertain:
             elif name == HOST_SPEED:
                 out[:, row] *= 1.0 if changed[row] else np.exp(HOST_ERROR * draw)
             elif changed[row]:
-                weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0)
+                weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
                 out[:, row] *= np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
         return out
 
@@ -201,9 +205,9 @@ class Uncertain:
     def _delivered(self, durations: Durations, pair: Pair, draws: Draws) -> Float:
         """Return the time added before device work begins on the timeline [s]: what is known, and launches that the target does not say."""
         delay, latency = durations.falls["delivery"], pair.source.value("launch.latency")
-        if latency is None or pair.target.value("launch.latency") is not None:
+        if latency is None or not unstated(pair, "launch.latency"):
             return delay
-        longer = latency * np.expm1(LAUNCH_ERROR * draws.of(LAUNCHES))[:, None]
+        longer = latency * np.expm1(LAUNCH_ERROR * draws.of(LAUNCHES))
         return delay + np.where(self.run.kind == "launch", longer, 0.0)
 
     def _copies_kept(self, pair: Pair) -> Float:
@@ -215,86 +219,17 @@ class Uncertain:
     def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
         """Return the names of all uncertain numbers in a question."""
         form = sorted({*self._form_names(pair, model)} - {""})
-        if other_host(pair):
-            form += [HOST_SPEED, *_names_of_other_machine(self.run, pair)]
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form])]
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Standard normal draws by name; zeros for all but one name where only that is drawn."""
-
-    draws: int
-    seed: int
-    only: str | None = None
-
-    def of(self, name: str) -> Float:
-        """Return the draws of one name, shape (draws,)."""
-        return normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws)
+        draws = Draws(1, self.seed)
+        self.durations(declared, pair, model, draws)
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked])]
 
 
 def _launches_kept(run: Pieces, pair: Pair) -> Bool:
     """Return the mask of launches that keep the source's price because the target's file states none."""
-    stated = [pair.target.value("launch.latency") is not None, pair.target.value("launch.call") is not None]
-    return np.asarray((run.kind == "launch") & ~np.where(run.idle_device, *stated))
+    return np.asarray((run.kind == "launch") & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
 
 
-def _carried(run: Pieces) -> dict[str, Bool]:
-    """Return masks of pieces that another node's link or host carries, by the unknown that decides."""
-    crossing = np.isin(run.kind, _CROSSING) & (run.memory != UNSIZED)
-    staged = crossing & ((run.memory == "pageable") | (run.kind == "migration"))
-    return {LINK: crossing & ~staged, STAGED: staged, PEER: (run.kind == "copy_p2p") & (run.memory != UNSIZED)}
-
-
-def _names_of_other_machine(run: Pieces, pair: Pair) -> list[str]:
-    carried = {} if pair.target.copies_vanish else _carried(run)
-    out = [name for name, rows in carried.items() if rows.any()]
-    if any(rows[run.direction == word].any() for rows in carried.values() for word in HOST_WAYS if _latency_kept(pair, word)):
-        out.append(LATENCY)
-    return out + ([LAUNCHES] if _launches_kept(run, pair).any() else [])
-
-
-def _latency_kept(pair: Pair, direction: LinkWay) -> bool:
-    return pair.target.value(link_parameter(direction, "latency")) is None
-
-
-def on_other_machine(seconds: Float, run: Pieces, pair: Pair, draws: Draws) -> Float:
-    """Draw what no file states of another machine: its share of the link, host staging, fixed parts, launches.
-
-    Parameters
-    ----------
-    seconds : of the pieces there, counted together [s], shape (..., pieces).
-    run, pair : the pieces; source and target, which has a host of its own.
-    draws : of the unknowns (decision 0018).
-
-    Returns
-    -------
-    Seconds, shape (draws, pieces).  A part that moves bytes and a fixed part are told apart by the target's link; nothing becomes
-    faster than that link.
-    """
-    out = np.broadcast_to(seconds, (draws.draws, len(run))).copy()
-    kept = _launches_kept(run, pair)
-    out[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))[:, None]
-    if pair.target.copies_vanish:
-        return out
-    for name, rows in _carried(run).items():
-        for direction in LINK_WAYS:
-            mask = rows & ((run.kind == f"copy_{direction}") | (run.direction == f"migration_{direction}"))
-            bandwidth = pair.target.value(link_parameter(direction, "bandwidth"))
-            if not mask.any() or bandwidth is None:
-                continue
-            stated = pair.target.value(link_parameter(direction, "efficiency"))
-            least = (run.count * run.size_bytes)[mask] / bandwidth
-            moved = np.minimum(least / (stated or 1.0), out[:, mask])
-            fixed = out[:, mask] - moved
-            if name == STAGED:
-                out[:, mask] = np.maximum(out[:, mask] * np.exp(of_pair(STAGED_SPREAD) * draws.of(STAGED))[:, None], least)
-                continue
-            if _latency_kept(pair, direction):
-                fixed *= np.exp(COPY_LATENCY_SD * draws.of(LATENCY))[:, None]
-            z, spread = draws.of(name), PEER_SHARE if name == PEER else LINK_SHARE if stated is None else NODE_SHARE
-            out[:, mask] = moved * half_normal(z, spread)[:, None] + fixed
-    return out
+_LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
@@ -327,8 +262,95 @@ def uncertain(
         kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
         form[f"{kind}/{memory}"] = min(fit.residual_spread, 0.7)
     if ready.timeline is None:
-        ready = replace(ready, run=thinned(ready.run, max(CELLS // max(draws, 1), 100)))
+        ready = replace(ready, run=thinned(ready.run, _most(draws)))
     return Uncertain(ready, source, form, draws, seed, level)
+
+
+def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = False) -> Copies | None:
+    """Return how long the copies of a run take on a target, hidden or not; None where it has none.
+
+    Every question about copies is answered here, so that two of them never differ (decision D21).
+
+    Parameters
+    ----------
+    question : of the copies alone, prepared by `of_copies`.
+    declared : the target as declared (a relative machine not yet resolved).
+    drivers : also draw each number alone, for the shares of variance.
+    """
+    run = question.run
+    if not len(run):
+        return None
+
+    def seconds(draws: Draws) -> Float:
+        return np.broadcast_to(copy_seconds_of(question, declared, pair, model, draws), (max(draws.draws, 1), len(run)))
+
+    stated, drawn = seconds(Draws()), seconds(Draws(question.draws, question.seed))
+    known = np.isfinite(stated[0])
+    tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
+
+    def added(which: tuple[str, str], rows: Bool) -> CopyClass:
+        total, count = float(stated[0, rows].sum()), run.count[rows]
+        low, high = (float(q) for q in np.quantile(drawn[:, rows].sum(axis=1), tails))
+        measured = float(run.seconds[rows].sum()) if question.recorded else None
+        moved = round(float((count * run.size_bytes[rows]).sum()))
+        basis = "" if which == _EVERY else copy_basis(*which, pair)
+        return CopyClass(*which, round(float(count.sum())), moved, measured, total, min(low, total), max(high, total), basis)
+
+    kinds = [copy_class(*c) for c in zip(run.direction.tolist(), run.memory.tolist(), strict=True)]
+    masks = {which: known & np.array([kind == which for kind in kinds]) for which in sorted(set(kinds), key=lambda c: copy_order(*c))}
+    classes = tuple(added(which, rows) for which, rows in masks.items() if rows.any())
+    shares = {}
+    if drivers:
+        names = question.names(declared, pair, model)
+        shares = _variance_shares({n: seconds(Draws(_few(question.draws), question.seed, n))[:, known].sum(axis=1) for n in names})
+    return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
+
+
+_EVERY: Final = ("all", "all")
+
+
+def copy_seconds_of(question: Uncertain, declared: Machine, pair: Pair, model: Model, draws: Draws | None = None) -> Float:
+    """Return what each piece of copies takes on a target, counted together [s], shape (..., pieces).
+
+    Copies that were not recorded on the source are priced on the target alone: nan where a machine lacks what their price needs.
+    """
+    if question.recorded:
+        return question.durations(declared, pair, model, draws or Draws()).own
+    charges = tuple(replace(c, anchor="absolute") if c.anchor == "ratio" else c for c in model.charges)
+    durations = question.durations(declared, pair, replace(model, charges=charges), draws or Draws())
+    lacking = np.ones(len(question.run), dtype=np.bool_)
+    for charge in charges:
+        if charge.anchor == "absolute" and charge.name not in durations.missing:
+            lacking &= ~charge.covers(question.run)
+    return np.where(lacking, np.nan, durations.own)
+
+
+def copy_question(
+    ready: Prepared, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, recorded: bool = True
+) -> Uncertain:
+    """Prepare the copies of a run alone for many draws; arguments as `uncertain`, `recorded` as `Uncertain` has it."""
+    rows = ready.run.category == "copy"
+    copies = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
+    return replace(uncertain(Prepared(copies, 0.0, sharers=ready.sharers), source, fits, draws, seed), recorded=recorded)
+
+
+_COLUMNS: Final = tuple(Pieces.__dataclass_fields__)
+
+
+def _most(draws: int) -> int:
+    return max(CELLS // max(draws, 1), 100)
+
+
+def _few(draws: int) -> int:
+    return min(draws, DRIVER_DRAWS, max(draws // 5, 30))
+
+
+def _variance_shares(samples: Mapping[str, Float]) -> dict[str, float]:
+    """Return the share of variance of each number drawn alone, the largest first; the smallest are left out."""
+    alone = {name: float(np.var(sample)) for name, sample in samples.items()}
+    total = sum(alone.values())
+    ranked = sorted(alone.items(), key=lambda kv: -kv[1])
+    return {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
 
 
 def affordable(ready: Prepared) -> int:
@@ -387,11 +409,8 @@ def with_interval(
     interval = Interval(min(low, projection.seconds), median, max(high, projection.seconds), question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
-        few = replace(question, draws=min(question.draws, DRIVER_DRAWS, max(question.draws // 5, 30)))
-        alone = {n: float(np.var(few.sample(declared, pair, model, only=n))) for n in few.names(declared, pair, model)}
-        total = sum(alone.values())
-        ranked = sorted(alone.items(), key=lambda kv: -kv[1])
-        shares = {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
+        few = replace(question, draws=_few(question.draws))
+        shares = _variance_shares({n: few.sample(declared, pair, model, only=n) for n in few.names(declared, pair, model)})
     return replace(projection, interval=interval, drivers=shares, sample=sample)
 
 
@@ -406,9 +425,10 @@ def project_many(
     ready = ready or prepared(profile, model)
     draws = affordable(ready) if draws is None else draws
     question = uncertain(ready, source, fits, draws, seed)
+    copies = copy_question(ready, source, fits, DRAWS if draws else 0, seed)
     out = []
     for declared in targets:
         pair = Pair(source, declared)
-        answer = answered(profile, ready, pair, model)
+        answer = replace(answered(profile, ready, pair, model), copies=copy_times(copies, declared, pair, model))
         out.append(with_interval(answer, question, declared, pair, model) if draws else answer)
     return out

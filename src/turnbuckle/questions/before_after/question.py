@@ -30,7 +30,7 @@ from turnbuckle.projection.admission import require, require_calls
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, prepared, timeline_change
-from turnbuckle.projection.project import answered
+from turnbuckle.projection.project import answered, stated
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
@@ -120,7 +120,7 @@ def moved(
     timeline, trust = ready.timeline, ready.trust
     assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
-    change = timeline_change(anchored(ready.run, pair.source, pair.target, model))
+    change = timeline_change(anchored(ready.run, pair.source, stated(ready, pair), model))
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     _, edges_before = timeline.path(no_change(len(ready.run)))

@@ -15,6 +15,7 @@ from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part, unknown_format
+from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.question import distribution, measured, recorded, words
 from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
@@ -39,7 +40,7 @@ _WIDE = 90
 _NARROW = 80
 #: Of any time, size or bandwidth that is given, SI.
 _LEAST, _MOST = 1e-15, 1e18
-WORDS = {"projected": "packets", "peak": "peak bandwidth", "envelope": "back of the envelope"}
+WORDS = {"projected": "projected", "packets": "packets", "peak": "peak", "envelope": "envelope"}
 
 File = Annotated[
     str,
@@ -152,7 +153,7 @@ def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> 
         if text is not None and error.code == "P013":
             raise unknown_format(place.name) from None
         raise
-    return recorded(seen.profile, name), seen.source
+    return recorded(seen, name), seen.source
 
 
 def _text_of(place: Path) -> str | None:
@@ -252,51 +253,49 @@ def _print_application(console: Console, on: list[Projected], subject: Transfers
 def _answer(projected: Projected, count: int) -> Text:
     """All transfers on one node, in a line."""
 
-    total = projected.totals[-1]
-    words = f"{seconds(total.projected)} projected on {_plain(projected.target)}"
-    words += f", {seconds(total.measured)} here" if total.measured is not None else ""
+    total = projected.total
+    words = f"{seconds(total.seconds)} projected on {_plain(projected.target)}"
+    words += f", {seconds(total.measured_seconds)} here" if total.measured_seconds is not None else ""
     return Text(words + (f" ({count - total.count:,} of them not priced)" if total.count < count else ""))
 
 
 def _print_totals(console: Console, projected: Projected) -> None:
-
-    from turnbuckle.projection.uncertainty import LEVEL
-
-    own = projected.totals[-1].measured is not None
+    own = projected.total.measured_seconds is not None
     target = _plain(projected.target)
     title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
     interval = f"{LEVEL:.0%} interval"
-    columns = ["transfers", "count", "size", *(["here"] if own else []), "packets", interval, "peak", "envelope"]
+    columns = ["transfers", "count", "size", *(["here"] if own else []), "projected", interval, "packets", "peak", "envelope"]
     table = _table(console, title, *columns, folds=(interval,))
     totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
     between = " " if console.width >= _WIDE else "\n"
     for t in totals:
-        low, high = (quantity(end, "s") for end in (t.low, t.high))
-        measured = [seconds(t.measured)] if own else []
+        low, high = (quantity(end, "s") for end in t.ends)
+        measured = [seconds(t.measured_seconds)] if own else []
+        sheet_times = ["" if v is None else seconds(v) for v in (t.packets, t.peak, t.envelope)]
         table.add_row(
-            _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.projected),
-            f"\\[{low},{between}{high}]", seconds(t.peak), seconds(t.envelope),
+            _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.seconds),
+            f"\\[{low},{between}{high}]", *sheet_times,
         )  # fmt: skip
     console.print(table)
-    parts = [f"{name} {share:.0%}" for name, share in list(projected.totals[-1].drivers.items())[:3]]
+    for t in totals[: len(totals) - 1] or totals:
+        console.print(Text(f"{_class(t.direction, t.memory)}: {t.basis}", "dim"))
+    parts = [f"{name} {share:.0%}" for name, share in list(projected.total.drivers.items())[:3]]
     if parts:
-        console.print(Text(f"the interval is what no data sheet says: {', '.join(parts)}", "dim"))
-    slowed = [f"{_class(t.direction, t.memory)} {seconds(t.read_limited)}" for t in totals if t.read_limited is not None]
-    if slowed:
-        console.print(Text(f"with its reads in flight limited (tags), which the paper leaves out: {', '.join(slowed)}"))
+        console.print(Text(f"the interval is most of all: {', '.join(parts)}", "dim"))
     console.print()
 
 
 def _print_errors(console: Console, projected: Projected) -> None:
-    title = "against the times measured there: WMAPE and spread [%] of three approaches"
-    table = _table(console, title, "transfers", "count", "there", "packets", "peak", "envelope", "packets/there")
+    title = "against the times measured there: WMAPE and spread [%] of four approaches"
+    table = _table(console, title, "transfers", "count", "there", *WORDS.values(), "projected/there")
     by_class: dict[tuple[str, str], list[Error]] = {}
     for e in projected.errors:
         by_class.setdefault((e.direction, e.memory), []).append(e)
     shown = list(by_class.items())
     for which, group in shown if len(shown) > 2 else shown[:1]:
         first = group[0]
-        cells = [_off(e) for e in group]
+        by_approach = {e.approach: _off(e) for e in group}
+        cells = [by_approach.get(a, "") for a in WORDS]
         table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x")
     console.print(table)
     console.print()
@@ -308,13 +307,15 @@ def _off(error: Error) -> str:
 
 def _print_summary(console: Console, judged: list[Projected]) -> None:
     """The paper's Tables III and IV, a row an application."""
-    columns = ("application", "node", "transfers", "packets", "peak", "envelope")
+    columns = ("application", "node", "transfers", *WORDS.values())
     table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
+    errors = {a: [e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)] for a in WORDS}
     for p in judged:
-        group = [e for e in p.errors if e.direction == "all"]
-        table.add_row(clean(p.application, 60), clean(p.target, 40), f"{group[0].count:,}", *(_off(e) for e in group))
-    means = [sum(e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)) / len(judged) for a in WORDS]
-    table.add_row("mean", "", "", *(f"{m:.1f}" for m in means))
+        by_approach = {e.approach: e for e in p.errors if e.direction == "all"}
+        count = by_approach["projected"].count
+        cells = [_off(by_approach[a]) if a in by_approach else "" for a in WORDS]
+        table.add_row(clean(p.application, 60), clean(p.target, 40), f"{count:,}", *cells)
+    table.add_row("mean", "", "", *(f"{sum(each) / len(each):.1f}" if len(each) == len(judged) else "" for each in errors.values()))
     console.print(table)
 
 

@@ -1,11 +1,11 @@
 """Transfers recorded on one node, projected on the data sheet of another (AHEAD, Abdelhafez et al.).
 
-    projected   T = (L+O) + n / BW_eff(n)       packets of the link; staging of pageable memory       eqs 2, 4 to 10
+    projected   as `turnbuckle project` prices copies: anchored in what was recorded, with what no file says (decision D21)
+    packets     T = (L+O) + n / BW_eff(n)       packets of the link; staging of pageable memory       eqs 2, 4 to 10
     peak        T = (L+O) + n / BW              the paper's Peak Bandwidth
     envelope    T = n / BW                      the paper's back of the envelope
 
-(L+O) is that of a one-byte copy on the first node.  What it is on the second, which share of the link a node reaches, how fast its
-host stages, and who else copies over the same link, no data sheet says: priors make the interval (decision 0018).  Copies inside
+The last three are the paper's: (L+O) is that of a one-byte copy on the first node, bandwidths are the sheet's.  Copies inside
 a device read n bytes and write n; the paper counts n once, which is the peak's answer here.  Where times on the second node are
 known, each approach is judged by its absolute percentage errors and by WMAPE (D7).
 """
@@ -13,41 +13,44 @@ known, each approach is judged by its absolute percentage errors and by WMAPE (D
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.packet import copy_seconds, on_device_seconds
 from turnbuckle.cost.wire import Way
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
-from turnbuckle.machine import Machine
-from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS
+from turnbuckle.machine import Machine, Pair
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS, other_host
+from turnbuckle.projection.projection import CopyClass
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.transfers.datasheet_interval import reach
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Uncertain, copy_question, copy_seconds_of, copy_times
 from turnbuckle.questions.transfers.question import (
     HOST,
+    PRICED,
     Class,
     Compared,
     Latency,
     Transfers,
     compared,
     distribution,
+    each_copy,
     latencies,
     recorded,
     words,
 )
 from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, Sheet, sheet
 
-APPROACHES: Final = ("projected", "peak", "envelope")
+APPROACHES: Final = ("projected", "packets", "peak", "envelope")
 _WAYS: Final[dict[str, Way]] = {"h2d": "read", "d2h": "write", "p2p": "write"}
 
 
@@ -103,8 +106,8 @@ def weighted_spread(actual: ArrayLike, predicted: ArrayLike) -> float:
     return float(np.sqrt((a * (errors - wmape(a, predicted)) ** 2).sum() / a.sum()))
 
 
-def priced(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
-    """Every transfer's time on a node, by each approach.
+def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+    """Price every transfer by what the papers know of a node: packets, peak, back of the envelope.
 
     Parameters
     ----------
@@ -114,57 +117,54 @@ def priced(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> t
 
     Returns
     -------
-    The rows that could be priced with columns projected, peak, envelope, read_limited (nan without it), and of the first its fixed
-    part and its time on the link alone, fixed and wire [s]; and what was assumed or left out.
+    The rows with columns packets, peak and envelope [s], nan where the sheet gives no such link; and what was assumed.
     """
     parts, found = [], []
     for (direction, memory), group in rows.group_by("direction", "memory", maintain_order=True):
         which = (str(direction), str(memory))
-        if which[0] not in on.peaks or which not in latency:
-            what = "no small copy tells (L+O) (--latency)"
-            if which[0] not in on.peaks:
-                what = "needs --device-memory" if which[0] == "d2d" else "its sheet gives no such link"
-            found.append(finding("A333", group.height, f"{group.height:,} transfers {words(which)} not priced on {on.name}: {what}"))
-            continue
-        parts.append(group.with_columns(**_columns(group["size_bytes"].to_numpy(), which, latency[which].seconds, on)))
-        found += _assumed(which, group.height, latency[which], on)
-    empty = rows.clear().with_columns(**{n: pl.Series([], dtype=pl.Float64) for n in _PRICES})
-    return (pl.concat(parts) if parts else empty), tuple(merge(found))
+        if which[0] in on.peaks and which in latency:
+            columns = _columns(group["size_bytes"].to_numpy(), which, latency[which].seconds, on)
+            found += _assumed(which, group.height, latency[which], on)
+        else:
+            columns = {n: pl.repeat(None, group.height, dtype=pl.Float64, eager=True) for n in SHEET}
+            if which[0] in PRICED:
+                why = "needs --device-memory" if which[0] == "d2d" else "its sheet has no such link"
+                found.append(
+                    finding("A333", group.height, f"{group.height:,} transfers {words(which)} without packets on {on.name}: {why}")
+                )
+        parts.append(group.with_columns(**columns))
+    return pl.concat(parts), tuple(merge(found))
 
 
-_PRICES: Final = (*APPROACHES, "read_limited", "fixed", "wire")
+#: What the papers know of a node.
+SHEET: Final = ("packets", "peak", "envelope")
 
 
 def _columns(size: Float, which: Class, latency: float, on: Sheet) -> dict[str, pl.Series]:
     direction, memory = which
-    peak, over, none = on.peaks[direction], on.links.get(direction), np.zeros(len(size))
+    peak, over = on.peaks[direction], on.links.get(direction)
     staged = on.host_memory if memory == "pageable" and direction in HOST else None
-    out = {"peak": latency + size / peak, "envelope": size / peak, "read_limited": none + np.nan, "fixed": none + latency}
     if direction == "d2d":
-        out["projected"] = on_device_seconds(2.0 * size, peak, latency=latency)
-        out["wire"] = 2.0 * size / peak
+        packets = on_device_seconds(2.0 * size, peak, latency=latency)
     elif over is None:
-        out["projected"] = out["peak"] + (0.0 if staged is None else 2.0 * size / staged)
-        out["wire"] = size / peak
+        packets = latency + size / peak + (0.0 if staged is None else 2.0 * size / staged)
     else:
-        way = _WAYS[direction]
-        out["projected"] = copy_seconds(size, over, way, latency=latency, host_memory_bandwidth=staged)
-        out["wire"] = copy_seconds(size, over, way, latency=0.0)
-    if direction == "h2d" and on.reads is not None:
-        free = over.bandwidth(size, "read") if over is not None else none + peak
-        out["read_limited"] = out["projected"] + size / read_limited_bandwidth(free, *on.reads) - size / free
-    return {name: pl.Series(np.asarray(out[name], dtype=np.float64)) for name in _PRICES}
+        packets = copy_seconds(size, over, _WAYS[direction], latency=latency, host_memory_bandwidth=staged)
+    return {
+        name: pl.Series(np.asarray(v, dtype=np.float64))
+        for name, v in zip(SHEET, (packets, latency + size / peak, size / peak), strict=True)
+    }
 
 
 def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Finding]:
     direction, memory = which
     out = []
     if direction in HOST and memory == "unknown":
-        out.append(f"{words(which)}: priced as pinned")
+        out.append(f"{words(which)}: packets as of pinned memory")
     elif direction in HOST and memory not in ("pinned", "pageable"):
-        out.append(f"{direction} of {memory} memory: priced as pinned")
+        out.append(f"{direction} of {memory} memory: packets as of pinned memory")
     elif memory == "pageable" and on.host_memory is None:
-        out.append("pageable copies priced as pinned: the host memory's bandwidth is not known (--host-memory)")
+        out.append("pageable copies: packets as of pinned memory, because the host memory's bandwidth is not known (--host-memory)")
     if latency.borrowed:
         out.append(f"(L+O) of {words(which)} taken from: {latency.source}")
     if on.assumed and direction in on.assumed:
@@ -173,23 +173,18 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
 
 
 @dataclass(frozen=True)
-class Total(Declared):
-    """Transfers of one class, added up [s]; `measured` is their time on A, None where they are B's own.
+class Total(CopyClass):
+    """Transfers of one class, added up [s]: the price that every question gives, and beside it what the papers know of the node.
 
-    `drivers` is the share of the interval's variance by unknown, largest first.
+    Attributes
+    ----------
+    packets, peak, envelope : by the data sheet alone [s]; None where it gives no such link.
+    drivers : share of the interval's variance by unknown, largest first.
     """
 
-    direction: str
-    memory: str
-    count: int
-    size_bytes: int
-    measured: float | None
-    projected: float
-    low: float
-    high: float
-    peak: float
-    envelope: float
-    read_limited: float | None
+    packets: float | None = None
+    peak: float | None = None
+    envelope: float | None = None
     drivers: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -233,6 +228,11 @@ class Projected(Declared):
     latency: Mapping[Class, Latency]
     findings: tuple[Finding, ...]
 
+    @property
+    def total(self) -> Total:
+        """Return the sum of all classes."""
+        return self.totals[-1]
+
     def latencies(self) -> list[dict[str, Any]]:
         """Return (L+O) of each class: seconds, bytes of the copies it was seen in, their number, where it is from."""
         return [
@@ -269,7 +269,8 @@ class Study(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """Totals as a flat table."""
         return [
-            {"application": p.application, "target": p.target, "link": p.link, **{k: v for k, v in t.as_dict().items() if k != "drivers"}}
+            {"application": p.application, "target": p.target, "link": p.link}
+            | {k: v for k, v in t.as_dict().items() if k not in ("drivers", "interval")}
             for p in self.projected
             for t in p.totals
         ]
@@ -283,35 +284,46 @@ def project(
     Parameters
     ----------
     here : on A.
-    on : data sheet of B.
+    on : B.
     there : measured on B, or None.
-    all_of_there : price B's own transfers instead of A's; A gives (L+O).
-    latency : (L+O) for all classes [s], instead of A's smallest copies.
+    all_of_there : price B's own transfers instead of A's; A gives what a copy costs beyond its link.
+    latency : (L+O) for all classes [s], instead of A's.
 
     Raises
     ------
-    CannotAnswer : A144, A146.
+    CannotAnswer : A146 where nothing can be priced.
     """
+    if latency is not None:
+        here = here.with_latency(latency)
     seen = subject(here, there, all_of_there)
-    fixed = latencies(here, [c for c in seen.classes if c[0] in on.peaks], latency)
-    every, found = priced(seen.rows, fixed, on)
-    if not every.height:
+    fixed = latencies(here, seen.classes, latency)
+    copies = copy_times(_question(seen, here, DRAWS), on.machine, Pair(here.source, on.machine), MODEL, drivers=True)
+    every, found = on_sheet(seen.rows, fixed, on)
+    if copies is None or not copies.count:
         raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in found)[:200], name=on.name)
-    totals = [_total(which, rows, seen is here, seen.sharers) for which in seen.classes if (rows := _of(every, which)).height]
-    totals.append(_total(("all", "all"), every, seen is here, seen.sharers))
-    if seen.sharers > 1:
-        often = (
-            f"{seen.sharers} devices or ranks may share the link: up to {min(seen.sharers, MOST_SHARERS)} times longer is in the interval"
-        )
-        found = (*found, finding("A334", every.height, often))
+    totals = [_total(part, _of(every, (part.direction, part.memory))) for part in copies.classes]
+    totals.append(replace(_total(copies, every), drivers=copies.drivers))
+    if lost := seen.rows.height - copies.count:
+        found = (*found, finding("A333", lost, f"{lost:,} transfers not priced on {on.name}: neither node's bandwidth is known"))
+    if seen.sharers > 1 and other_host(Pair(here.source, on.machine)):
+        often = f"{seen.sharers} devices or ranks may share the link: 1 to {min(seen.sharers, MOST_SHARERS)} times longer is allowed for"
+        found = (*found, finding("A334", copies.count, often))
     all_found = [*here.findings, *(there.findings if there is not None else ()), *found]
     errors: list[Error] = []
     judged = pl.DataFrame()
     if there is not None:
         pairs = compared(here, there, all_of_there=all_of_there)
-        judged, errors = _judged(pairs, fixed, on)
+        judged, errors = _judged(pairs, here, fixed, on)
         all_found += pairs.findings
     return Projected(here.name, on.name, on.link_name, seen.name, totals, errors, judged, fixed, tuple(merge(all_found)))
+
+
+#: Model and replay of `project`: the same question gets the same answer.
+MODEL: Final = nething()
+
+
+def _question(transfers: Transfers, here: Transfers, draws: int) -> Uncertain:
+    return copy_question(transfers.ready, here.source, here.fits, draws, SEED, recorded=transfers is here)
 
 
 def subject(here: Transfers, there: Transfers | None, all_of_there: bool = False) -> Transfers:
@@ -323,31 +335,30 @@ def _of(rows: pl.DataFrame, which: Class) -> pl.DataFrame:
     return rows.filter((pl.col("direction") == which[0]) & (pl.col("memory") == which[1]))
 
 
-def _total(which: Class, rows: pl.DataFrame, own: bool, sharers: int) -> Total:
-    """Sums of one class."""
-    sums = {n: float(rows[n].sum()) for n in ("size_bytes", *_PRICES)}
-    limited = rows.filter(pl.col("read_limited").is_not_nan())
-    slower = sums["projected"] + float((limited["read_limited"] - limited["projected"]).sum()) if limited.height else None
-    found = reach(rows, sharers)
-    return Total(
-        *which, rows.height, round(sums["size_bytes"]), float(rows["seconds"].sum()) if own else None, sums["projected"], found.low,
-        found.high, sums["peak"], sums["envelope"], slower, found.drivers,
-    )  # fmt: skip
+def _total(copies: CopyClass, rows: pl.DataFrame) -> Total:
+    """Return sums of one class; those of the sheet are None where it leaves out a copy."""
+    whole = rows.height == copies.count and rows.height
+    packets, peak, envelope = (float(rows[n].sum()) if whole and not rows[n].null_count() else None for n in SHEET)
+    return Total(**{f.name: getattr(copies, f.name) for f in fields(CopyClass)}, packets=packets, peak=peak, envelope=envelope)
 
 
-def _judged(pairs: Compared, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, list[Error]]:
-    rows, _ = priced(pairs.rows, latency, on)
-    if not rows.height:
-        return rows, []
+def _judged(pairs: Compared, here: Transfers, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, list[Error]]:
+    rows, _ = on_sheet(pairs.rows, latency, on)
+    recorded = "seconds" in rows.columns
+    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=here.sharers), here.source, {}, 0, SEED, recorded=recorded)
+    each = copy_seconds_of(question, on.machine, Pair(here.source, on.machine), MODEL)
+    rows = rows.with_columns(projected=pl.Series(each))
     classes = [(str(d), str(m)) for d, m in rows.select("direction", "memory").unique(maintain_order=True).rows()]
     out = []
     for which, group in [*((c, _of(rows, c)) for c in classes), (("all", "all"), rows)]:
-        actual = group["actual"].to_numpy()
         for approach in APPROACHES:
-            predicted = group[approach].to_numpy()
+            priced = group.filter(pl.col(approach).is_not_null() & pl.col(approach).is_not_nan())
+            if not priced.height:
+                continue
+            actual, predicted = priced["actual"].to_numpy(), priced[approach].to_numpy()
             total, off = (float(actual.sum()), float(predicted.sum())), float(np.median(percentage_errors(actual, predicted)))
             judged = (wmape(actual, predicted), weighted_spread(actual, predicted), off)
-            out.append(Error(*which, approach, group.height, *total, *judged))
+            out.append(Error(*which, approach, priced.height, *total, *judged))
     return rows.select("direction", "memory", "size_bytes", "actual", *APPROACHES), out
 
 
@@ -397,5 +408,5 @@ def of_run(
     """
     names = [on] if isinstance(on, str | Machine) else on
     sheets = [sheet(name, source=run.source, host_memory=host_memory, device_memory=device_memory, peer=peer) for name in names]
-    beyond = recorded(measured.profile) if measured is not None else None
-    return study([(recorded(run.profile), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency)
+    beyond = recorded(measured) if measured is not None else None
+    return study([(recorded(run), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency)

@@ -9,6 +9,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from turnbuckle.questions.transfers.datasheet import APPROACHES, Projected, Study, percentage_errors, wmape
 from turnbuckle.questions.transfers.question import distribution
@@ -19,8 +20,8 @@ from turnbuckle.show.figures.marks import Rows, Spec, of, plot, quantity, row_ax
 from turnbuckle.show.text import NARROW, clean, number, shorten
 
 #: Approaches: words and colour.
-WORDS: Final = {"projected": "packets of the link", "peak": "peak bandwidth", "envelope": "back of the envelope"}
-_COLOURS: Final = {"projected": "#1f4e79", "peak": "#e08214", "envelope": "#8a94a0"}
+WORDS: Final = {"projected": "projected", "packets": "packets of the link", "peak": "peak bandwidth", "envelope": "back of the envelope"}
+_COLOURS: Final = {"projected": "#1f4e79", "packets": "#1b9e77", "peak": "#e08214", "envelope": "#8a94a0"}
 #: Decades of size, small to large: light to dark.
 _SHADES: Final = ("#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58", "#03092b")
 #: Errors beyond this [%] make the axis logarithmic.
@@ -40,8 +41,9 @@ def boxes(judged: list[Projected]) -> Figure:
     top = 0.0
     heads: Rows = []
     for projected in judged:
-        heads.append({"y": top + _ROW * len(APPROACHES) / 2, "name": _called(projected), "top": top})
-        for approach in APPROACHES:
+        known = [a for a in APPROACHES if projected.judged[a].drop_nulls().drop_nans().len()]
+        heads.append({"y": top + _ROW * len(known) / 2, "name": _called(projected), "top": top})
+        for approach in known:
             rows.append({"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
             top += _ROW
         top += 12
@@ -83,7 +85,8 @@ def _called(projected: Projected) -> str:
 
 
 def _box(projected: Projected, approach: str) -> dict[str, Any]:
-    actual, predicted = projected.judged["actual"].to_numpy(), projected.judged[approach].to_numpy()
+    timed = projected.judged.filter(pl.col(approach).is_not_null() & pl.col(approach).is_not_nan())
+    actual, predicted = timed["actual"].to_numpy(), timed[approach].to_numpy()
     errors = percentage_errors(actual, predicted)
     first, median, third = (float(q) for q in np.quantile(errors, [0.25, 0.5, 0.75]))
     reach = 1.5 * (third - first)

@@ -12,9 +12,16 @@ import polars as pl
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.machine import Machine, Parameter
 from turnbuckle.machine.measured.logs import Curve, Measured, listed
-from turnbuckle.profile.profile import DIRECTIONS, Profile
-from turnbuckle.profile.transfers import MIN_SPAN, SMALL_BYTES
+from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
+from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.profile.source import machine_of_copies
+from turnbuckle.profile.transfers import MIN_SPAN, SMALL_BYTES, LinkFit
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.projection import copy_order
+from turnbuckle.projection.run import Run
 
 Class = tuple[str, str]
 
@@ -38,20 +45,35 @@ class Transfers:
     rows : one a copy, in the order they began: direction, memory, size_bytes [B], seconds [s].
     curves : where they come from a measurement, its curves.
     findings : what was left out.
-    sharers : devices that copied at the same time, or ranks of the run if they are more; 1 for one alone or where nothing tells.
+    source, fits : the node as the copies show it, and the lines fitted to them.
+    ready : the copies in pieces.
     """
 
     name: str
     rows: pl.DataFrame
+    source: Machine
+    fits: Mapping[Class, LinkFit]
+    ready: Prepared
     curves: tuple[Curve, ...] = ()
     findings: tuple[Finding, ...] = ()
-    sharers: int = 1
+
+    @property
+    def sharers(self) -> int:
+        """Return the most devices or ranks that copied at once; 1 for one alone or where nothing tells."""
+        return self.ready.sharers
+
+    def with_latency(self, seconds: float) -> Transfers:
+        """Return the same transfers on a node whose copies all have this fixed part [s]."""
+        given = Parameter(value=seconds, error=0.0, unit="s", nature="assumption", source="as given")
+        fixed: list[ParameterName] = [link_parameter(way, "latency") for way in LINK_WAYS]
+        fixed += [n for n in self.source.parameters if n.startswith("observed.") and n.endswith(".latency")]
+        return replace(self, source=self.source.with_parameters(dict.fromkeys(fixed, given)))
 
     @property
     def classes(self) -> list[Class]:
         """Direction and memory kind of what there is, in the order of the directions."""
         found = self.rows.select("direction", "memory").unique().rows()
-        return sorted(((str(d), str(m)) for d, m in found), key=lambda c: (PRICED.index(c[0]), c[1]))
+        return sorted(((str(d), str(m)) for d, m in found), key=lambda c: copy_order(*c))
 
     def of(self, which: Class) -> pl.DataFrame:
         """The rows of one class."""
@@ -70,45 +92,47 @@ def words(which: Class) -> str:
     return f"{direction}, memory unknown" if memory == "unknown" else f"{direction} {memory}"
 
 
-def recorded(profile: Profile, name: str = "") -> Transfers:
-    """The copies of a recording.  Unified memory moves by itself and is left out, as in the paper.
+def recorded(run: Run, name: str = "") -> Transfers:
+    """Return the copies of a recording.
 
     Raises
     ------
     CannotAnswer : A146 where it holds no copy.
     """
+    profile = run.profile
+    copies = profile.activities.filter(pl.col("category") == "copy").sort("start_ns")
     of_device = pl.col("direction").cast(pl.String).is_in(["d2d", "p2p"])
-    all_copies = profile.activities.filter(pl.col("kind").cast(pl.String).str.starts_with("copy_") | (pl.col("kind") == "migration"))
-    known = all_copies.sort("start_ns").select(
+    rows = copies.select(
         pl.col("direction").cast(pl.String),
-        pl.when(of_device).then(pl.lit("device")).otherwise(pl.col("memory").cast(pl.String).fill_null("unknown")).alias("memory"),
+        pl.when(of_device).then(pl.lit("device")).when(pl.col("size_bytes").is_null()).then(pl.lit(UNSIZED))
+        .otherwise(pl.col("memory").cast(pl.String).fill_null("unknown")).alias("memory"),
         pl.col("size_bytes").cast(pl.Float64),
         "seconds",
-    )
-    rows = known.filter(pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))
-    moved = known.filter(pl.col("direction").str.starts_with("migration")).height
-    other = known.height - rows.height - moved
-    found = [finding("A333", moved, f"{moved:,} moves of unified memory")] if moved else []
-    found += [finding("A333", other, f"{other:,} copies inside the host, or without size or duration")] if other else []
+    )  # fmt: skip
     called = name or profile.trace.name
     if not rows.height:
-        raise error_of("A146.copies", where=called, found=f"{moved:,} moves of unified memory, {other:,} other copies")
-    return Transfers(called, rows, findings=tuple(found), sharers=_sharers(profile))
+        raise error_of("A146.copies", where=called, found="no copy")
+    unlike = rows.filter(~(pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))).height
+    text = f"{unlike:,} moves of unified memory, copies inside the host, or copies without size or duration: not in the packets"
+    found = (finding("A333", unlike, text),) if unlike else ()
+    return Transfers(called, rows, run.source, run.fits, run.prepared(nething()), findings=found)
 
 
-def _sharers(profile: Profile) -> int:
-    """Most devices whose copies from and to the host ran at one instant, or ranks of the run if they are more."""
-    ranks = profile.trace.facts.get("world_size")
-    crossing = pl.col("direction").is_in([DIRECTIONS.index(way) for way in HOST])
-    spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")
-    spans = spans.drop_nulls().filter(pl.col("end_ns") > pl.col("start_ns")).sort("device", "start_ns")
-    # copies of one device that overlap are one span of it
-    before = pl.col("end_ns").cum_max().shift(1).over("device")
-    spans = spans.with_columns(part=(pl.col("start_ns") > before).fill_null(True).cum_sum().over("device"))
-    spans = spans.group_by("device", "part").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    begun, ended = (spans.select(at=c, step=pl.lit(n)) for c, n in (("start_ns", 1), ("end_ns", -1)))
-    most = pl.concat([begun, ended]).sort("at", "step")["step"].cum_sum().max()
-    return max(int(most) if isinstance(most, int) else 1, ranks if isinstance(ranks, int) else 1, 1)
+def each_copy(rows: pl.DataFrame) -> Pieces:
+    """Return copies as pieces of one activity each; of those that were not timed on the source, the duration is 0 [s].
+
+    Parameters
+    ----------
+    rows : direction, memory, size_bytes [B], and seconds [s] where they are known.
+    """
+    many, direction = rows.height, np.array(rows["direction"].to_list(), dtype=object)
+    seconds = rows["seconds"].to_numpy() if "seconds" in rows.columns else np.zeros(many)
+    return Pieces(
+        kind=np.array([f"copy_{d}" for d in direction], dtype=object), category=np.full(many, "copy", dtype=object),
+        call_class=np.full(many, "", dtype=object), direction=direction, memory=np.array(rows["memory"].to_list(), dtype=object),
+        idle_device=np.zeros(many, dtype=np.bool_), size_bytes=rows["size_bytes"].to_numpy(), count=np.ones(many), seconds=seconds,
+        exposed_seconds=seconds, tail_count=np.zeros(many),
+    )  # fmt: skip
 
 
 def measured(read: Measured, name: str = "") -> Transfers:
@@ -135,7 +159,9 @@ def measured(read: Measured, name: str = "") -> Transfers:
         pl.DataFrame({"direction": c.direction, "memory": c.memory, "size_bytes": c.size_bytes, "seconds": c.seconds}, schema=_COLUMNS)
         for c in usable
     ]
-    return Transfers(name or read.name, pl.concat(parts), usable, tuple(found))
+    rows = pl.concat(parts)
+    source, fits = machine_of_copies(rows, streamed={(c.direction, c.memory) for c in usable if c.streamed})
+    return Transfers(name or read.name, rows, source, fits, Prepared(each_copy(rows), 0.0), usable, tuple(found))
 
 
 @dataclass(frozen=True)
@@ -161,26 +187,25 @@ def latencies(transfers: Transfers, wanted: Sequence[Class], given: float | None
     """(L+O) of the classes wanted: the median time of its smallest copies (the paper's one-byte copy).
 
     Where a class has no copy of 4096 B or less it takes another's (the same direction first; host and device classes never
-    mix), else what a line through its smallest and its largest copies leaves at no bytes; else it is not in the answer.
+    mix), else what a line through its smallest and its largest copies leaves at no bytes, else that of the node's link; else it is
+    not in the answer.
 
     Parameters
     ----------
     given : (L+O) to use for all [s].
-
-    Raises
-    ------
-    CannotAnswer : A144 where no class has one.
     """
     if given is not None:
         return {c: Latency(given, 0.0, 0, "as given") for c in wanted}
     own = {c: found for c in transfers.classes if (found := _smallest(transfers, c)) is not None}
-    either = {c: own.get(c) or _borrowed(transfers, c, own) for c in wanted}
-    told = {c: latency for c, latency in either.items() if latency is not None}
-    if wanted and not told:
-        smallest = min((float(size.min()) for c in transfers.classes if len(size := _points(transfers, c)[0])), default=None)
-        seen = "rates with many messages in flight alone" if smallest is None else f"the smallest is {smallest:,.0f} B"
-        raise error_of("A144", where=transfers.name, found=seen, wanted=", ".join(words(c) for c in wanted))
-    return told
+    either = {c: own.get(c) or _borrowed(transfers, c, own) or _of_link(transfers, c) for c in wanted}
+    return {c: latency for c, latency in either.items() if latency is not None}
+
+
+def _of_link(transfers: Transfers, which: Class) -> Latency | None:
+    """Return the fixed part that the node's link is known or assumed to have."""
+    way = next((w for w in LINK_WAYS if w == which[0]), None)
+    known = transfers.source.get(link_parameter(way, "latency")) if way else None
+    return None if known is None else Latency(known.value, 0.0, 0, known.source, True)
 
 
 def _points(transfers: Transfers, which: Class) -> tuple[Float, Float]:
@@ -253,6 +278,8 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
     CannotAnswer : A146 where nothing matches.
     """
     found: list[Finding] = []
+    timed = pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0)
+    here, there = (replace(copies, rows=copies.rows.filter(timed)) for copies in (here, there))
     if all_of_there or (here.curves and not there.curves):
         rows = there.rows.rename({"seconds": "actual"})
         return Compared(rows, tuple(found))
@@ -272,7 +299,7 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
             theirs = there.of(other).select("size_bytes", pl.col("seconds").alias("actual"), turn)
             part = mine.with_columns(turn).join(theirs, on=["size_bytes", "turn"], how="inner", maintain_order="left").drop("turn")
         lost += mine.height - part.height
-        parts.append(part.drop("seconds"))
+        parts.append(part)
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if not rows.height:
         raise error_of("A146.pair", where=f"{here.name} and {there.name}", found=f"{_kinds(here)} against {_kinds(there)}")

@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from turnbuckle.cost.nvlink import VERSIONS, Nvlink
-from turnbuckle.cost.packet import Link, is_link, link
-from turnbuckle.cost.pcie import RATE, Pcie
-from turnbuckle.cost.slack import READ_TRIPS, trip_seconds
+from turnbuckle.cost.packet import Link, behind, is_link, link
+from turnbuckle.cost.pcie import Pcie
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, error_of
-from turnbuckle.machine import Machine, load, names
-from turnbuckle.machine.parameter_names import DISTANCES, LINK_WAYS, READS_IN_FLIGHT, ParameterName, link_parameter
+from turnbuckle.machine import Coupling, Machine, Parameter, load, names
+from turnbuckle.machine.parameter_names import DISTANCES, HOST_WAYS, LINK_WAYS, ParameterName, link_parameter
 from turnbuckle.questions.transfers.question import HOST
-
-#: A link whose rate is so near the machine's is the machine's.
-_ALIKE: Final = 0.015
 
 #: Links that transfers are priced on where none is named.
 DEFAULT_LINKS: Final = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
@@ -30,18 +25,18 @@ class Sheet:
     Attributes
     ----------
     name : as the user named the link or the machine.
+    machine : the node as other questions take it, as declared.
     links : packet model by direction; None where the link has none.
-    peaks : nominal bandwidth by direction [B/s]; a direction that is not there cannot be priced.
+    peaks : nominal bandwidth by direction [B/s]; a direction that is not there has no packets.
     host_memory : bandwidth that pageable copies are staged through [B/s], or None.
-    reads : reads on their way, bytes of one, round trip [s]; where the machine says so.
     assumed : by direction, what was taken for granted, in words.
     """
 
     name: str
+    machine: Machine
     links: Mapping[str, Link | None]
     peaks: Mapping[str, float]
     host_memory: float | None = None
-    reads: tuple[float, float, float] | None = None
     assumed: Mapping[str, str] | None = None
 
     @property
@@ -58,59 +53,68 @@ def sheet(
     host_memory: float | None = None,
     device_memory: float | None = None,
     peer: str | None = None,
+    node: bool = False,
 ) -> Sheet:
-    """The data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name of the catalogue or a TOML file.
+    """Return the data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name or a TOML file.
 
     Parameters
     ----------
     source : the machine of the recording, for targets that are changes of it.
     host_memory, device_memory : bandwidth of the memories [B/s]; instead of the machine's.
     peer : link between devices.
+    node : a link stands for another node that has it, not for the recorded node on that link.
 
     Raises
     ------
     UsageError : A016 no such link; A022 neither a link nor a machine.
     MachineError : the machine cannot be read.
-    CannotAnswer : A145 a machine that does not give its link's bandwidth.
     """
     assumed: dict[str, str] = {}
     peer_link = link(peer) if peer else None
-    name = on if isinstance(on, str) else on.name
+    given: dict[ParameterName, Parameter] = {}
+    if peer_link is not None:
+        given[link_parameter("p2p", "bandwidth")] = _given(peer_link.raw_bandwidth, f"the peak of {peer_link.name}")
+    if device_memory is not None:
+        given["gpu.memory_bandwidth"] = _given(device_memory, "as given")
     if isinstance(on, str) and not _is_machine(on):
-        host = _link(name)
+        host = _link(on)
         links: dict[str, Link | None] = {"h2d": host, "d2h": host, "p2p": peer_link or host}
         if peer_link is None:
-            assumed["p2p"] = "copies between devices priced over the host's link (--peer names their own)"
+            assumed["p2p"] = "packets of copies between devices as over the host's link (--peer names their own)"
         peaks = {way: found.raw_bandwidth for way, found in links.items() if found is not None}
-        return Sheet(name, links, _with_device(peaks, device_memory), host_memory, None, assumed)
-    declared = load(on) if isinstance(on, str) else on
+        machine = _on_link(on, host, node).with_parameters(given)
+        return Sheet(on, machine, links, _with_device(peaks, device_memory), host_memory, assumed)
+    declared = (load(on) if isinstance(on, str) else on).with_parameters(given)
     machine = declared.resolved(source) if source is not None else declared
     links, peaks = {}, {}
     for way in LINK_WAYS:
-        rate = peer_link.raw_bandwidth if peer_link and way == "p2p" else _value(machine, link_parameter(way, "bandwidth"))
+        rate = _value(machine, link_parameter(way, "bandwidth"))
         if rate is None:
             continue
         peaks[way] = rate
-        links[way] = peer_link if way == "p2p" else _behind(machine.coupling, rate)
+        links[way] = peer_link if way == "p2p" else behind(machine.coupling, rate)
         if links[way] is None:
             what = "copies between devices" if way == "p2p" else f"{way} over {machine.coupling}"
-            assumed[way] = f"{what} priced at the peak, without packets" + (" (--peer names their link)" if way == "p2p" else "")
-    if not set(HOST) & set(peaks):
-        why = (
-            ": it is a change of another machine" if machine.relative else ": CPU and GPU share one memory" if machine.copies_vanish else ""
-        )
-        raise error_of("A145.link", where=machine.file, found=f"no link.h2d.bandwidth{why}", machine=machine.name)
+            assumed[way] = f"{what}: the peak, without packets" + (" (--peer names their link)" if way == "p2p" else "")
     if any((_value(machine, name) or 0.0) > 0 for name in DISTANCES):
-        far = f"the distance of {machine.name} is not in these times (turnbuckle project and slack have it)"
+        far = f"the distance of {machine.name} is not in the packets' times"
         assumed |= {way: "; ".join(filter(None, [assumed.get(way), far])) for way in HOST}
-    reads = tuple(_value(machine, n) for n in READS_IN_FLIGHT)
-    found = None
-    if all(r is not None for r in reads):
-        tags, request, trip = (float(r) for r in reads if r is not None)
-        found = (tags, request, trip + float(trip_seconds(READ_TRIPS, _value(machine, "slack.link") or 0.0)))
-    memory = device_memory if device_memory is not None else _value(machine, "gpu.memory_bandwidth")
-    staged = host_memory if host_memory is not None else _value(machine, "host.memory_bandwidth")
-    return Sheet(name, links, _with_device(peaks, memory), staged, found, assumed)
+    memory, staged = _value(machine, "gpu.memory_bandwidth"), host_memory or _value(machine, "host.memory_bandwidth")
+    return Sheet(on if isinstance(on, str) else on.name, declared, links, _with_device(peaks, memory), staged, assumed)
+
+
+def _given(value: float, source: str) -> Parameter:
+    return Parameter(value=value, error=0.0, unit="B/s", nature="spec", source=source)
+
+
+def _on_link(name: str, host: Link, node: bool) -> Machine:
+    """Return the recorded node on another link, or another node of which nothing but its link is known."""
+    if not node and name in names():
+        return load(name)
+    coupling: Coupling = "pcie" if isinstance(host, Pcie) else "nvlink"
+    machine = Machine(name=name, title=f"on {host.name}", summary="", year=0, coupling=coupling, base="" if node else "source")
+    peak = _given(host.raw_bandwidth, f"the peak of {host.name}")
+    return machine.with_parameters({link_parameter(way, "bandwidth"): peak for way in (LINK_WAYS if node else HOST_WAYS)})
 
 
 def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[str, float]:
@@ -137,14 +141,3 @@ def _value(machine: Machine, name: ParameterName) -> float | None:
     if not machine.relative:
         return machine.value(name)
     return next((c.set.value for c in machine.changes if c.parameter == name and c.set is not None), None)
-
-
-def _behind(coupling: str, rate: float) -> Link | None:
-    """The link of a coupling that has this rate; None where no packet model is known or no link fits."""
-    known: list[Link] = []
-    if coupling in ("pcie", "fabric"):  # a composable fabric carries the same packets farther
-        known = [Pcie(g, lanes) for lanes in (16, 8, 4, 2, 1) for g in RATE]
-    elif coupling == "nvlink":
-        known = [Nvlink(v, k) for v, (_, _, most) in VERSIONS.items() for k in range(1, most + 1)]
-    near = [one for one in known if abs(one.raw_bandwidth / rate - 1.0) <= _ALIKE]
-    return near[0] if near else None

@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse, show
-from turnbuckle.machine import Pair, load
-from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.transfers import LinkFit, fit_class
-from turnbuckle.projection.model import Charge, nething
 from turnbuckle.projection.priors import (
     COPY_LATENCY_SD,
     DEVICE,
@@ -31,12 +28,11 @@ from turnbuckle.projection.priors import (
     STAGED,
     STAGED_SPREAD,
     half_normal,
+    normals,
     of_pair,
-    other_host,
 )
-from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Draws, drawn_source, drawn_target, normals, on_other_machine
-from turnbuckle.questions.transfers.datasheet import project as on_sheet
-from turnbuckle.questions.transfers.datasheet import wmape
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
+from turnbuckle.questions.transfers.datasheet import project, wmape
 from turnbuckle.questions.transfers.question import words
 from turnbuckle.questions.transfers.sheet import sheet
 from turnbuckle.questions.validate.cases import Ask, Case, Number
@@ -46,88 +42,27 @@ from turnbuckle.questions.validate.rows import Data, Row
 _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 
 
-def datasheet(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Copies of B on its data sheet, with (L+O) of A."""
+def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """Copies of B on its data sheet or its machine file, as every question prices them, with the lines that A's copies show."""
     size = question.number("copied_size")
     here, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
     there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, size)
-    on = sheet(
-        question.text("on"), source=machine, host_memory=question.number("host_memory"), device_memory=question.number("device_memory")
-    )
-    found = on_sheet(here, on, there, all_of_there=True)
-    for total in found.totals[:-1]:
-        which = (total.direction, total.memory, "projected")
-        error = next(e for e in found.errors if (e.direction, e.memory, e.approach) == which)
-        yield Row(
-            case.name, _kind(total.memory), question.model, f"{words((total.direction, total.memory))} on {on.name}", "s", total.projected,
-            error.actual, total.low, total.high, error.wmape / 100.0, total.count, float(total.size_bytes),
-        )  # fmt: skip
-
-
-def machine_file(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Copies of B priced on B's machine file: the link's own line, and what pageable memory cost beyond its link on A.
-
-    The interval is from the errors of both machines' numbers, the scatter of A's copies about their line, and what no file says of
-    another machine (decision 0018).
-    """
-    seen = data.seen(data.path(case, case.a.file), case.a.machine)
-    there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, None)
-    declared = load(question.text("on"))
-    pair = Pair(seen.source, declared)
-    source = drawn_source(seen.source)
-    target = drawn_target(declared, pair.target, source)
-    found = False
-    for which in there.classes:
-        charge = _copies_charge(which[0])
-        run = _as_pieces(there.of(which))
-        single = charge.seconds(run, pair.target, seen.source) if charge else None
-        drawn = charge.seconds(run, target, source) if charge else None
-        if single is None or drawn is None:
-            continue
-        found = True
-        drawn = np.broadcast_to(drawn, (DRAWS, len(run))) * _form(seen.fits.get(which), which, run.size_bytes, DRAWS)
-        if other_host(pair):
-            drawn = on_other_machine(drawn, run, pair, Draws(DRAWS, SEED))
-        low, high = (float(q) for q in np.quantile(drawn.sum(axis=-1), _TAILS))
-        low, high = min(low, float(single.sum())), max(high, float(single.sum()))
-        actual = there.of(which)["seconds"].to_numpy()
-        yield Row(
-            case.name, _kind(which[1]), question.model, f"{words(which)} on {declared.name}", "s", float(single.sum()), float(actual.sum()),
-            low, high, wmape(actual, single) / 100.0, len(actual), float(run.size_bytes.sum()),
-        )  # fmt: skip
-    if not found:
-        raise error_of("A192.price", where=case.name, found=", ".join(words(c) for c in there.classes))
+    host, device = (question.number(name) for name in ("host_memory", "device_memory"))
+    on = sheet(question.text("on"), source=machine, host_memory=host, device_memory=device, node=True)
+    answer = project(here, on, there, all_of_there=True)
+    judged = {(e.direction, e.memory): e for e in answer.errors if e.approach == "projected"}
+    for total in answer.totals[:-1]:
+        which = (total.direction, total.memory)
+        if which in judged:
+            yield Row(
+                case.name, _kind(total.memory), question.model, f"{words(which)} on {on.name}", "s", total.seconds, judged[which].actual,
+                total.low, total.high, judged[which].wmape / 100.0, total.count, float(total.size_bytes),
+            )  # fmt: skip
 
 
 def _kind(memory: str) -> str:
     """Copies that the host stages are a question of their own: no data sheet says how fast it does."""
     return "pageable" if memory == "pageable" else "transfers"
-
-
-def _copies_charge(direction: str) -> Charge | None:
-    return next((c for c in nething().charges if c.name == f"copy_{direction}"), None)
-
-
-def _as_pieces(rows: pl.DataFrame) -> Pieces:
-    """Copies as pieces of one activity each."""
-    many, direction = rows.height, rows["direction"].to_list()
-    text = np.full(many, "", dtype=object)
-    return Pieces(
-        kind=np.array([f"copy_{d}" for d in direction], dtype=object), category=np.full(many, "copy", dtype=object), call_class=text,
-        direction=np.array(direction, dtype=object), memory=np.array(rows["memory"].to_list(), dtype=object),
-        idle_device=np.zeros(many, dtype=np.bool_), size_bytes=rows["size_bytes"].to_numpy(), count=np.ones(many),
-        seconds=rows["seconds"].to_numpy(), exposed_seconds=rows["seconds"].to_numpy(), tail_count=np.zeros(many),
-    )  # fmt: skip
-
-
-def _form(fit: LinkFit | None, which: tuple[str, str], size_bytes: Float, draws: int) -> Float:
-    """Factors of the line's own scatter, one a size decade as in `study.uncertainty`, shape (draws, copies)."""
-    if fit is None:
-        return np.ones((draws, 1))
-    decade = np.floor(np.log10(np.maximum(size_bytes, 1.0))).astype(int)
-    spread = min(fit.residual_spread, 0.7)
-    one = {d: np.exp(spread * normals(f"form/copy_{which[0]}/{which[1]}/1e{d}", draws, SEED)) for d in np.unique(decade).tolist()}
-    return np.stack([one[d] for d in decade.tolist()], axis=1)
 
 
 def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:

@@ -33,8 +33,8 @@ from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_pa
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
-from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, alpha_spread, normals
+from turnbuckle.projection.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, alpha_spread
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import Ask, Case
 from turnbuckle.questions.validate.rows import Data, Row
@@ -226,6 +226,7 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         if number.direction != "memory":  # another node of this kind
             spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
             drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)
+            value /= float(half_normal(np.zeros(()), spread))
         low, high = (float(q) for q in np.quantile(drawn, [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]))
         yield Row(
             case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"),

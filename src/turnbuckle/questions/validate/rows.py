@@ -102,7 +102,7 @@ class Data:
         if self._measured(path):
             return measured(read_measured(path, size_bytes=copied_size)), None
         seen = self.seen(path, machine)
-        return recorded(seen.profile), seen.source
+        return recorded(seen), seen.source
 
     def _measured(self, path: Path) -> bool:
         place, _ = split_part(path)
