@@ -10,7 +10,7 @@ import polars as pl
 
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Coupling, Machine, Parameter, recognise
-from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, ParameterName, link_parameter, observed_parameter
+from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, LinkTerm, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
 from turnbuckle.profile.transfers import LinkFit, fit_class, fit_links, known_links, link_findings, looks_like, reference_fit
@@ -51,6 +51,7 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         if stated:
             nominal[direction] = stated.value
         parameters |= _link_parameters(fits, direction, base, names)
+    parameters |= _unseen_ways(parameters, base)
     parameters |= _peer_parameters(fits, base)
     parameters |= _call_parameters(profile, launches)
     if copied := _inside_fit(profile):
@@ -85,8 +86,6 @@ def machine_of_copies(
     copies : direction, memory, size_bytes [B], seconds [s]; one a copy.
     named : the machine they were measured on; None is one of which nothing else is known.
     streamed : classes measured with many copies on their way: their times hold no fixed part.
-
-    A direction between host and device that was not measured takes the line of the other one.
     """
     fits = {
         (str(d), str(m)): fit_class(str(d), str(m), group["size_bytes"].to_numpy(), group["seconds"].to_numpy())
@@ -95,8 +94,8 @@ def machine_of_copies(
     fits = {which: replace(fit, latency_s=0.0) if which in streamed else fit for which, fit in fits.items()}
     parameters = _peer_parameters(fits, named)
     for way in HOST_WAYS:
-        mirrored: dict[tuple[str, str], LinkFit] = {(way, m): replace(fit, direction=way) for (d, m), fit in fits.items() if d in HOST_WAYS}
-        parameters |= _link_parameters(fits if any(d == way for d, _ in fits) else mirrored, way, named, ())
+        parameters |= _link_parameters(fits, way, named, ())
+    parameters |= _unseen_ways(parameters, named)
     if inside := next((fit for (d, _), fit in fits.items() if d == "d2d"), None):
         parameters |= _inside_parameters(inside)
     base = named or Machine(name="measured", title="the measured machine", summary="what measured copies show", year=0, coupling="pcie")
@@ -158,6 +157,22 @@ def _link_parameters(
         where = f"{fit.count} {word} copies {direction}"
         out[observed_parameter(direction, word, "bandwidth")] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
         out |= _fixed_part(observed_parameter(direction, word, "latency"), fit, where)
+    return out
+
+
+def _unseen_ways(seen: dict[ParameterName, Parameter], base: Machine | None) -> dict[ParameterName, Parameter]:
+    """Return the link in the direction that no copy went, as in the other one, as far as nothing states it."""
+    out: dict[ParameterName, Parameter] = {}
+    for way, other in (HOST_WAYS, HOST_WAYS[::-1]):
+        for term in get_args(LinkTerm):
+            name, mirror = link_parameter(way, term), link_parameter(other, term)
+            like = seen.get(mirror) or (base.get(mirror) if base else None)
+            if name in seen or (base and base.get(name)) or like is None:
+                continue
+            source = f"assumed: no copy {way} was recorded; {other} stands for it"
+            out[name] = replace(
+                like, error=max(like.error, ASSUMED_ERROR) if term == "latency" else like.error, nature="assumption", source=source
+            )
     return out
 
 

@@ -330,11 +330,16 @@ def _byte_seconds(
 
 
 def _inside_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-    """Price copies inside a device: a fixed part, and bytes read and written at the share of its memory's rate that the source shows."""
+    """Price copies inside a device: a fixed part, and bytes read and written at the share of its memory's rate that the source shows.
+
+    Where the source shows no such copy, the fixed part is that of a copy to the host.
+    """
     size, peak = p.size_bytes[p.kind == "copy_d2d"], machine.value("gpu.memory_bandwidth")
     if peak is None:
         return None
     latency, reached, own = (source.value(n) for n in ("observed.d2d.latency", "observed.d2d.bandwidth", "gpu.memory_bandwidth"))
+    if latency is None and reached is None:
+        latency = source.value("link.d2h.latency")
     share = 1.0 if reached is None or own is None else 2.0 * reached / own
     late, longer = machine.inside(reached is not None) if isinstance(machine, Elsewhere) else (1.0, 1.0)
     each = (0.0 if latency is None else latency) * late + 2.0 * size / (peak * share) * longer

@@ -195,7 +195,9 @@ def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] =
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
         wraps = k == 0 or column in folds or console.width < _NARROW
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=not wraps, overflow="fold")
+        table.add_column(
+            column, justify="left" if k == 0 else "right", no_wrap=not wraps, overflow="fold", min_width=10 if column in folds else None
+        )
     return table
 
 

@@ -49,7 +49,7 @@ FILE: Final = "case.toml"
 #: Keys of a question by the model that answers it, and what each must be: ``text``, ``words`` (a list), ``count`` or a unit.
 ASKS: Final[dict[str, dict[str, str]]] = {
     "datasheet": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
-    "machine": {"on": "text"},
+    "machine": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
     "line": {
         "direction": "text",
         "memory": "text",

@@ -1,7 +1,7 @@
 """What each question of a validation case predicts, beside what was measured.  One function a model; nothing is fitted to an answer.
 
-    datasheet      copies of B on B's data sheet, with (L+O) of A (AHEAD)                        `study.datasheet`
-    machine        copies of B on B's machine file, with A's staging of pageable memory (LogGP)  `model.nething`
+    datasheet      copies of B on a node of which the link alone is known                        `projection.uncertainty`
+    machine        copies of B on B's machine file                                               `projection.uncertainty`
     line           copies, migrations or messages of B on the line fitted to A (LogGP)           `profile.transfers`
     projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
     slack          A's run with every boundary call delayed                                      `study.slack`
@@ -226,7 +226,6 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         if number.direction != "memory":  # another node of this kind
             spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
             drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)
-            value /= float(half_normal(np.zeros(()), spread))
         low, high = (float(q) for q in np.quantile(drawn, [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]))
         yield Row(
             case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"),

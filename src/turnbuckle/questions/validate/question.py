@@ -305,8 +305,10 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
 
 
 def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
-    """Which machine copies faster: the cases' large copies to the device in order of their bandwidth, as the data sheets have it."""
-    copies = (r for r in rows if r.kind in ("transfers", "pageable") and r.model == "datasheet" and r.quantity.startswith("h2d"))
+    """Which machine copies faster: the cases' large copies to the device in order of their bandwidth, as predicted."""
+    copies = (
+        r for r in rows if r.kind in ("transfers", "pageable") and r.model in ("datasheet", "machine") and r.quantity.startswith("h2d")
+    )
     large = [r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured]
     if len(large) < 3:
         return []
