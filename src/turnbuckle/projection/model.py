@@ -284,8 +284,10 @@ def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Price
     """
     source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
     source_latency, target_latency = source.value(link_parameter(direction, "latency")), machine.value(link_parameter(direction, "latency"))
-    if source_bandwidth is None or target_bandwidth is None or source_latency is None:
+    if target_bandwidth is None or source_latency is None:
         return None
+    if source_bandwidth is None:  # nothing is known of what copies cost beyond their link
+        source_bandwidth = target_bandwidth
     if target_latency is None:  # the target's file gives none: keep the source's, and a finding says so
         target_latency = source_latency
     parts: list[tuple[Bool, Float]] = []

@@ -282,15 +282,16 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
         return None
 
     def seconds(draws: Draws) -> Float:
-        return np.broadcast_to(copy_seconds_of(question, declared, pair, model, draws), (max(draws.draws, 1), len(run)))
+        each = copy_seconds_of(question, declared, pair, model, draws)
+        return np.broadcast_to(each, (max(draws.draws, 1), len(run)))
 
     stated, drawn = seconds(Draws()), seconds(Draws(question.draws, question.seed))
     known = np.isfinite(stated[0])
     tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
 
     def added(which: tuple[str, str], rows: Bool) -> CopyClass:
-        total, count = float(stated[0, rows].sum()), run.count[rows]
-        low, high = (float(q) for q in np.quantile(drawn[:, rows].sum(axis=1), tails))
+        total, count = float(_sums(stated, rows)[0]), run.count[rows]
+        low, high = (float(q) for q in np.quantile(_sums(drawn, rows), tails))
         measured = float(run.seconds[rows].sum()) if question.recorded else None
         moved = round(float((count * run.size_bytes[rows]).sum()))
         basis = "" if which == _EVERY else copy_basis(*which, pair)
@@ -302,11 +303,16 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
     shares = {}
     if drivers:
         names = question.names(declared, pair, model)
-        shares = _variance_shares({n: seconds(Draws(_few(question.draws), question.seed, n))[:, known].sum(axis=1) for n in names})
+        shares = _variance_shares({n: _sums(seconds(Draws(_few(question.draws), question.seed, n)), known) for n in names})
     return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
 
 
 _EVERY: Final = ("all", "all")
+
+
+def _sums(values: Float, rows: Bool) -> Float:
+    """Return the sum over some pieces for each draw; equal numbers in the same order have equal sums."""
+    return np.asarray(np.ascontiguousarray(values[:, rows]).sum(axis=1))
 
 
 def copy_seconds_of(question: Uncertain, declared: Machine, pair: Pair, model: Model, draws: Draws | None = None) -> Float:

@@ -16,6 +16,8 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part, unknown_format
 from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.transfers.datasheet import study
+from turnbuckle.questions.transfers.figures import figures
 from turnbuckle.questions.transfers.question import distribution, measured, recorded, words
 from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
@@ -40,7 +42,8 @@ _WIDE = 90
 _NARROW = 80
 #: Of any time, size or bandwidth that is given, SI.
 _LEAST, _MOST = 1e-15, 1e18
-WORDS = {"projected": "projected", "packets": "packets", "peak": "peak", "envelope": "envelope"}
+#: Approaches that a terminal shows; documents and tables hold the back of the envelope as well.
+WORDS = ("projected", "packets", "peak")
 
 File = Annotated[
     str,
@@ -82,8 +85,6 @@ def transfers(
     no_cache: NoCache = False,
 ) -> int:
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
-    from turnbuckle.questions.transfers.datasheet import study
-
     if not files:
         raise error_of("A024.nothing")
     console = console_for(output) if format == "table" else None
@@ -110,8 +111,6 @@ def transfers(
     sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
     found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
-        from turnbuckle.questions.transfers.figures import figures
-
         save(figures(found), charts)
     emit(found, format, output, console)
     return 0
@@ -266,14 +265,14 @@ def _print_totals(console: Console, projected: Projected) -> None:
     target = _plain(projected.target)
     title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
     interval = f"{LEVEL:.0%} interval"
-    columns = ["transfers", "count", "size", *(["here"] if own else []), "projected", interval, "packets", "peak", "envelope"]
+    columns = ["transfers", "count", "size", *(["here"] if own else []), "projected", interval, *WORDS[1:]]
     table = _table(console, title, *columns, folds=(interval,))
     totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
     between = " " if console.width >= _WIDE else "\n"
     for t in totals:
         low, high = (quantity(end, "s") for end in t.ends)
         measured = [seconds(t.measured_seconds)] if own else []
-        sheet_times = ["" if v is None else seconds(v) for v in (t.packets, t.peak, t.envelope)]
+        sheet_times = ["" if v is None else seconds(v) for v in (t.packets, t.peak)]
         table.add_row(
             _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.seconds),
             f"\\[{low},{between}{high}]", *sheet_times,
@@ -288,8 +287,8 @@ def _print_totals(console: Console, projected: Projected) -> None:
 
 
 def _print_errors(console: Console, projected: Projected) -> None:
-    title = "against the times measured there: WMAPE and spread [%] of four approaches"
-    table = _table(console, title, "transfers", "count", "there", *WORDS.values(), "projected/there")
+    title = "against the times measured there: WMAPE and spread [%] of three approaches"
+    table = _table(console, title, "transfers", "count", "there", *WORDS, "projected is")
     by_class: dict[tuple[str, str], list[Error]] = {}
     for e in projected.errors:
         by_class.setdefault((e.direction, e.memory), []).append(e)
@@ -298,7 +297,7 @@ def _print_errors(console: Console, projected: Projected) -> None:
         first = group[0]
         by_approach = {e.approach: _off(e) for e in group}
         cells = [by_approach.get(a, "") for a in WORDS]
-        table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x")
+        table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x there")
     console.print(table)
     console.print()
 
@@ -309,7 +308,7 @@ def _off(error: Error) -> str:
 
 def _print_summary(console: Console, judged: list[Projected]) -> None:
     """The paper's Tables III and IV, a row an application."""
-    columns = ("application", "node", "transfers", *WORDS.values())
+    columns = ("application", "node", "transfers", *WORDS)
     table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
     errors = {a: [e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)] for a in WORDS}
     for p in judged:
