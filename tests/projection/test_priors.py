@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.packet import link
 from turnbuckle.machine import Pair, load
+from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.projection.priors import (
     COPY_LATENCY_SD,
     DEVICE_SHARE,
     LAUNCH_ERROR,
+    LINK,
     LINK_FASTEST,
     LINK_SHARE,
     MOST_SHARERS,
@@ -24,11 +27,15 @@ from turnbuckle.projection.priors import (
     STAGED_RATE,
     STAGED_SPREAD,
     VENDOR_ERROR,
+    Draws,
+    elsewhere,
     half_normal,
+    normals,
     of_pair,
     other_host,
     other_vendor,
     shared,
+    unstated,
     vendor,
 )
 
@@ -117,7 +124,8 @@ def test_the_shares_of_links_between_devices(facts: pl.DataFrame) -> None:
 
 @given(st.floats(-6, 6), st.floats(0.01, 2), st.integers(-5, 10**9))
 def test_what_may_only_be_slower_is_never_faster(z: float, width: float, sharers: int) -> None:
-    assert half_normal(np.array([z]), width)[0] >= 1 and half_normal(np.zeros(1), width)[0] == 1
+    assert half_normal(np.array([z]), width)[0] >= 1 and half_normal(np.array([-30.0]), width)[0] == pytest.approx(1)
+    assert half_normal(np.array([z + 0.1]), width)[0] > half_normal(np.array([z]), width)[0], "the middle of z is the middle of the factor"
     assert 1 <= shared(np.array([z]), sharers)[0] <= MOST_SHARERS * (1 + 1e-12)
     assert shared(np.array([z]), 1)[0] == 1
 
@@ -129,3 +137,35 @@ def test_whose_gpu_it_is() -> None:
     assert other_host(Pair(here, load("mi300x"))) and not other_host(Pair(here, load("nvlink-c2c"))) and not other_host(Pair(here, here))
     assert vendor(load("frontier")) == "amd"
     assert 0 < DEVICE_SHARE < NODE_SHARE < LINK_SHARE
+
+
+def test_the_factor_is_half_normal() -> None:
+    drawn = np.log(half_normal(normals("a test", 200_000, 1), 1.0))
+    assert np.quantile(drawn, [0.5, 0.95]) == pytest.approx([0.6745, 1.96], abs=0.01) and drawn.min() >= 0
+
+
+def test_the_middle_of_what_no_file_says() -> None:
+    """No draws: each unknown at its middle; and what was asked for is known afterwards."""
+    draws = Draws()
+    assert float(draws.of(LINK)) == 0 and list(draws.asked) == [LINK]
+    pair = Pair(load("a100-sxm4-80"), load("gh200"))
+    middle = elsewhere(pair, pair.target, pair.source, Draws())
+    drawn = elsewhere(pair, pair.target, pair.source, Draws(4000, 1))
+    names: tuple[ParameterName, ...] = ("link.h2d.efficiency", "link.d2h.efficiency")
+    for name in names:
+        value, sample = middle.value(name), drawn.value(name)
+        assert value is not None and sample is not None, name
+        assert float(value) == pytest.approx(float(np.median(sample)), rel=0.03), name
+    assert middle.value("gpu.fp64") == pair.target.value("gpu.fp64")
+
+
+def test_what_a_change_of_the_link_leaves_open() -> None:
+    """Another kind of link has latencies of its own; the same kind, farther away, has not."""
+    here = load("a100-sxm4-80")
+    for name, opened in (("nvlink-c2c", True), ("pcie5-x16", False), ("cdi-row-link", False), ("cdi-row-api", False)):
+        pair = Pair(here, load(name))
+        assert not other_host(pair)
+        assert [unstated(pair, n) for n in ("link.h2d.latency", "launch.latency")] == [opened] * 2, name
+    assert elsewhere(pair, pair.target, pair.source, Draws()) is pair.target
+    same = Pair(here, replace(here))
+    assert same.target is not here and not other_host(same), "a machine of the same name has the same host"

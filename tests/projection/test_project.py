@@ -36,7 +36,8 @@ def codes(found: Projection) -> dict[str, str]:
     return {f.code: f.detail for f in found.findings}
 
 
-def on(values: dict[str, float], alpha: float | str = "flop", name: str = "there") -> Projection:
+def on(values: dict[str, float], alpha: float | str = "flop", name: str = HERE.name) -> Projection:
+    """Project on a machine of the source's kind, whose host and link share are known with it."""
     return project(SEEN, Pair(HERE, machine({**FULL, **values}, name)), nething(alpha))
 
 

@@ -171,7 +171,7 @@ _RATES: Final = {
 def _nothing(name: str, kind: str, contents: Found) -> Exception:
     if contents.quantities:
         shown = ", ".join(f"{q.what} {q.value / 1e9:.4g} GB/s" for q in contents.quantities[:6] if q.unit == "B/s")
-        return error_of("A145.size", where=name, found=shown or f"{len(contents.quantities)} single numbers", kind=kind)
+        return error_of("A145", where=name, found=shown or f"{len(contents.quantities)} single numbers", kind=kind)
     return error_of("A023.empty", where=name, found=f"{kind} without a line that holds size and time")
 
 

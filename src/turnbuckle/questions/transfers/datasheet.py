@@ -27,6 +27,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.profile.pieces import UNSIZED
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS, other_host
@@ -122,12 +123,12 @@ def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) ->
     parts, found = [], []
     for (direction, memory), group in rows.group_by("direction", "memory", maintain_order=True):
         which = (str(direction), str(memory))
-        if which[0] in on.peaks and which in latency:
+        if which[0] in on.peaks and which in latency and not group["size_bytes"].null_count():
             columns = _columns(group["size_bytes"].to_numpy(), which, latency[which].seconds, on)
             found += _assumed(which, group.height, latency[which], on)
         else:
             columns = {n: pl.repeat(None, group.height, dtype=pl.Float64, eager=True) for n in SHEET}
-            if which[0] in PRICED:
+            if which[0] in PRICED and which[1] != UNSIZED:
                 why = "needs --device-memory" if which[0] == "d2d" else "its sheet has no such link"
                 found.append(
                     finding("A333", group.height, f"{group.height:,} transfers {words(which)} without packets on {on.name}: {why}")

@@ -327,13 +327,14 @@ def _kinds(transfers: Transfers) -> str:
 
 
 def distribution(transfers: Transfers) -> list[dict[str, Any]]:
-    """Share of the transfers and of their time by decade of size (the paper's Fig 1), smallest first.
+    """Return the share of the transfers and of their time by decade of size (the paper's Fig 1), smallest first, where sizes are known.
 
     Each: low_bytes, high_bytes [B] (low <= size < high), count, count_share, seconds, time_share.
     """
+    sized = transfers.rows.drop_nulls("size_bytes")
     decade = pl.col("size_bytes").clip(1.0).log10().add(1e-12).floor().cast(pl.Int64).alias("decade")
-    grouped = transfers.rows.group_by(decade).agg(count=pl.len(), seconds=pl.col("seconds").sum()).sort("decade")
-    count, seconds = float(transfers.rows.height), float(transfers.rows["seconds"].sum())
+    grouped = sized.group_by(decade).agg(count=pl.len(), seconds=pl.col("seconds").sum()).sort("decade")
+    count, seconds = float(sized.height), float(sized["seconds"].sum()) or 1.0
     return [
         {
             "low_bytes": 10.0 ** row["decade"], "high_bytes": 10.0 ** (row["decade"] + 1), "count": row["count"],
