@@ -86,8 +86,9 @@ SCATTER = """
   (3) A slot of four lanes, and machine files of nodes whose link runs at half or a quarter of its rate, lie beyond nine nodes of ten.
   (4) Where A's pageable copies were small, its line holds no staging that could be carried over. (5) Lines carried past the sizes they
   were fitted to, or to another path of a library (messages), hold nothing for that: theirs is the scatter of one machine and one path.
-- **Copies from and to pageable memory cannot be predicted from a data sheet.** How fast the host stages them decides, and no data sheet
-  says it: large ones come out mostly three to six times too fast. `--host-memory`, or a machine file measured on that node, is what helps.
+- **Copies from and to pageable memory are known to a factor of two.** How fast the host stages them decides, and no data sheet says it:
+  A's rate, or the middle of the hosts that were measured, stands for it, and half of these times are off by more than 56 %. A machine
+  file that states `link.pageable.efficiency`, measured on that node, is what helps.
 - **A GPU's data sheet is not its node's.** Eight or sixteen ranks that copy at the same time, two devices behind one port, a slot of four
   lanes, a laptop: pinned copies of such runs reach a quarter to a half of what their GPU could do. Where a link had been measured alone,
   its curve comes out to 6 to 9 %.

@@ -75,7 +75,7 @@ def test_envelope_on_the_catalogue(trace: Trace, target: str, alpha: str) -> Non
 def along(name: str, value: float) -> Machine:
     """The source with one number changed, times as they are, rates by their inverse; a share stays a share."""
     rate = value if is_time(name) else 1.0 / value
-    return machine({**FULL, **READS, name: min(rate, 1.0) if name.endswith("efficiency") else rate}, "there")
+    return machine({**FULL, **READS, name: min(rate, 1.0) if name.endswith("efficiency") else rate})
 
 
 @LAW
@@ -105,7 +105,7 @@ def test_convex_along_any_direction_of_times(trace: Trace, towards: list[float],
         [
             project(
                 profile,
-                Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}}, "there")),
+                Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}})),
                 nething(alpha),
             ).seconds
             for t in step
@@ -168,12 +168,12 @@ def test_one_memory_takes_the_copies_away(trace: Trace) -> None:
 @LAW
 @given(gpu_traces() | soups(), st.sampled_from(ALPHAS))
 def test_no_change_is_the_identity(trace: Trace, alpha: str) -> None:
-    """A target of the same numbers, with a slack of nothing, is the source."""
+    """A target of the source's kind with the same numbers, and a slack of nothing, is the source."""
     profile = build(trace)
-    twin = machine({**FULL, "slack.call": 0.0}, "there")
+    twin = machine({**FULL, "slack.call": 0.0})
     found = project(profile, Pair(machine(FULL), twin), nething(alpha))
-    assert found.target == "there" and found.seconds == profile.seconds and found.breakdown == found.measured_breakdown
-    held = project(profile, Pair(machine(FULL), machine({**FULL, "gpu.fp64_matrix": 1e15}, "there")), nething("hold"))
+    assert found.target == "here" and found.seconds == profile.seconds and found.breakdown == found.measured_breakdown
+    held = project(profile, Pair(machine(FULL), machine({**FULL, "gpu.fp64_matrix": 1e15})), nething("hold"))
     assert held.seconds == profile.seconds
 
 
@@ -183,7 +183,7 @@ def test_slack_is_charged_once_a_crossing_call(trace: Trace, slack: float) -> No
     """Between the slack of calls whose end is exposed and the slack of all that cross."""
     profile = build(trace)
     run = pieces(profile)
-    found = project(profile, Pair(machine(FULL), machine({**FULL, "slack.call": slack}, "there")), nething("hold"))
+    found = project(profile, Pair(machine(FULL), machine({**FULL, "slack.call": slack})), nething("hold"))
     added = found.seconds - profile.seconds
     assert added == pytest.approx(slack * run.tail_count[run.crosses].sum(), rel=1e-6, abs=1e-15)
     assert found.envelope[1] == pytest.approx(profile.seconds + slack * run.count[run.crosses].sum(), rel=1e-9, abs=1e-15)

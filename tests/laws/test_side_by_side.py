@@ -161,6 +161,6 @@ def test_devices_of_one_process_are_as_many(trace: Trace, shift: int) -> None:
     alone, both = typical(one), typical(two)
     assert both["launch"] == pytest.approx(alone["launch"]) and both["shares"] == alone["shares"]
     if not shift:
-        there = machine({**FULL, "link.h2d.latency": 4e-6, "launch.latency": 9e-6, "sync.return": 5e-6, "slack.link": 2e-6}, "there")
+        there = machine({**FULL, "link.h2d.latency": 4e-6, "launch.latency": 9e-6, "sync.return": 5e-6, "slack.link": 2e-6})
         found = [project(run, Pair(machine(FULL), there), nething("hold")).seconds for run in (one, two)]
         assert found[1] == pytest.approx(found[0], rel=1e-12)

@@ -66,8 +66,8 @@ PEER: Final = "share of the link between the other node's devices"
 DEVICE: Final = "share of the other device's memory bandwidth"
 STAGED: Final = "staging by the other machine's host"
 STAGED_BELOW: Final = "whether small pageable copies are staged"
-LATENCY: Final = "fixed part of a copy on the other machine"
-LAUNCHES: Final = "launches on the other machine"
+LATENCY: Final = "fixed part of a copy on the target"
+LAUNCHES: Final = "launches on the target"
 SHARING: Final = "copies of other ranks on the same link"
 
 #: How a vendor is told: names of devices as profilers and people write them.
