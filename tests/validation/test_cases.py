@@ -121,12 +121,12 @@ def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Pat
 
     nsys = shared / "traces" / "nsys"
     here, there = (
-        recorded(Run.read(nsys / name, use_cache=False).profile)
+        recorded(Run.read(nsys / name, use_cache=False))
         for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
     )
     found = project(here, sheet("h100-sxm5"), there, all_of_there=True)
     (error,) = [e for e in found.errors if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")]
-    (row,) = [r for r in now.rows if r.case == "transfers_a100_to_h100" and r.model == "datasheet" and r.quantity.startswith("h2d pinned")]
+    (row,) = [r for r in now.rows if r.case == "transfers_a100_to_h100" and r.model == "machine" and r.quantity.startswith("h2d pinned")]
     assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(error.predicted)
 
 

@@ -86,8 +86,8 @@ def test_sums_known_by_count_and_bytes_alone(tmp_path: Path) -> None:
 
 def test_the_data_sheet_takes_the_fixed_part_from_a_and_the_rest_from_the_link(tmp_path: Path) -> None:
     (only,) = found(tmp_path, asking('model = "datasheet"\non = "pcie3-x16"'), a=CURVE, b=CURVE).rows
-    # 100 MB over PCIe 3 x16 take some 8 ms; B's own 25 GB/s is not asked
-    assert 7e-3 < (only.predicted or 0.0) < 9e-3 and only.measured == pytest.approx(4.05e-3, rel=0.02)
+    # 100 MB over PCIe 3 x16 take some 7.5 ms at best and 10 ms in the middle of what nodes reach; B's own 25 GB/s is not asked
+    assert 9e-3 < (only.predicted or 0.0) < 11e-3 and only.measured == pytest.approx(4.05e-3, rel=0.02)
     assert only.covered is False and only.low is not None and only.low < (only.predicted or 0.0)
 
 
@@ -206,7 +206,7 @@ def test_nothing_is_skipped_silently(tmp_path: Path) -> None:
     ("question", "code"),
     [
         ('model = "rate"\non = "h100-sxm5"', "A192"),
-        ('model = "machine"\non = "h100-sxm5"', "P013"),
+        ('model = "machine"\non = "h1000-sxm5"', "A022"),
         ('model = "datasheet"\non = "pcie9-x16"', "A016"),
         ('model = "repeat"', "P013"),
     ],

@@ -314,7 +314,7 @@ def project(
     judged = pl.DataFrame()
     if there is not None:
         pairs = compared(here, there, all_of_there=all_of_there)
-        judged, errors = _judged(pairs, here, fixed, on)
+        judged, errors = _judged(pairs, here, seen.sharers, fixed, on)
         all_found += pairs.findings
     return Projected(here.name, on.name, on.link_name, seen.name, totals, errors, judged, fixed, tuple(merge(all_found)))
 
@@ -343,10 +343,12 @@ def _total(copies: CopyClass, rows: pl.DataFrame) -> Total:
     return Total(**{f.name: getattr(copies, f.name) for f in fields(CopyClass)}, packets=packets, peak=peak, envelope=envelope)
 
 
-def _judged(pairs: Compared, here: Transfers, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, list[Error]]:
+def _judged(
+    pairs: Compared, here: Transfers, sharers: int, latency: Mapping[Class, Latency], on: Sheet
+) -> tuple[pl.DataFrame, list[Error]]:
     rows, _ = on_sheet(pairs.rows, latency, on)
     recorded = "seconds" in rows.columns
-    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=here.sharers), here.source, {}, 0, SEED, recorded=recorded)
+    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=sharers), here.source, {}, 0, SEED, recorded=recorded)
     each = copy_seconds_of(question, on.machine, Pair(here.source, on.machine), MODEL)
     rows = rows.with_columns(projected=pl.Series(each))
     classes = [(str(d), str(m)) for d, m in rows.select("direction", "memory").unique(maintain_order=True).rows()]
