@@ -20,6 +20,7 @@ ParameterName: TypeAlias = Literal[
     "gpu.memory_size",
     "gpu.power",
     "host.cores",
+    "host.speed",
     "host.memory_bandwidth",
     "host.memory_size",
     "link.h2d.bandwidth",

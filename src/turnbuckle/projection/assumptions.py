@@ -16,7 +16,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
 from turnbuckle.projection.model import Model, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import other_host
+from turnbuckle.projection.priors import INSTRUCTIONS, Draws, host_longer, other_host
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -79,8 +79,12 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
             out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {target_rate / source_rate:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
-    else:
-        out.append(finding("A364"))
+    draws = Draws()
+    longer = host_longer(pair, pair.target, pair.source, draws, model.host)
+    if longer is not None and draws.asked:
+        sets = [machine.instruction_set for machine in (pair.source, pair.target)]
+        other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
+        out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")

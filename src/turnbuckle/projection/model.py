@@ -95,6 +95,7 @@ class Model:
     replay : how activities add up; ``auto`` is the timeline where the recorded order can be trusted, else the sum.
     alpha : how much faster kernels run on the target, as in `nething`.
     machine_free : whether its charges hold all that changes, so that it has no target machine.
+    host : how many times faster the target's host is, where the user states it; None takes what the machines say.
     carded : whether the accuracy card has rows for its run times.
     """
 
@@ -105,10 +106,11 @@ class Model:
     replay: Replay = "sum"
     alpha: float | str = "flop"
     machine_free: bool = False
+    host: float | None = None
     carded: bool = False
 
 
-def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
+def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: float | None = None) -> Model:
     """Build the model: copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
 
     Parameters
@@ -116,6 +118,7 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
     alpha : how much faster kernels run on the target: a number, ``"flop"`` (ratio of double precision rates), ``"memory"``
         (ratio of memory bandwidths) or ``"hold"`` (kernels keep their time).
     charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.
+    host : how many times faster the target's host runs the code between calls; None takes what the machines say, else a prior.
 
     Raises
     ------
@@ -160,6 +163,7 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
         "Groves et al., PMBS 2022",
         (*priced, *map(charge_named, charges)),
         alpha=alpha,
+        host=host,
         carded=not charges,
     )
 

@@ -98,6 +98,7 @@ class Projection(Declared):
         nobody asked for the timeline.
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
+    host : how many times longer the target's host takes for the code between calls; None where it is the source's host.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
@@ -117,6 +118,7 @@ class Projection(Declared):
     order: dict[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
+    host: float | None = None
     copies: Copies | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)

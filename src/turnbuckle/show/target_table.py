@@ -86,6 +86,8 @@ def coupling_words(p: Projection) -> str:
             parts.append(f"+{number(added, 's')} a {what}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
+    if p.host is not None and abs(p.host - 1.0) > 1e-9:
+        parts.append(f"host work {factor(p.host)} as long")
     return "; ".join(parts)
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Alpha, model_of, targets
+from turnbuckle.show.terminal.asked import Alpha, Host, model_of, targets
 from turnbuckle.show.terminal.options import NoCache, Profile, Source, window_ns
 from turnbuckle.show.terminal.recording import inspected
 
@@ -25,6 +25,7 @@ def export(
     window: Annotated[str | None, Parameter(name="--window", help="only what was recorded from START:END of the run: 1.2s:1.3s")] = None,
     source: Source = None,
     alpha: Alpha = "flop",
+    host: Host = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
     no_cache: NoCache = False,
 ) -> int:
@@ -38,7 +39,7 @@ def export(
     refuse_several(",".join(names), "target", "export writes")
     seen = inspected(profile, source, no_cache)
     target = seen.source if names == ["self"] else load(names[0])
-    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None), within_ns)
+    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host), within_ns)
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:

@@ -27,10 +27,9 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_calls
-from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, prepared, timeline_change
-from turnbuckle.projection.project import answered, stated
+from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
@@ -120,7 +119,7 @@ def moved(
     timeline, trust = ready.timeline, ready.trust
     assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
-    change = timeline_change(anchored(ready.run, pair.source, stated(ready, pair), model))
+    change = timeline_change(priced(ready, pair, model))
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     _, edges_before = timeline.path(no_change(len(ready.run)))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, Replay, Seed, draws_of, model_of, replaying, targets
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
@@ -33,6 +33,7 @@ def project(
     on: On = None,
     source: Source = None,
     alpha: Alpha = "flop",
+    host: Host = None,
     model: Method = "nething",
     lambda_: Lambda = None,
     charge: Charges = None,
@@ -62,7 +63,7 @@ def project(
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
-    priced = model_of(alpha, model, lambda_, flat(charge) or ())
+    priced = model_of(alpha, model, lambda_, flat(charge) or (), host)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
     with replaying():

@@ -17,6 +17,10 @@ On = Annotated[
     Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
 ]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
+Host = Annotated[
+    float | None,
+    Parameter(name="--host", help="how many times faster the target's host is than the source's; else as the machines say, or a prior"),
+]
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
@@ -35,21 +39,25 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
     return names
 
 
-def model_of(alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = ()) -> Any:
-    """Return the model that ``--model`` and ``--alpha`` name.  Raises A003 for an alpha that is none."""
+def model_of(alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None) -> Any:
+    """Return the model that ``--model``, ``--alpha`` and ``--host`` name.  Raises A003 for an alpha or a host that is none."""
     from turnbuckle.projection.model import additive, nething
 
+    if host is not None and not 1e-2 <= host <= 1e2:
+        raise error_of("A003.host", found=f"{host:g}")
     if model == "additive":
+        if host is not None:
+            raise error_of("A012.host")
         return additive(lambdas_of(lambdas))
     if alpha in ("flop", "memory", "hold"):
-        return nething(alpha, charges)
+        return nething(alpha, charges, host)
     try:
         value = float(alpha)
     except ValueError:
         raise error_of("A003.word", fix=did_you_mean(alpha, ["flop", "memory", "hold"]), alpha=alpha) from None
     if not 1e-3 <= value <= 1e3:
         raise error_of("A003.range", found=alpha, alpha=alpha)
-    return nething(value, charges)
+    return nething(value, charges, host)
 
 
 def draws_of(draws: int | None) -> int | None:
