@@ -85,6 +85,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
         sets = [machine.instruction_set for machine in (pair.source, pair.target)]
         other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
         out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))
+    if ready.nic_bound:
+        words = ", ".join(f"{share:.1%} of the bytes {way}" for way, share in ready.nic_bound.items())
+        out.append(finding("A370", len(ready.nic_bound), words))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")

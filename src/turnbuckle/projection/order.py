@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Prepared:
     timeline : its compiled graph; None for the sum.
     trust : how far its order can be trusted; None where nobody asked for the timeline.
     sharers : devices or ranks whose copies were on their way at once.
+    nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     """
 
     run: Pieces
@@ -37,6 +39,7 @@ class Prepared:
     timeline: TimelineReplay | None = None
     trust: Trust | None = None
     sharers: int = 1
+    nic_bound: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def replay(self) -> str:
@@ -46,7 +49,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured, sharers=self.sharers)
+            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 

@@ -19,7 +19,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
-from turnbuckle.projection.anchor import Durations, anchored, on_host
+from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
@@ -60,6 +60,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         title=pair.target.title,
         model=model.name,
         replay=ready.replay,
+        nic_bound=dict(ready.nic_bound),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
@@ -77,7 +78,7 @@ def priced(ready: Prepared, pair: Pair, model: Model) -> Durations:
     """Return the durations of the pieces on the target as stated, with the middle of what no file says."""
     durations = anchored(ready.run, pair.source, stated(ready, pair), model)
     longer = host_longer(pair, pair.target, pair.source, Draws(), model.host)
-    return on_host(durations, longer, launches_kept(ready.run, pair))
+    return nic_kept(on_host(durations, longer, launches_kept(ready.run, pair)), ready.nic_bound)
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:

@@ -24,6 +24,7 @@ from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.describe import describe, untold
+from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
@@ -175,6 +176,7 @@ class Run(Shown):
         model: Model | None = None,
         draws: int | None = None,
         seed: int = SEED,
+        minus: Run | None = None,
     ) -> Answer:
         """Project the run on machines: ``turnbuckle project``.
 
@@ -184,10 +186,11 @@ class Run(Shown):
         model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
         draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
         seed : of the draws.
+        minus : the same program with all ranks on one node: what this run copies beyond it goes on to the network card, and keeps its rate.
 
         Raises
         ------
-        CannotAnswer : A121, A122.
+        CannotAnswer : A110, A121, A122, A158.
         MachineError : a machine that is unknown.
         UsageError : A014, the additive model has no machine.
         """
@@ -203,6 +206,8 @@ class Run(Shown):
         if any(target is not self.source for target in targets):
             require_calls(self.profile)
         ready = self.prepared(model)
+        if minus is not None:
+            ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn)

@@ -21,7 +21,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.anchor import Durations, anchored, on_host
+from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis
 from turnbuckle.projection.model import Model, kernel_rate
 from turnbuckle.projection.order import Prepared, prepared, replayed
@@ -146,7 +146,7 @@ class Uncertain:
             scaled[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
         longer = host_longer(pair, drawn, source, draws, model.host)
-        return on_host(replace(durations, scaled=scaled, falls=falls), longer, kept)
+        return nic_kept(on_host(replace(durations, scaled=scaled, falls=falls), longer, kept), self.ready.nic_bound)
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -319,7 +319,8 @@ def copy_question(
     """Prepare the copies of a run alone for many draws; arguments as `uncertain`, `recorded` as `Uncertain` has it."""
     rows = ready.run.category == "copy"
     copies = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
-    return replace(uncertain(Prepared(copies, 0.0, sharers=ready.sharers), source, fits, draws, seed), recorded=recorded)
+    alone = Prepared(copies, 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
+    return replace(uncertain(alone, source, fits, draws, seed), recorded=recorded)
 
 
 _COLUMNS: Final = tuple(Pieces.__dataclass_fields__)

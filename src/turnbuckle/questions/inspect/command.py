@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from turnbuckle.foundation import registry
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
-
-Minus = Annotated[
-    Path | None, Parameter(help="a run of the same program, all ranks on one node: shows the traffic bound for the network card")
-]
 
 
 def _untimed(path: Path) -> ModuleType | None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, Replay, Seed, draws_of, model_of, replaying, targets
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
@@ -32,6 +32,7 @@ def project(
     *,
     on: On = None,
     source: Source = None,
+    minus: Minus = None,
     alpha: Alpha = "flop",
     host: Host = None,
     model: Method = "nething",
@@ -66,8 +67,9 @@ def project(
     priced = model_of(alpha, model, lambda_, flat(charge) or (), host)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
+    packed = None if minus is None else inspected(minus, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

@@ -23,6 +23,12 @@ Profile = Annotated[
         "OTF2 (traces.otf2), Chakra, Paraver (.prv), Paje, DUMPI (.meta), PMPI text, or a folder that Turnbuckle wrote"
     ),
 ]
+Minus = Annotated[
+    Path | None,
+    Parameter(
+        name="--minus", help="a run of the same program, all ranks on one node: what this one copies beyond it goes to the network card"
+    ),
+]
 Source = Annotated[
     str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")
 ]
