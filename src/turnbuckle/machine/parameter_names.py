@@ -23,6 +23,8 @@ ParameterName: TypeAlias = Literal[
     "host.speed",
     "host.memory_bandwidth",
     "host.memory_size",
+    "package.copy_bandwidth",
+    "package.managed_bandwidth",
     "link.h2d.bandwidth",
     "link.h2d.efficiency",
     "link.h2d.latency",

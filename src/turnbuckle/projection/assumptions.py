@@ -14,7 +14,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.model import Model, Priced, kernel_rate, link_bandwidth
+from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.priors import INSTRUCTIONS, Draws, host_longer, other_host
 from turnbuckle.trace.recorders import recorder_of
@@ -137,7 +137,7 @@ def _read_limited(pair: Pair, priced: Priced) -> str:
     return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
 
 
-def copy_basis(direction: str, memory: str, pair: Pair) -> str:
+def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     """Say how a class of copies is priced on a target, and so what its number rests on."""
     way, target = direction.removeprefix("migration_"), pair.target
     if target is pair.source:
@@ -148,8 +148,12 @@ def copy_basis(direction: str, memory: str, pair: Pair) -> str:
         return "time recorded, by the ratio of the memories' bandwidths"
     if way not in LINK_WAYS:
         return "kept as recorded: no link carries it"
+    if port == "managed" and direction in HOST_WAYS:
+        return "moved as managed memory, at the rate that the machine file states"
     if target.copies_vanish and way in HOST_WAYS:
-        return "one memory: no copy"
+        stated = target.value("package.copy_bandwidth") is not None
+        kept = f"copied inside the package, {'as the machine file states' if stated else 'at half of its memory bandwidth'}"
+        return kept if port == "as-is" and direction in HOST_WAYS else "one memory: no copy"
     bandwidth = target.value(link_parameter(way, "bandwidth"))
     if bandwidth is None:
         return "kept as recorded: the target states no bandwidth of this link"

@@ -49,7 +49,7 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
 def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
     """Do the same as `project` for a profile that is already prepared."""
-    require(profile, pair)
+    require(profile, pair, model.port)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
     target = stated(ready, pair)

@@ -181,12 +181,13 @@ class Uncertain:
             if charge.fitted:
                 fitted |= charge.covers(run)
         out = []
+        dropped = not model.port and pair.target.copies_vanish and not pair.source.copies_vanish
         for kind, memory, power, lined in zip(run.kind, run.memory, decade, fitted, strict=True):
             if kind == "kernel":
                 out.append(KERNEL_ALPHA if kernels else "")
             elif not lined:
                 out.append("")
-            elif pair.target.copies_vanish and not pair.source.copies_vanish and kind in ("copy_h2d", "copy_d2h", "migration"):
+            elif dropped and kind in ("copy_h2d", "copy_d2h", "migration"):
                 out.append(COPIES_KEPT)
             else:
                 out.append(f"form/{kind}/{memory}/1e{power}" if f"{kind}/{memory}" in self.form else "")
@@ -276,7 +277,7 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
         low, high = (float(q) for q in np.quantile(_sums(drawn, rows), tails))
         measured = float(run.seconds[rows].sum()) if question.recorded else None
         moved = round(float((count * run.size_bytes[rows]).sum()))
-        basis = "" if which == _EVERY else copy_basis(*which, pair)
+        basis = "" if which == _EVERY else copy_basis(*which, pair, model.port)
         return CopyClass(*which, round(float(count.sum())), moved, measured, total, min(low, total), max(high, total), basis)
 
     kinds = [copy_class(*c) for c in zip(run.direction.tolist(), run.memory.tolist(), strict=True)]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
@@ -35,6 +35,7 @@ def project(
     minus: Minus = None,
     alpha: Alpha = "flop",
     host: Host = None,
+    port: PortOption = None,
     model: Method = "nething",
     lambda_: Lambda = None,
     charge: Charges = None,
@@ -64,7 +65,7 @@ def project(
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
-    priced = model_of(alpha, model, lambda_, flat(charge) or (), host)
+    priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
     packed = None if minus is None else inspected(minus, source, no_cache, part)
