@@ -24,6 +24,7 @@ from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.describe import describe, untold
+from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
@@ -83,7 +84,7 @@ class Run(Shown):
         use_cache: bool = True,
         progress: Callable[[float], None] | None = None,
         command: str = "",
-        part: Part | None = None,
+        part: Part | str | None = None,
         clean_seconds: float | None = None,
     ) -> Run:
         """Read one recording.
@@ -95,7 +96,7 @@ class Run(Shown):
         use_cache : keep and use the Parquet copy of a large recording.
         progress : called with the share read so far.
         command : the command line that asks, for the provenance of answers.
-        part : a stretch of time, an NVTX range, a rank; None is the whole recording.
+        part : what is asked about, as ``--part`` names it (``steady``, ``2s..3s``, ``step=5-9``) or a `Part`; None is the whole recording.
         clean_seconds : run time of the same stretch without profiler, to which the recording is shortened [s] (`projection.clean`).
 
         Raises
@@ -105,7 +106,7 @@ class Run(Shown):
         MachineError : the source is unknown or relative.
         """
         trace = read(path, use_cache=use_cache, progress=progress)
-        profile = build(cut(trace, part, exchange_numbers) if part else trace)
+        profile = build(part_of(trace, part))
         if clean_seconds is not None:
             profile = cleaned(profile, clean_seconds)
         if carried := look(Path(path), texts=False).findings():
@@ -120,6 +121,18 @@ class Run(Shown):
             Pair(named, named)  # says why a relative machine cannot be a source
         machine, fits, findings = observed_machine(profile, named)
         return cls(profile, machine, fits, findings, command)
+
+    @cached_property
+    def start_up(self) -> StartUp | None:
+        """Recognise the start-up; None where the recording does not show its end, and of a stretch of a run."""
+        return start_up(self.profile)
+
+    @cached_property
+    def steady(self) -> Run | None:
+        """Return the run without its start-up; None where that is a tenth of the run or less, or all of it."""
+        if self.start_up is None or not self.start_up.tells or self.start_up.end_ns >= self.profile.last_ns:
+            return None
+        return Run.of(build(part_of(self.trace, "steady")), source=self.source, command=self.command)
 
     @property
     def trace(self) -> Trace:
@@ -304,14 +317,13 @@ class Run(Shown):
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return answer
 
-    def export(self, path: str | Path, on: str | Machine, window: tuple[float, float] | None = None, model: Model | None = None) -> Path:
+    def export(self, path: str | Path, on: str | Machine, model: Model | None = None) -> Path:
         """Write measured and projected time lines for a trace viewer: ``turnbuckle export``.
 
         Parameters
         ----------
         path : of the file; compressed where it ends in ``.gz``.
         on : the target, by name, file or object.
-        window : activities that overlap this part alone, seconds from the start of the run.
         model : the price list; `nething` where it is None.
 
         Returns
@@ -321,10 +333,9 @@ class Run(Shown):
         Raises
         ------
         CannotAnswer : A121, A122.
-        UsageError : A070 where nothing is in the window.
         ReportError : R001 to R003.
         """
-        written: Path = registry.load("asks", "export")(self, path, machine_of(on), window, model)
+        written: Path = registry.load("asks", "export")(self, path, machine_of(on), model)
         return written
 
     def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> list[dict[str, Any]]:
@@ -482,6 +493,12 @@ class Answer(Shown):
         """Return the answer in one line."""
         names = ", ".join(p.target for p in self.projections) or "nothing"
         return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
+
+
+def part_of(trace: Trace, part: Part | str | None) -> Trace:
+    """Return a part of a recording, as `turnbuckle.trace.window.cut` does, by its name or as a `Part`."""
+    chosen = Part.parse(part) if isinstance(part, str) else part
+    return cut(trace, chosen, exchange_numbers, steady_ns) if chosen else trace
 
 
 def machine_of(machine: str | Machine) -> Machine:

@@ -14,6 +14,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
+from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 
@@ -39,6 +40,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     return {
         "run_time_ns": profile.run_time_ns,
         "kernel_window_ns": summary.kernel_window_ns(profile),
+        "start_up": None if (recognised := start_up(profile)) is None else recognised.as_dict(),
         "kernels": summary.kernels(profile) if gpu else None,
         "copies": summary.copies(profile) if gpu and "copies" not in silent else None,
         "memsets": {"count": trace.memsets.height} if gpu and "memsets" not in silent else None,
@@ -62,6 +64,10 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     }
 
 
+#: What a part is called in ``facts["part"]``, and on a screen.
+_PARTS = {"nvtx": "an NVTX range", "steps": "steps", "steady": "without start-up", "kernels": "first kernel to last"}
+
+
 def untold(profile: Profile) -> frozenset[str]:
     """Return categories of the time line that were not recorded; their time is missing, not zero."""
     trace = profile.trace
@@ -80,7 +86,7 @@ def scope(part: Mapping[str, Any]) -> str:
         cuts.append(f"rank {part['rank']}")
     if "bounds_ns" in part:
         bounds = f"{part['begin_ns'] * 1e-9:.6g} s to {part['end_ns'] * 1e-9:.6g} s of {part['of_ns'] * 1e-9:.6g} s"
-        cuts.append(bounds + (" (an NVTX range)" if part.get("nvtx") else ""))
+        cuts.append(bounds + next((f" ({words})" for key, words in _PARTS.items() if key in part), ""))
     if "clean_ns" in part:
         cuts.append(f"host calls shortened to the run time without profiler, {part['clean_ns'] * 1e-9:.6g} s")
     return f"a part of the recording: {'; '.join(cuts)}" if cuts else "the whole recording: all processes, devices and streams in the file"

@@ -15,6 +15,7 @@ from turnbuckle.profile.dependencies.sides import SCOPES, scope_of
 from turnbuckle.profile.profile import Profile, device_busy
 from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
+from turnbuckle.trace.window import kernels_ns
 
 #: Stands for a name the file does not hold.
 UNNAMED = "(name not recorded)"
@@ -35,8 +36,8 @@ def closure_defect_ns(profile: Profile) -> int:
 
 def kernel_window_ns(profile: Profile) -> int | None:
     """Return the first kernel start to last kernel end [ns]; None without kernels."""
-    kernels = profile.trace.kernels
-    return int(kernels["end_ns"].to_numpy().max() - kernels["start_ns"].to_numpy().min()) if kernels.height else None
+    bounds = kernels_ns(profile.trace)
+    return None if bounds is None else bounds[1] - bounds[0]
 
 
 def kernels(profile: Profile) -> dict[str, Any]:
