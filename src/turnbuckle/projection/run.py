@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 import polars as pl
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import did_you_mean, error_of
-from turnbuckle.foundation.findings import Finding, merge
+from turnbuckle.foundation.errors import CannotAnswer, did_you_mean, error_of
+from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
@@ -65,6 +65,7 @@ class Run(Shown):
     fits : the links, fitted to its copies, by direction and host memory.
     source_findings : what could not be recognised or fitted.
     command : the command line that reads it; file names without folders.
+    stated : the machine that the user says it ran on; None recognises it.
     """
 
     question: ClassVar[str] = "inspect"
@@ -74,6 +75,7 @@ class Run(Shown):
     fits: Mapping[tuple[str, str], LinkFit]
     source_findings: list[Finding] = field(default_factory=list)
     command: str = ""
+    stated: Machine | None = None
 
     @classmethod
     def read(
@@ -120,7 +122,7 @@ class Run(Shown):
         if named is not None and named.relative:
             Pair(named, named)  # says why a relative machine cannot be a source
         machine, fits, findings = observed_machine(profile, named)
-        return cls(profile, machine, fits, findings, command)
+        return cls(profile, machine, fits, findings, command, named)
 
     @cached_property
     def start_up(self) -> StartUp | None:
@@ -129,10 +131,14 @@ class Run(Shown):
 
     @cached_property
     def steady(self) -> Run | None:
-        """Return the run without its start-up; None where that is a tenth of the run or less, or all of it."""
-        if self.start_up is None or not self.start_up.tells or self.start_up.end_ns >= self.profile.last_ns:
+        """Return the run without its start-up, as `read` does with ``part="steady"``; None where that is a tenth of the run or less.
+
+        A run that is shortened to its time without profiler has none: the time left belongs to the whole.
+        """
+        started = self.start_up
+        if started is None or not started.tells or started.end_ns >= self.profile.last_ns or "clean_ns" in self.trace.facts.get("part", {}):
             return None
-        return Run.of(build(part_of(self.trace, "steady")), source=self.source, command=self.command)
+        return Run.of(build(part_of(self.trace, "steady")), source=self.stated, command=self.command)
 
     @property
     def trace(self) -> Trace:
@@ -147,7 +153,11 @@ class Run(Shown):
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the recording and of the source machine."""
-        return merge([*self.profile.findings, *self.source_findings])
+        begun = self.start_up
+        all_of_it = (
+            [finding("P220", 1, f"{begun.share:.1%} of its time, {begun.call_share:.1%} of its calls")] if begun and begun.is_all else []
+        )
+        return merge([*self.profile.findings, *self.source_findings, *all_of_it])
 
     @property
     def on_device(self) -> bool:
@@ -465,6 +475,21 @@ class Answer(Shown):
 
     def __len__(self) -> int:
         return len(self.projections)
+
+    @cached_property
+    def steady(self) -> list[Projection]:
+        """Return the same question answered for the run without its start-up, where that is more than a tenth of the run; else empty.
+
+        Empty too where what is left of the recording cannot answer it.
+        """
+        part = self.run.steady if self.projections else None
+        if part is None:
+            return []
+        asked = None if self.model is None or self.model.machine_free else ["self" if t is self.run.source else t for t in self.targets]
+        try:
+            return part.project(asked, model=self.model, draws=self.draws, seed=self.seed).projections
+        except CannotAnswer:
+            return []
 
     @property
     def findings(self) -> list[Finding]:

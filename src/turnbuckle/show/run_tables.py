@@ -6,10 +6,11 @@ from typing import Final
 
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.projection.run import Run
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, clean, count, number, percent, plural, shorten
+from turnbuckle.show.text import DASH, clean, count, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
 
 #: Rows of long tables: printed at once, and at most.
@@ -39,8 +40,31 @@ def category_words(run: Run) -> dict[str, str]:
     return words
 
 
+_STARTS: Final = {
+    "mpi_init": "MPI_Init",
+    "context": "GPU context",
+    "modules": "loading code",
+    "libraries": "handles of libraries",
+    "calls": "other GPU calls",
+    "device": "work on the GPU",
+    "host": "host work",
+}
+
+
+def start_up_words(begun: StartUp, least: float = 0.01) -> str:
+    """Return the start-up in words: its time, its share of the run, and what it is made of."""
+    made = sorted(begun.made_of.items(), key=lambda part: -part[1])
+    parts = [
+        f"{_STARTS[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
+    ]
+    return f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the {_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
+
+
+_ENDS: Final = {"repeated kernel": "first kernel that repeats", "first kernel": "first kernel", "MPI_Init": "end of MPI_Init"}
+
+
 def run_time_table(run: Run) -> Table:
-    """Return where the run time goes: each instant belongs to one category."""
+    """Return where the run time goes: each instant belongs to one category.  The steady part stands beside a run of much start-up."""
     shares, words = summary.categories_ns(run.profile), category_words(run)
     total = max(run.profile.run_time_ns, 1)
     meaning = dict(_MEANING)
@@ -55,6 +79,17 @@ def run_time_table(run: Run) -> Table:
     defect = number(summary.closure_defect_ns(run.profile) * 1e-9, "s")
     rows.append([Cell(text, tone="soft") for text in ("closure defect", "run time minus all of the above", defect, "")])
     head = ["category", "what it is", ">time", ">share"]
+    if run.steady is not None:
+        left = summary.categories_ns(run.steady.profile)
+        head += [">steady", ">share "]
+        for row, name in zip(rows, shares, strict=False):
+            known = name in words
+            row += (
+                cells(number(left[name] * 1e-9, "s"), percent(left[name] / max(run.steady.profile.run_time_ns, 1)))
+                if known
+                else cells("", DASH)
+            )
+        rows[-1] += [Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"), Cell("")]
     caption = "The exclusive time line: each instant belongs to one category."
     return Table(caption, head, rows, title="where the run time goes (each instant counted once)", wide=("what it is",))
 

@@ -22,7 +22,7 @@ COUPLING_WORDS: Final = {
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
-def targets_table(targets: list[Verdict]) -> Table:
+def targets_table(targets: list[Verdict], what: str = "projected run time") -> Table:
     """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
     level = next((v.projection.interval.level for v in targets if v.projection.interval), None)
     head = [
@@ -59,7 +59,7 @@ def targets_table(targets: list[Verdict]) -> Table:
         "of the same activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
-    title = f"projected run time (measured {seconds(targets[0].projection.measured_seconds)})" if targets else ""
+    title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)})" if targets else ""
     notes = [coupling_words(v.projection) for v in targets]
     return Table(caption, head, rows, notes=notes, title=title, wide=("benefit", "envelope", "break-even use"))
 

@@ -4,8 +4,8 @@
 
 Measured and projected tracks of a process stand one below the other, both with the run's start at 0.  A track of nested
 slices can show no others, so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with
-three decimals: nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so that only
-quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
+three decimals: nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so
+that only quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
 
 Errors (`turnbuckle.foundation.errors.ReportError`):
 
