@@ -153,11 +153,13 @@ class Run(Shown):
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the recording and of the source machine."""
+        return merge([*self.profile.findings, *self.source_findings, *self._unfit])
+
+    @cached_property
+    def _unfit(self) -> list[Finding]:
+        """Return what makes the recording unfit for an answer about a longer run."""
         begun = self.start_up
-        all_of_it = (
-            [finding("P220", 1, f"{begun.share:.1%} of its time, {begun.call_share:.1%} of its calls")] if begun and begun.is_all else []
-        )
-        return merge([*self.profile.findings, *self.source_findings, *all_of_it])
+        return [finding("P220", 1, f"{begun.share:.1%} of its time, {begun.call_share:.1%} of its calls")] if begun and begun.is_all else []
 
     @property
     def on_device(self) -> bool:
@@ -227,6 +229,8 @@ class Run(Shown):
             require_calls(self.profile)
         ready = self.prepared(model)
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
+        if self._unfit:
+            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *self._unfit]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn)
 
