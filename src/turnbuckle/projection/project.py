@@ -46,6 +46,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         require_order(ready, "; --replay sum needs no order")
     durations = anchored(ready.run, pair.source, pair.target, model)
     result = replayed(ready, durations)
+    # the window is that of kernels with rows of their own: a graph recorded as one names none
+    windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
@@ -60,4 +62,6 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         alpha=kernel_ratio(pair, model),
         order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, model, durations.missing),
+        kernel_window_seconds=windows[0],
+        measured_kernel_window_seconds=windows[1],
     )

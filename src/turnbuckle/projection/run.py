@@ -511,7 +511,8 @@ class Answer(Shown):
             low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
             numbers = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "measured_seconds": p.measured_seconds}
             ratios = {"penalty": p.penalty, "benefit": p.benefit, "kernel_alpha": p.alpha}
-            flat.append({"target": p.target, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
+            window = {"kernel_window_seconds": p.kernel_window_seconds}
+            flat.append({"target": p.target, **numbers, **window, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
         return pl.DataFrame(flat, infer_schema_length=None)
 
     def faster(self) -> dict[str, dict[str, float]]:
