@@ -132,7 +132,7 @@ def _start_up(run: Run, path: Path) -> list[dict[str, Any]]:
     begun = run.start_up
     if begun is None:
         return []
-    said = start_up_words(begun)
+    said = start_up_words(run, begun)
     if begun.is_all:
         calls = f", {begun.call_share:.0%} of its calls" if begun.call_share > begun.share else ""
         return [_line("bad", "start-up", f"unfit, the run is all start-up{calls}: {said}; record more of the work that repeats")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary import host_work, summary
 from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.projection.run import Run
 from turnbuckle.show.kernel_names import kernel_labels
@@ -51,11 +51,12 @@ _STARTS: Final = {
 }
 
 
-def start_up_words(begun: StartUp, least: float = 0.01) -> str:
+def start_up_words(run: Run, begun: StartUp, least: float = 0.01) -> str:
     """Return the start-up in words: its time, its share of the run, and what it is made of."""
+    starts = _STARTS | ({"host": "nothing recorded"} if run.on_device and not run.projectable else {})
     made = sorted(begun.made_of.items(), key=lambda part: -part[1])
     parts = [
-        f"{_STARTS[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
+        f"{starts[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
     ]
     return f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the {_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
 
@@ -153,3 +154,27 @@ def calls_table(profile: Profile) -> Table | None:
     )
     head = ["call", "class", ">count", ">time", ">median", ">exposed share of run"]
     return Table(caption, head, rows, TOP, table.height - len(rows), title="host calls") if rows else None
+
+
+def host_work_table(profile: Profile) -> Table | None:
+    """Return exposed host work by the innermost range of the program, the most first; None where the recording names no ranges."""
+    found = host_work.described(profile, MOST)
+    if found is None:
+        return None
+    total = max(found["named_s"] + found["unnamed_s"], 1e-300)
+    ranges = [*found["ranges"], {"name": None, "count": None, "seconds": found["unnamed_s"]}]
+    rows = [
+        cells(
+            Cell("outside of all ranges", tone="soft")
+            if r["count"] is None
+            else Cell(shorten(clean(r["name"]), 64), clean(r["name"]), tone="code"),
+            DASH if r["count"] is None else count(r["count"]),
+            number(r["seconds"], "s"),
+            Cell(percent(r["seconds"] / total), bar=r["seconds"] / total),
+        )
+        for r in sorted(ranges, key=lambda row: -row["seconds"])
+        if r["seconds"] > 0
+    ]
+    caption = "Host work beside which nothing else runs, by the NVTX range, annotation or operator it lies in, the innermost."
+    head = ["range", ">count", ">time", ">share of host work"]
+    return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title="host work by range") if rows else None

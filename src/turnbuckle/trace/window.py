@@ -276,20 +276,33 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
 
 
+def _step(word: str) -> str:
+    return rf"(?i)^{word}[ #:_=-]*([0-9]{{1,9}})$"
+
+
+def numbers_a_step(text: str) -> bool:
+    """Return whether the name of a range numbers a step.
+
+    >>> [numbers_a_step(text) for text in ("ProfilerStep#5", "Step 5", "step", "warm step 5")]
+    [True, True, False, False]
+    """
+    return any(re.search(_step(word), text) for word in _STEPS)
+
+
 def numbered_steps(trace: Trace) -> pl.DataFrame:
-    """Return the ranges that number a step: number, start_ns, end_ns; empty where none does.
+    """Return the ranges that number a step: number, start_ns, end_ns, name; empty where none does.
 
     A step is a range whose name is ``ProfilerStep``, ``step``, ``iteration`` or ``iter`` and a number: ``ProfilerStep#5``, ``Step 5``.
     The first of these words that occurs is taken, since a program that numbers steps and iterations counts two things.
     """
     rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
-    rows = rows.select("start_ns", "end_ns", text=trace.text(rows))
+    rows = rows.select("start_ns", "end_ns", "name", text=trace.text(rows))
     for word in _STEPS:
-        numbers = pl.col("text").str.extract(rf"(?i)^{word}[\s#:_=-]*(\d{{1,9}})$").cast(pl.Int64)
-        steps = rows.select("start_ns", "end_ns", number=numbers).drop_nulls("number")
+        numbers = pl.col("text").str.extract(_step(word)).cast(pl.Int64)
+        steps = rows.select("start_ns", "end_ns", "name", number=numbers).drop_nulls("number")
         if steps.height:
             return steps
-    return rows.select("start_ns", "end_ns", number=pl.lit(None, pl.Int64)).clear()
+    return rows.select("start_ns", "end_ns", "name", number=pl.lit(None, pl.Int64)).clear()
 
 
 def steps_ns(trace: Trace, first: int, last: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary import host_work, summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.summary.start_up import start_up
@@ -52,6 +52,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "launch": summary.launch(profile) if gpu and called else None,
         "links": links(source, fits),
         "offload": offload(profile, source),
+        "host_work": host_work.described(profile),
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
         "profiler_overhead_share": summary.overhead_share(profile) if has_overhead or trace.overheads.height else None,

@@ -36,7 +36,7 @@ NEARLY_ALL: Final = 0.9
 
 #: Calls that name what they make.
 _CONTEXT: Final = re.compile(r"^(cu|hip)(Init|Ctx\w*Create|DevicePrimaryCtxRetain)|^cudaInitDevice|^clCreateContext")
-_LIBRARY: Final = re.compile(
+LIBRARY: Final = re.compile(
     r"(?i)^_?(cublas|cudnn|cusparse|cufft|cusolver|curand|nccl|rccl|hip\w*blas|rocblas|miopen|rocfft)\w*(create|init)"
 )
 _MPI_INIT: Final = re.compile(r"(?i)^P?MPI_Init(_thread)?$")
@@ -143,7 +143,7 @@ def _made_of(trace: Trace, first: int, last: int) -> dict[str, int]:
     """Return nanoseconds by what the run does from `first` to `last`, each instant counted once, for the first that holds."""
     api = trace.api.filter(pl.col("start_ns") < last)
     modules = (call_classes(api["name"], trace.names) == CALL_CLASS["module"]) & ~_named(trace, api, _LOADS_NOTHING)
-    named = [frame.filter(pl.Series(_named(trace, frame, _LIBRARY))) for frame in (api, trace.ranges.drop_nulls("end_ns"), trace.os_calls)]
+    named = [frame.filter(pl.Series(_named(trace, frame, LIBRARY))) for frame in (api, trace.ranges.drop_nulls("end_ns"), trace.os_calls)]
     libraries = pl.concat([frame.select("start_ns", "end_ns") for frame in named])
     layers = {
         "mpi_init": _mpi_init(trace),
