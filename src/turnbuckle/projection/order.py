@@ -64,13 +64,14 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Run times [s], shape of the draws; breakdowns for a single answer only."""
+    """Run times [s], shape of the draws; for a single answer breakdowns too, and by the timeline kernel windows, projected and recorded."""
 
     seconds: Float
     lower: Float
     upper: Float
     breakdown: dict[str, float]
     measured_breakdown: dict[str, float]
+    kernel_windows: tuple[float | None, float | None] = (None, None)
 
 
 def replayed(ready: Prepared, durations: Durations) -> Replayed:
@@ -97,10 +98,13 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     # adding the difference keeps the identity exact
     seconds = measured + (timeline.seconds(change) - was)
     saved, delayed = timeline.budget(change)
-    parts: list[dict[str, float]] = [{}, {}]
-    if np.ndim(seconds) == 0:
-        parts = [timeline.parts(c, PART_OF_CATEGORY, measured - was) for c in (change, unchanged)]
-    return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
+    lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
+    if np.ndim(seconds):
+        return Replayed(seconds, lower, upper, {}, {})
+    paths = [timeline.path(c) for c in (change, unchanged)]
+    projected, recorded = (timeline.parts(*path, PART_OF_CATEGORY, measured - was) for path in paths)
+    after, before = (timeline.kernel_window(instants) for instants, _ in paths)
+    return Replayed(seconds, lower, upper, projected, recorded, (after, before))
 
 
 def timeline_change(durations: Durations) -> Change:

@@ -55,6 +55,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
     target = stated(ready, pair)
     durations = priced(ready, pair, model)
     result = replayed(ready, durations)
+    # the window is that of kernels with rows of their own: a graph recorded as one names none
+    windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
@@ -71,6 +73,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, target, model, durations.missing),
+        kernel_window_seconds=windows[0],
+        measured_kernel_window_seconds=windows[1],
     )
 
 

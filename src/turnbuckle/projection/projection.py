@@ -104,6 +104,8 @@ class Projection(Declared):
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
+    kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
+        kernel's end [s], as Groves et al. report a run; None by the sum, which has no instants, and without kernels of their own rows.
     """
 
     target: str
@@ -125,6 +127,8 @@ class Projection(Declared):
     copies: Copies | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)
+    kernel_window_seconds: float | None = None
+    measured_kernel_window_seconds: float | None = None
 
     @property
     def penalty(self) -> float:
