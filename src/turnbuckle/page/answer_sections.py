@@ -8,7 +8,7 @@ from typing import Any
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.page import answer_charts
-from turnbuckle.projection.projection import PARTS, faster
+from turnbuckle.projection.projection import PARTS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
@@ -32,7 +32,7 @@ def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
 
 def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     """Probability that the target of the row is faster than that of the column."""
-    chance = faster(answer.projections)
+    chance = answer.faster()
     drawn = [v for v in found if v.projection.target in chance]
     if len(drawn) < 2:
         return {"table": None}
@@ -140,7 +140,7 @@ def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     """Assumptions by code, what the model leaves out, how far each target lies from what was measured."""
     by_code: dict[str, tuple[Finding, list[str], list[str]]] = {}
     sources = [("the source machine", f) for f in answer.run.source_findings if f.code[0] in "AM"]
-    for who, f in [*sources, *((v.name, f) for v in found for f in v.projection.findings)]:
+    for who, f in [*sources, *((v.name, f) for v in found for f in v.whole.findings)]:
         _, targets, details = by_code.setdefault(f.code, (f, [], []))
         targets.append(who)
         if f.detail and f.detail not in details:
@@ -215,9 +215,7 @@ def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
         said = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
         if c["copies_vanish"]:
             ratios = ["no copies"] * 4
-        rows.append(
-            cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.projection.alpha) if v.projection.alpha else DASH, said)
-        )
+        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.whole.alpha) if v.whole.alpha else DASH, said))
     head = [
         "target",
         ">latency, to device",
