@@ -18,7 +18,7 @@ Minus = Annotated[
 
 
 def _untimed(path: Path) -> ModuleType | None:
-    """What inspects a file that holds no times, such as a schedule; None for every other file."""
+    """Return the module that inspects a file without times, such as a schedule; None for every other file."""
     for entry in registry.entries("untimed").values():
         module: ModuleType = entry.load()
         if module.sniff(path):
