@@ -191,7 +191,14 @@ def test_counts_bytes_and_overlap() -> None:
             copy(32_000, 33_000, MIGRATION_H2D, 4096), copy(33_000, 34_000, MIGRATION_D2H, 8192),
         ],
     )  # fmt: skip
-    assert summary.kernels(seen) == {"count": 2, "busy_ns": 20_000, "union_ns": 15_000, "graph_launches": 0, "in_graphs": 0}
+    assert summary.kernels(seen) == {
+        "count": 2,
+        "busy_ns": 20_000,
+        "union_ns": 15_000,
+        "graph_launches": 0,
+        "in_graphs": 0,
+        "collective": None,
+    }
     assert summary.kernel_window_ns(seen) == 15_000
     assert summary.copies(seen) == {
         "h2d": {"count": 1, "bytes": 100, "busy_ns": 2_000}, "d2h": {"count": 1, "bytes": 7, "busy_ns": 4_000},

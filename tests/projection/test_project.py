@@ -17,6 +17,7 @@ from turnbuckle.machine import Change, Fact, Machine, Pair, load
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
+from turnbuckle.profile.summary.summary import kernel_window_ns
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Charge, Model, additive, nething
 from turnbuckle.projection.project import project
@@ -157,6 +158,23 @@ def test_json_of_any_projection(trace: Trace, target: str) -> None:
         assert found["benefit"] * found["penalty"] == pytest.approx(1.0)
     assert found["break_even"]["utilisation_factor"] == pytest.approx(found["penalty"])
     assert all({"code", "severity", "count", "meaning"} <= set(f) for f in found["findings"])
+
+
+@LAW
+@given(gpu_traces(), st.sampled_from(["cdi-row-link", "gh200", "2026-apu"]))
+def test_the_kernel_window_lies_in_the_run_and_is_as_recorded_at_home(trace: Trace, target: str) -> None:
+    profile, timeline = build(trace), replace(nething(), replay="timeline")
+    try:
+        home, away = project(profile, Pair(HERE, HERE), timeline), project(profile, Pair(HERE, load(target)), timeline)
+    except CannotAnswer:
+        return
+    recorded = kernel_window_ns(profile)
+    assert (home.kernel_window_seconds is None) == (recorded is None or trace.graphs.height > 0)
+    if home.kernel_window_seconds is not None and recorded is not None:
+        assert home.kernel_window_seconds == home.measured_kernel_window_seconds == pytest.approx(recorded * 1e-9, abs=1e-15)
+        assert away.measured_kernel_window_seconds == home.kernel_window_seconds
+        assert away.kernel_window_seconds is not None and 0 <= away.kernel_window_seconds <= away.seconds + 1e-12
+    assert project(profile, Pair(HERE, HERE), nething()).kernel_window_seconds is None, "the sum has no instants"
 
 
 # --- anchors ----------------------------------------------------------------------------------------------------------

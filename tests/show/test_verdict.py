@@ -86,9 +86,9 @@ def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
             chance = re.sub(r"([<>] )?[\d.]+ % within", "94 % within", found.words.replace("\xa0", " "))
             assert chance == from_page(low, high), (low, high)
             met.add(chance)
-    (missing,) = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding("A365")])])
+    withheld = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding(code)]) for code in ("A365", "P220")])
     (itself,) = verdicts([projection("self", 0.0, 0.0, 0.0)])
-    met |= {missing.words, itself.words}
+    met |= {*(v.words for v in withheld), itself.words}
     assert {words for words in page_verdicts() if not words.startswith("...")} <= met
     assert {words.partition(", perhaps")[0] for words in met} <= set(page_verdicts())
 
@@ -111,14 +111,15 @@ def test_an_undecided_target_says_what_to_measure() -> None:
     assert "one-way delay" in what_would_change(found)[0]
 
 
+@pytest.mark.parametrize(("code", "why"), [("A365", "host calls are missing"), ("P220", "the run is all start-up")])
 @pytest.mark.parametrize(("change", "kind"), [(0.004, "undecided"), (-0.2, "faster"), (0.3, "over")])
-def test_nothing_is_inside_where_host_calls_are_missing(change: float, kind: str) -> None:
-    missing = projection("gh200", change, change - 0.002, change + 0.002, findings=[finding("A365", 7, "40% of their time")])
+def test_nothing_is_inside_where_a_finding_withholds_it(change: float, kind: str, code: str, why: str) -> None:
+    missing = projection("gh200", change, change - 0.002, change + 0.002, findings=[finding(code, 7, "40% of their time")])
     (v,) = verdicts([missing])
-    assert (v.kind, v.uncalled) == (kind, kind == "undecided")
-    if v.uncalled:
-        assert v.words == "undecided, host calls are missing"
-        assert "gh200 (host calls are missing in the recording) is undecided" in sentence([v], 1.0)
+    assert (v.kind, v.withheld) == (kind, why if kind == "undecided" else "")
+    if v.withheld:
+        assert v.words == f"undecided, {why}"
+        assert f"gh200 ({why}) is undecided" in sentence([v], 1.0)
         assert "likely inside" not in sentence([v], 1.0) and not any("decides" in line for line in what_would_change([v]))
 
 

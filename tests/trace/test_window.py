@@ -13,12 +13,14 @@ from frames import OTHER_PROCESS, PROCESS, THREAD, tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.errors import UnitError, UsageError
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.messages.mpi_calls import exchanges
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.run import Run
+from turnbuckle.profile.summary.start_up import start_up
+from turnbuckle.profile.summary.summary import kernel_window_ns
+from turnbuckle.projection.run import Run, part_of
 from turnbuckle.trace.check import sound
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
@@ -216,6 +218,99 @@ def test_two_parts_make_up_the_run(trace: Trace, share: float) -> None:
         assert spent[0] == spent[1] + spent[2]
     same = build(cut(trace, Part((0, last - first))))
     assert same.activities.equals(whole.activities) and same.run_time_ns == whole.run_time_ns
+
+
+def test_a_part_has_one_name_and_whole_is_no_part() -> None:
+    assert not Part.parse("whole") and Part.parse("whole") == Part() and Part.parse("whole", rank=3) == Part(rank=3)
+    assert Part.parse("1ms..2.5 ms") == Part((1_000_000, 2_500_000)) and Part.parse("nvtx=a=b..c") == Part(span="a=b..c")
+    assert Part.parse("step=7") == Part(steps=(7, 7))
+    for text in (
+        "",
+        "Steady",
+        "1s",
+        "1s..",
+        "..1s",
+        "2s..1s",
+        "1s..1s",
+        "-1s..1s",
+        "step=",
+        "step=5-",
+        "step=5-4",
+        "step=-1",
+        "steps=3",
+        "part",
+    ):
+        with pytest.raises(UsageError) as refused:
+            Part.parse(text)
+        assert refused.value.code == "A070" and refused.value.found == text
+    for text, code in (("1..2", "U001"), ("1GB..2GB", "U003"), ("a..b", "U004")):
+        with pytest.raises(UnitError) as wrong:
+            Part.parse(text)
+        assert wrong.value.code == code and wrong.value.where == "--part"
+
+
+def test_steps_are_ranges_that_a_number_names() -> None:
+    names = pl.Series("name", ["ProfilerStep#5", "ProfilerStep#6", "step 5", "ProfilerStep#7x", "warm 5", "Iteration: 12"], dtype=pl.String)
+
+    def trace(*numbered: tuple[int, int, int]) -> Trace:
+        rows = [{"start_ns": start, "end_ns": end, "name": name, "thread": THREAD} for start, end, name in numbered]
+        return Trace({n: f for n, f in tables(kernels=[kernel(0, 1000)], ranges=rows).items() if f.height}, names, {"tables": {}})
+
+    def of(seen: Trace, first: int, last: int) -> list[int]:
+        bounds: list[int] = cut(seen, Part(steps=(first, last))).facts["part"]["bounds_ns"]
+        return bounds
+
+    both = trace((100, 200, 0), (200, 300, 1), (0, 900, 2), (300, 400, 3), (500, 600, 4))
+    assert of(both, 5, 5) == [100, 200] and of(both, 5, 6) == [100, 300] and of(both, 6, 99) == [200, 300]
+    assert of(trace((0, 900, 2)), 5, 5) == [0, 900] and of(trace((10, 90, 5)), 12, 12) == [10, 90]
+    assert cut(both, Part(steps=(5, 6))).facts["part"]["steps"] == [5, 6]
+    for seen, step in ((both, 7), (trace((500, 600, 4)), 5), (trace(), 5)):
+        with pytest.raises(UsageError) as refused:
+            of(seen, step, step)
+        assert refused.value.code == "A421"
+
+
+def test_the_kernels_are_the_kernel_window() -> None:
+    trace = made(kernels=[kernel(300, 400), kernel(500, 900)], copies=[kernel(0, 50, size_bytes=8), kernel(920, 990, size_bytes=8)])
+    part = cut(trace, Part.parse("kernels"))
+    assert part.facts["part"]["bounds_ns"] == [300, 900] and build(part).run_time_ns == kernel_window_ns(build(trace)) == 600
+    assert not part.copies.height
+    with pytest.raises(UsageError, match="A421"):
+        cut(made(copies=[kernel(0, 50, size_bytes=8)]), Part(of="kernels"))
+
+
+@strategies.LAW
+@given(strategies.gpu_traces())
+def test_start_up_and_the_steady_part_make_up_the_run(trace: Trace) -> None:
+    """What start-up is made of adds up to it, the steady part is the rest, and the whole is the run itself."""
+    whole = build(trace)
+    assert part_of(trace, "whole") is trace and part_of(trace, None) is trace
+    begun = start_up(whole)
+    if begun is None:
+        assert not trace.kernels.height and not trace.graphs.height
+        return
+    assert sum(begun.made_of.values()) == pytest.approx(begun.seconds, abs=1e-12) and min(begun.made_of.values()) >= 0
+    assert 0 <= begun.share <= 1 and 0 <= begun.call_share <= 1
+    assume(begun.end_ns < whole.last_ns)
+    steady = build(part_of(trace, "steady"))
+    assert round(begun.seconds * 1e9) + steady.run_time_ns == whole.run_time_ns
+    kernels = steady.trace.kernels["start_ns"]
+    assert not kernels.len() or kernels.min() >= begun.end_ns  # type: ignore[operator]
+    assert start_up(steady) is None, "the begin of a stretch is no start of a run"
+
+
+@strategies.LAW
+@given(strategies.gpu_traces())
+def test_parts_lie_in_the_whole(trace: Trace) -> None:
+    whole = build(trace)
+    for name in ("whole", "steady", "kernels"):
+        try:
+            part = build(part_of(trace, name))
+        except UsageError as error:
+            assert error.code in ("A421", "A070")
+            continue
+        assert whole.first_ns <= part.first_ns <= part.last_ns <= whole.last_ns
+        assert part.trace.kernels.height <= whole.trace.kernels.height and part.trace.api.height <= whole.trace.api.height
 
 
 def test_parts_of_real_runs_project_onto_themselves(shared: Path) -> None:

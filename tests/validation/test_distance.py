@@ -126,7 +126,7 @@ def point(delay_ns, classes="all", slower=0, where="after"):
 @pytest.mark.parametrize("classes", ["all", "launch", "all-sync"])
 def test_a_prediction_is_what_the_command_says(tmp_path, capsys, classes):
     options = [] if classes == "all" else ["--slack-class", ",".join(distance.chosen(classes))]
-    more = ["--window", "30000000ns:64000000ns", "--draws", "0", "--format", "json", "--no-cache", "--repeats", "34ms,34.1ms"]
+    more = ["--part", "30000000ns..64000000ns", "--draws", "0", "--format", "json", "--no-cache", "--repeats", "34ms,34.1ms"]
     assert cli_run.run(["slack", str(RUN), "--mode", "api", *options, *more]) == 0
     curve = [one for one in json.loads(capsys.readouterr().out)["curve"] if 1e-6 < one["slack_s"] < 2e-3]
     found = distance.program("jacobi", RUN, measurements(tmp_path, [point(round(one["slack_s"] * 1e9), classes) for one in curve]))

@@ -29,7 +29,7 @@ RECORDING = """
 5 project {f} --on gh200 --draws 20
 2 project {f} --on self,cdi-row-link --draws 20 --format json -o {o}.json
 1 project {f} --on nvlink-c2c --draws 20 --format csv --replay sum
-1 project {f} --on gh200 --draws 0 --window 10us:1s
+1 project {f} --on gh200 --draws 0 --part 10us..1s
 1 project {f} --model additive --lambda data=10,control=10
 3 slack {f} --draws 10
 1 slack {f} --draws 10 --format csv -o {o}.csv --mode api

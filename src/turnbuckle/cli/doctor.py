@@ -20,6 +20,8 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import all_machines
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.summary import summary
+from turnbuckle.projection.run import Run
+from turnbuckle.show.run_tables import start_up_words
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
@@ -94,7 +96,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
-    told = ("P115", "P109", "P111", "P119", "P182")
+    told = ("P115", "P109", "P111", "P119", "P182", "P220")
     # of a run of MPI calls alone there is no device to say anything of
     device = nsys or answer.on_device
     return [
@@ -108,6 +110,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
             if answer.projectable
             else _line("look", "clock", "no host call is recorded to hold the device's times against"),
         ),
+        *_start_up(answer, path),
         *_messages(traffic(trace)),
         _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time")
         if trace.overheads.height
@@ -122,6 +125,20 @@ def recording(path: Path) -> list[dict[str, Any]]:
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
         *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),
     ]
+
+
+def _start_up(run: Run, path: Path) -> list[dict[str, Any]]:
+    """Say whether the recording holds more than its start-up; one that does not is unfit for an answer about a longer run."""
+    begun = run.start_up
+    if begun is None:
+        return []
+    said = start_up_words(run, begun)
+    if begun.is_all:
+        calls = f", {begun.call_share:.0%} of its calls" if begun.call_share > begun.share else ""
+        return [_line("bad", "start-up", f"unfit, the run is all start-up{calls}: {said}; record more of the work that repeats")]
+    if begun.tells:
+        return [_line("look", "start-up", f"{said}; turnbuckle project {_clean(path.name)} --part steady leaves it out")]
+    return [_line("ok", "start-up", said)]
 
 
 def _if(shown: bool, *lines: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -149,5 +166,5 @@ def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
 
 
 def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
-    """Check the installation, and a recording if one is given: schema, clock, coverage, overhead, secrets."""
+    """Check the installation, and a recording if one is given: schema, clock, start-up, coverage, overhead, secrets."""
     return examine(profile, format)

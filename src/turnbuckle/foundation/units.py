@@ -28,7 +28,7 @@ from decimal import Context, Decimal
 from functools import cache
 from typing import Final
 
-from .errors import clipped, did_you_mean, error_of
+from .errors import UnitError, clipped, did_you_mean, error_of
 
 UNITS: Final[dict[str, str]] = {
     "s": "time",
@@ -162,6 +162,14 @@ def parse(text: str, unit: str) -> float:
     if not math.isfinite(value):
         raise error_of("U005", found=found, fix=example, wanted=UNITS[unit])
     return value
+
+
+def seconds_of(text: str, option: str, example: str) -> float:
+    """Return a time [s] that an option gives.  Raises U0xx, with the option's name."""
+    try:
+        return parse(text, "s")
+    except UnitError as error:
+        raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
 
 
 def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decimal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .catalog import all_machines, load, names, recognise
 from .device_names import device_words
-from .machine import SOURCE, Change, Coupling, Fact, Machine, Nature, Pair, Parameter, schema
+from .machine import SOURCE, Change, Coupling, Fact, InstructionSet, Machine, Nature, Pair, Parameter, schema
 from .parameter_names import ParameterName
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Change",
     "Coupling",
     "Fact",
+    "InstructionSet",
     "Machine",
     "Nature",
     "Pair",

@@ -45,14 +45,29 @@ from turnbuckle.foundation.toml_text import Path as Keys
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine.parameter_names import ParameterName, found_parameter
 
-from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
+from .machine import (
+    CHANGES,
+    COUPLINGS,
+    INSTRUCTION_SETS,
+    NATURES,
+    SOURCE,
+    Change,
+    Coupling,
+    Fact,
+    InstructionSet,
+    Machine,
+    Meaning,
+    Nature,
+    Parameter,
+    schema,
+)
 
 LIMIT_BYTES = 1_000_000
 """Larger files are refused."""
 
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-_HEAD = ("name", "title", "summary", "year", "coupling", "base", "recognise", "copies_vanish")
+_HEAD = ("name", "title", "summary", "year", "coupling", "base", "recognise", "copies_vanish", "instruction_set")
 _PARTS = ("value", "error", "nature", "source", "note", "common")
 _CHANGES = tuple(word for word in CHANGES if word != "set")
 
@@ -161,6 +176,9 @@ class _Reader:
         if not isinstance(year, int) or isinstance(year, bool) or not (year == 0 or 1990 <= year <= 2100):
             self._flaw("M008.year", ("machine", "year"), found=_plain(year), value=True)
         shared = self._fact(("machine", "copies_vanish"), head["copies_vanish"]) if "copies_vanish" in head else None
+        instructions = (
+            self._word(("machine", "instruction_set"), head, "instruction_set", INSTRUCTION_SETS) if "instruction_set" in head else ""
+        )
         recognise = self._texts(("machine", "recognise"), head.get("recognise", []))
         given = dict(self._parameters((), {k: v for k, v in self.document.items() if k not in ("machine", "change")}))
         changes = self._changes(given, base)
@@ -177,6 +195,7 @@ class _Reader:
             changes=changes,
             recognise=recognise,
             memory_shared=shared,
+            instruction_set=cast(InstructionSet, instructions),
             file=self.file,
             sha256=sha256,
         )

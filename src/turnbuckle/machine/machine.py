@@ -23,6 +23,8 @@ Nature = Literal["spec", "measured", "assumption"]
 Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "api-remoting", "relative"]
 
 NATURES: Final[tuple[str, ...]] = get_args(Nature)
+InstructionSet = Literal["", "x86", "arm", "power"]
+INSTRUCTION_SETS: Final[tuple[str, ...]] = ("x86", "arm", "power")
 COUPLINGS: Final[tuple[str, ...]] = get_args(Coupling)
 CHANGES: Final[tuple[str, ...]] = ("set", "scale", "add", "limit", "assume")
 SOURCE: Final = "source"
@@ -160,6 +162,7 @@ class Machine:
     changes : what is changed with respect to the source machine; kept after resolving, for the report.
     recognise : device names, as profilers write them, that mean this machine.
     memory_shared : set where CPU and GPU share one memory, so that copies between them vanish.
+    instruction_set : of the host, one of `INSTRUCTION_SETS`; empty where nothing states it.
     file, sha256 : where it was read from and the hash of that file.
     lineage : (file, sha256) of the machines it is based on, nearest first.
     """
@@ -174,6 +177,7 @@ class Machine:
     changes: tuple[Change, ...] = ()
     recognise: tuple[str, ...] = ()
     memory_shared: Fact | None = None
+    instruction_set: InstructionSet = ""
     file: str = ""
     sha256: str = ""
     lineage: tuple[tuple[str, str], ...] = ()
@@ -243,6 +247,7 @@ class Machine:
             coupling=below.coupling if self.coupling == "relative" else self.coupling,
             memory_shared=self.memory_shared or (below.memory_shared if inherits else None),
             year=self.year or below.year,
+            instruction_set=self.instruction_set or below.instruction_set,
             lineage=(*self.lineage, (below.file, below.sha256), *below.lineage),
         )
         if below.relative:

@@ -103,6 +103,8 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     words = part_words(first.replay)
     runs = [("recorded", first.measured_breakdown, first.measured_seconds, "")]
     runs += [(v.name, v.projection.breakdown, v.projection.seconds, signed(v.change)) for v in verdicts if v.kind != "self"]
+    asked = [v.projection.kernel_window_seconds for v in verdicts if v.kind != "self"]
+    windows = [first.measured_kernel_window_seconds, *asked]
     longest = max([*(sum(parts.values()) for _, parts, _, _ in runs), 1e-12])
     divisor, unit = time_unit(longest)
     rows: Rows = []
@@ -125,13 +127,20 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
         marks.labels(ends, quantity("to"), y, align="left", dx=7, fontWeight="bold"),
         marks.row_names(ends, y, NAMES, fontSize=12),
     ]
+    told: Rows = [{"row": i, "to": value / divisor} for i, value in enumerate(windows) if value is not None]
+    if told:
+        layers.append(marks.points(told, quantity("to"), y, 60, shape="diamond", color=INK))
     spec = plot(layers, 32 * len(runs), (NAMES, 118, 2, 42), rows)
-    table: Rows = [{"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total} for name, parts, total, _ in runs]
+    table: Rows = [
+        {"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total, "kernel_window_seconds": window}
+        for (name, parts, total, _), window in zip(runs, windows, strict=True)
+    ]
     alt = "Run time by part. " + " ".join(f"{name}: {_in_words(words, parts)}." for name, parts, _, _ in runs)
     path = on_timeline(verdicts)
     only = "Time on the critical path only: a copy nobody waits for" if path else "Exposed time only: a copy behind a kernel"
     caption = (
         f"{only} costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
+        + (" The diamond stands at the kernel window: the time from the first kernel's start to the last kernel's end." if told else "")
     )
     legend = tuple((words[p], PART_COLOURS[p]) for p in PARTS)
     return Figure("breakdown", "Run time by part, recorded and projected", alt, spec, table, caption, legend=legend)

@@ -26,6 +26,7 @@ from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.recorders import recorder_of
 from turnbuckle.trace.trace import Trace
+from turnbuckle.trace.window import numbered_steps
 
 DIRECTIONS = words("directions")
 MEMORIES = words("memories")
@@ -133,8 +134,11 @@ def build(trace: Trace) -> Profile:
     felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
     exposed_ns, tail, _ = exposed(start, reach, rows["level"].to_numpy().astype(np.int8), felt, _tie(rows))
     gap = rows["kind"].to_numpy() == KIND["gap"]
-    if unexplained := int(exposed_ns[gap].sum()):
-        findings = merge([*findings, finding("P205", int(gap.sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
+    ranges = naming_ranges(trace)
+    alone = host_only_ns(start[~gap], reach[~gap], first, last)
+    unnamed = alone[1] - alone[0] - covered_ns(*alone, *merge_intervals(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()))
+    if unexplained := int(unnamed.sum()):
+        findings = merge([*findings, finding("P205", int((unnamed > 0).sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
     activities = rows.with_columns(
         *(_in_words(c, e) for c, e in _ENUMS.items()),
         seconds=(pl.col("reach_ns") - pl.col("start_ns")) * 1e-9,
@@ -157,6 +161,20 @@ def build(trace: Trace) -> Profile:
     return Profile(
         trace, activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row"), tracks, first, last, findings
     )
+
+
+def naming_ranges(trace: Trace) -> pl.DataFrame:
+    """Return the ranges that name what the host does, those with an end and a name; one that numbers a step says when, not what."""
+    steps = numbered_steps(trace)
+    ranges = trace.ranges.filter(pl.col("end_ns").is_not_null() & pl.col("name").is_not_null())
+    return ranges.join(steps.select("start_ns", "end_ns", "name"), on=["start_ns", "end_ns", "name"], how="anti", maintain_order="left")
+
+
+def host_only_ns(start: Int, reach: Int, first: int, last: int) -> tuple[Int, Int]:
+    """Return when the run does host work and nothing else [ns]: what no recorded activity covers until its work is delivered."""
+    start, reach = merge_intervals(start, reach)
+    begins, ends = np.concatenate(([first], reach)), np.concatenate((start, [last]))
+    return begins[ends > begins], ends[ends > begins]
 
 
 def _in_words(column: str, words: pl.Enum) -> pl.Expr:

@@ -9,7 +9,8 @@ With the first two, what a price gets wrong on both machines cancels, and a run 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import numpy as np
@@ -83,3 +84,41 @@ def _raised(values: Float, covered: Bool, change: Float) -> Float:
     out = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
     out[..., covered] += change
     return out
+
+
+def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Durations:
+    """Let another host do the program's own work, and the calls that nothing prices.
+
+    Parameters
+    ----------
+    durations : as priced.
+    longer : times that the host takes longer, a number or shape (draws, 1); None is the source's host.
+    untouched : pieces that keep the source's price for another reason.
+
+    Waiting is not work: calls that wait keep their length.
+    """
+    if longer is None:
+        return durations
+    run = durations.run
+    kept = np.all(np.atleast_2d(durations.scaled) == run.seconds, axis=0) & np.all(np.atleast_2d(durations.delay) == 0, axis=0)
+    rows = np.isin(run.category, ("api", "cpu")) & (run.kind != "sync") & kept & ~untouched
+    factor = np.where(rows, longer, 1.0)
+    return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(longer))
+
+
+def nic_kept(durations: Durations, nic_bound: Mapping[str, float]) -> Durations:
+    """Let copies keep the share of their recorded time in which they carry what goes on to the network card.
+
+    Parameters
+    ----------
+    durations : as priced.
+    nic_bound : that share of the bytes by direction.
+    """
+    if not nic_bound:
+        return durations
+    run = durations.run
+    share = np.where(run.category == "copy", [nic_bound.get(way, 0.0) for way in run.direction], 0.0)
+    falls: dict[Falls, Float] = {**durations.falls, "activity": durations.falls["activity"] * (1.0 - share)}
+    return replace(
+        durations, scaled=share * run.seconds + (1.0 - share) * durations.scaled, delay=durations.delay * (1.0 - share), falls=falls
+    )

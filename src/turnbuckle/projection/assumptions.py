@@ -14,9 +14,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.model import Model, Priced, kernel_rate, link_bandwidth
+from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import other_host
+from turnbuckle.projection.priors import INSTRUCTIONS, Draws, host_longer, other_host
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -79,8 +79,15 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
             out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {target_rate / source_rate:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
-    else:
-        out.append(finding("A364"))
+    draws = Draws()
+    longer = host_longer(pair, pair.target, pair.source, draws, model.host)
+    if longer is not None and draws.asked:
+        sets = [machine.instruction_set for machine in (pair.source, pair.target)]
+        other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
+        out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))
+    if ready.nic_bound:
+        words = ", ".join(f"{share:.1%} of the bytes {way}" for way, share in ready.nic_bound.items())
+        out.append(finding("A370", len(ready.nic_bound), words))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")
@@ -130,7 +137,7 @@ def _read_limited(pair: Pair, priced: Priced) -> str:
     return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
 
 
-def copy_basis(direction: str, memory: str, pair: Pair) -> str:
+def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     """Say how a class of copies is priced on a target, and so what its number rests on."""
     way, target = direction.removeprefix("migration_"), pair.target
     if target is pair.source:
@@ -141,8 +148,12 @@ def copy_basis(direction: str, memory: str, pair: Pair) -> str:
         return "time recorded, by the ratio of the memories' bandwidths"
     if way not in LINK_WAYS:
         return "kept as recorded: no link carries it"
+    if port == "managed" and direction in HOST_WAYS:
+        return "moved as managed memory, at the rate that the machine file states"
     if target.copies_vanish and way in HOST_WAYS:
-        return "one memory: no copy"
+        stated = target.value("package.copy_bandwidth") is not None
+        kept = f"copied inside the package, {'as the machine file states' if stated else 'at half of its memory bandwidth'}"
+        return kept if port == "as-is" and direction in HOST_WAYS else "one memory: no copy"
     bandwidth = target.value(link_parameter(way, "bandwidth"))
     if bandwidth is None:
         return "kept as recorded: the target states no bandwidth of this link"

@@ -37,6 +37,9 @@ from turnbuckle.projection.priors import Elsewhere, other_host
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
 Replay = Literal["auto", "sum", "timeline"]
+#: How a program is ported to a target with one memory: its copies stay, are dropped, or give way to managed memory; empty drops them,
+#: and leaves in doubt whether they stay.
+Port = Literal["", "as-is", "zero-copy", "managed"]
 #: Where a delay falls on the time line: on an activity itself, before device work begins, or before a wait returns.
 Falls = Literal["activity", "delivery", "return"]
 
@@ -95,6 +98,8 @@ class Model:
     replay : how activities add up; ``auto`` is the timeline where the recorded order can be trusted, else the sum.
     alpha : how much faster kernels run on the target, as in `nething`.
     machine_free : whether its charges hold all that changes, so that it has no target machine.
+    host : how many times faster the target's host is, where the user states it; None takes what the machines say.
+    port : how the program is ported to one memory.
     carded : whether the accuracy card has rows for its run times.
     """
 
@@ -105,10 +110,12 @@ class Model:
     replay: Replay = "sum"
     alpha: float | str = "flop"
     machine_free: bool = False
+    host: float | None = None
+    port: Port = ""
     carded: bool = False
 
 
-def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
+def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: float | None = None, port: Port = "") -> Model:
     """Build the model: copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
 
     Parameters
@@ -116,13 +123,16 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
     alpha : how much faster kernels run on the target: a number, ``"flop"`` (ratio of double precision rates), ``"memory"``
         (ratio of memory bandwidths) or ``"hold"`` (kernels keep their time).
     charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.
+    host : how many times faster the target's host runs the code between calls; None takes what the machines say, else a prior.
+    port : what becomes of copies where CPU and GPU share one memory: ``"as-is"`` (they stay), ``"zero-copy"`` (they are dropped) or
+        ``"managed"`` (pages move instead); empty drops them, and the interval holds that they stay.
 
     Raises
     ------
     UsageError : A429 for a charge that no installed package has.
     """
     priced = [
-        *(_copy_charge(direction) for direction in HOST_WAYS),
+        *(_copy_charge(direction, port) for direction in HOST_WAYS),
         *(_migration_charge(direction) for direction in HOST_WAYS),
         Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",), fitted=True),
         Charge(
@@ -160,7 +170,9 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
         "Groves et al., PMBS 2022",
         (*priced, *map(charge_named, charges)),
         alpha=alpha,
-        carded=not charges,
+        host=host,
+        port=port,
+        carded=not charges and not port and host is None,
     )
 
 
@@ -249,7 +261,7 @@ def _link_charge(
     return Charge(name, covers, seconds, "ratio", (link_parameter(direction, "bandwidth"), latency), (latency,), fitted=True)
 
 
-def _copy_charge(direction: HostWay) -> Charge:
+def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
     kind = f"copy_{direction}"
 
     def covers(p: Pieces) -> Bool:
@@ -257,11 +269,25 @@ def _copy_charge(direction: HostWay) -> Charge:
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         mask = covers(p)
+        if machine is not source and (bandwidth := _ported_bandwidth(machine, port)) is not None:
+            name = link_parameter(direction, "latency")
+            latency = source.value(name) if machine.value(name) is None else machine.value(name)
+            return loggp_seconds(p.size_bytes[mask], _or_zero(latency), bandwidth)
         if machine.copies_vanish:
             return np.zeros(int(mask.sum()))
         return _class_seconds(p.size_bytes[mask], p.memory[mask], direction, machine, source)
 
     return _link_charge(kind, covers, seconds, direction)
+
+
+def _ported_bandwidth(machine: Priced, port: Port) -> Float | float | None:
+    """Return the rate of copies as the program is ported to one memory [B/s]; None where they are dropped or cross a link as recorded."""
+    if port == "managed":
+        return machine.value("package.managed_bandwidth")
+    if port != "as-is" or not machine.copies_vanish:
+        return None
+    stated, memory = machine.value("package.copy_bandwidth"), machine.value("gpu.memory_bandwidth")
+    return stated if stated is not None else None if memory is None else memory / 2.0  # read once, written once
 
 
 def _migration_charge(direction: HostWay) -> Charge:

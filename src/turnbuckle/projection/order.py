@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Prepared:
     timeline : its compiled graph; None for the sum.
     trust : how far its order can be trusted; None where nobody asked for the timeline.
     sharers : devices or ranks whose copies were on their way at once.
+    nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     """
 
     run: Pieces
@@ -37,6 +39,7 @@ class Prepared:
     timeline: TimelineReplay | None = None
     trust: Trust | None = None
     sharers: int = 1
+    nic_bound: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def replay(self) -> str:
@@ -46,7 +49,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured, sharers=self.sharers)
+            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
@@ -61,13 +64,14 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Run times [s], shape of the draws; breakdowns for a single answer only."""
+    """Run times [s], shape of the draws; for a single answer breakdowns too, and by the timeline kernel windows, projected and recorded."""
 
     seconds: Float
     lower: Float
     upper: Float
     breakdown: dict[str, float]
     measured_breakdown: dict[str, float]
+    kernel_windows: tuple[float | None, float | None] = (None, None)
 
 
 def replayed(ready: Prepared, durations: Durations) -> Replayed:
@@ -94,10 +98,13 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     # adding the difference keeps the identity exact
     seconds = measured + (timeline.seconds(change) - was)
     saved, delayed = timeline.budget(change)
-    parts: list[dict[str, float]] = [{}, {}]
-    if np.ndim(seconds) == 0:
-        parts = [timeline.parts(c, PART_OF_CATEGORY, measured - was) for c in (change, unchanged)]
-    return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
+    lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
+    if np.ndim(seconds):
+        return Replayed(seconds, lower, upper, {}, {})
+    paths = [timeline.path(c) for c in (change, unchanged)]
+    projected, recorded = (timeline.parts(*path, PART_OF_CATEGORY, measured - was) for path in paths)
+    after, before = (timeline.kernel_window(instants) for instants, _ in paths)
+    return Replayed(seconds, lower, upper, projected, recorded, (after, before))
 
 
 def timeline_change(durations: Durations) -> Change:

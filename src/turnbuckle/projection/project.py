@@ -9,14 +9,21 @@ and shows what came out (`report`, `cli`).
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool
 from turnbuckle.machine import Pair
+from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
-from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
-from turnbuckle.projection.priors import Draws, elsewhere
+from turnbuckle.projection.priors import Draws, elsewhere, host_longer, unstated
 from turnbuckle.projection.projection import Projection
 
 
@@ -42,17 +49,20 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
 def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
     """Do the same as `project` for a profile that is already prepared."""
-    require(profile, pair)
+    require(profile, pair, model.port)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
     target = stated(ready, pair)
-    durations = anchored(ready.run, pair.source, target, model)
+    durations = priced(ready, pair, model)
     result = replayed(ready, durations)
+    # the window is that of kernels with rows of their own: a graph recorded as one names none
+    windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
         model=model.name,
         replay=ready.replay,
+        nic_bound=dict(ready.nic_bound),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
@@ -60,9 +70,27 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
         alpha=kernel_ratio(pair, model),
+        host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, target, model, durations.missing),
+        kernel_window_seconds=windows[0],
+        measured_kernel_window_seconds=windows[1],
     )
+
+
+def priced(ready: Prepared, pair: Pair, model: Model) -> Durations:
+    """Return the durations of the pieces on the target as stated, with the middle of what no file says."""
+    durations = anchored(ready.run, pair.source, stated(ready, pair), model)
+    longer = host_longer(pair, pair.target, pair.source, Draws(), model.host)
+    return nic_kept(on_host(durations, longer, launches_kept(ready.run, pair)), ready.nic_bound)
+
+
+def launches_kept(run: Pieces, pair: Pair) -> Bool:
+    """Return the mask of launches that keep the source's price because the target's file states none."""
+    return np.asarray((run.kind == "launch") & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
+
+
+_LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 
 def stated(ready: Prepared, pair: Pair) -> Priced:

@@ -98,9 +98,14 @@ class Projection(Declared):
         nobody asked for the timeline.
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
+    host : how many times longer the target's host takes for the code between calls; None where it is the source's host.
+    nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
+        tells.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
+    kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
+        kernel's end [s], as Groves et al. report a run; None by the sum, which has no instants, and without kernels of their own rows.
     """
 
     target: str
@@ -117,9 +122,13 @@ class Projection(Declared):
     order: dict[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
+    host: float | None = None
+    nic_bound: dict[str, float] = field(default_factory=dict)
     copies: Copies | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)
+    kernel_window_seconds: float | None = None
+    measured_kernel_window_seconds: float | None = None
 
     @property
     def penalty(self) -> float:

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 import polars as pl
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import did_you_mean, error_of
-from turnbuckle.foundation.findings import Finding, merge
+from turnbuckle.foundation.errors import CannotAnswer, did_you_mean, error_of
+from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.describe import describe, untold
+from turnbuckle.profile.summary.placement import nic_shares
+from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
@@ -64,6 +66,7 @@ class Run(Shown):
     fits : the links, fitted to its copies, by direction and host memory.
     source_findings : what could not be recognised or fitted.
     command : the command line that reads it; file names without folders.
+    stated : the machine that the user says it ran on; None recognises it.
     """
 
     question: ClassVar[str] = "inspect"
@@ -73,6 +76,7 @@ class Run(Shown):
     fits: Mapping[tuple[str, str], LinkFit]
     source_findings: list[Finding] = field(default_factory=list)
     command: str = ""
+    stated: Machine | None = None
 
     @classmethod
     def read(
@@ -83,7 +87,7 @@ class Run(Shown):
         use_cache: bool = True,
         progress: Callable[[float], None] | None = None,
         command: str = "",
-        part: Part | None = None,
+        part: Part | str | None = None,
         clean_seconds: float | None = None,
     ) -> Run:
         """Read one recording.
@@ -95,7 +99,7 @@ class Run(Shown):
         use_cache : keep and use the Parquet copy of a large recording.
         progress : called with the share read so far.
         command : the command line that asks, for the provenance of answers.
-        part : a stretch of time, an NVTX range, a rank; None is the whole recording.
+        part : what is asked about, as ``--part`` names it (``steady``, ``2s..3s``, ``step=5-9``) or a `Part`; None is the whole recording.
         clean_seconds : run time of the same stretch without profiler, to which the recording is shortened [s] (`projection.clean`).
 
         Raises
@@ -105,7 +109,7 @@ class Run(Shown):
         MachineError : the source is unknown or relative.
         """
         trace = read(path, use_cache=use_cache, progress=progress)
-        profile = build(cut(trace, part, exchange_numbers) if part else trace)
+        profile = build(part_of(trace, part))
         if clean_seconds is not None:
             profile = cleaned(profile, clean_seconds)
         if carried := look(Path(path), texts=False).findings():
@@ -119,7 +123,23 @@ class Run(Shown):
         if named is not None and named.relative:
             Pair(named, named)  # says why a relative machine cannot be a source
         machine, fits, findings = observed_machine(profile, named)
-        return cls(profile, machine, fits, findings, command)
+        return cls(profile, machine, fits, findings, command, named)
+
+    @cached_property
+    def start_up(self) -> StartUp | None:
+        """Recognise the start-up; None where the recording does not show its end, and of a stretch of a run."""
+        return start_up(self.profile)
+
+    @cached_property
+    def steady(self) -> Run | None:
+        """Return the run without its start-up, as `read` does with ``part="steady"``; None where that is a tenth of the run or less.
+
+        A run that is shortened to its time without profiler has none: the time left belongs to the whole.
+        """
+        started = self.start_up
+        if started is None or not started.tells or started.end_ns >= self.profile.last_ns or "clean_ns" in self.trace.facts.get("part", {}):
+            return None
+        return Run.of(build(part_of(self.trace, "steady")), source=self.stated, command=self.command)
 
     @property
     def trace(self) -> Trace:
@@ -134,7 +154,13 @@ class Run(Shown):
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the recording and of the source machine."""
-        return merge([*self.profile.findings, *self.source_findings])
+        return merge([*self.profile.findings, *self.source_findings, *self._unfit])
+
+    @cached_property
+    def _unfit(self) -> list[Finding]:
+        """Return what makes the recording unfit for an answer about a longer run."""
+        begun = self.start_up
+        return [finding("P220", 1, f"{begun.share:.1%} of its time, {begun.call_share:.1%} of its calls")] if begun and begun.is_all else []
 
     @property
     def on_device(self) -> bool:
@@ -175,6 +201,7 @@ class Run(Shown):
         model: Model | None = None,
         draws: int | None = None,
         seed: int = SEED,
+        minus: Run | None = None,
     ) -> Answer:
         """Project the run on machines: ``turnbuckle project``.
 
@@ -184,10 +211,11 @@ class Run(Shown):
         model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
         draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
         seed : of the draws.
+        minus : the same program with all ranks on one node: what this run copies beyond it goes on to the network card, and keeps its rate.
 
         Raises
         ------
-        CannotAnswer : A121, A122.
+        CannotAnswer : A110, A121, A122, A158.
         MachineError : a machine that is unknown.
         UsageError : A014, the additive model has no machine.
         """
@@ -203,7 +231,11 @@ class Run(Shown):
         if any(target is not self.source for target in targets):
             require_calls(self.profile)
         ready = self.prepared(model)
+        if minus is not None:
+            ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
+        if self._unfit:
+            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *self._unfit]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn)
 
@@ -304,14 +336,13 @@ class Run(Shown):
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return answer
 
-    def export(self, path: str | Path, on: str | Machine, window: tuple[float, float] | None = None, model: Model | None = None) -> Path:
+    def export(self, path: str | Path, on: str | Machine, model: Model | None = None) -> Path:
         """Write measured and projected time lines for a trace viewer: ``turnbuckle export``.
 
         Parameters
         ----------
         path : of the file; compressed where it ends in ``.gz``.
         on : the target, by name, file or object.
-        window : activities that overlap this part alone, seconds from the start of the run.
         model : the price list; `nething` where it is None.
 
         Returns
@@ -321,10 +352,9 @@ class Run(Shown):
         Raises
         ------
         CannotAnswer : A121, A122.
-        UsageError : A070 where nothing is in the window.
         ReportError : R001 to R003.
         """
-        written: Path = registry.load("asks", "export")(self, path, machine_of(on), window, model)
+        written: Path = registry.load("asks", "export")(self, path, machine_of(on), model)
         return written
 
     def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> list[dict[str, Any]]:
@@ -455,6 +485,21 @@ class Answer(Shown):
     def __len__(self) -> int:
         return len(self.projections)
 
+    @cached_property
+    def steady(self) -> list[Projection]:
+        """Return the same question answered for the run without its start-up, where that is more than a tenth of the run; else empty.
+
+        Empty too where what is left of the recording cannot answer it.
+        """
+        part = self.run.steady if self.projections else None
+        if part is None:
+            return []
+        asked = None if self.model is None or self.model.machine_free else ["self" if t is self.run.source else t for t in self.targets]
+        try:
+            return part.project(asked, model=self.model, draws=self.draws, seed=self.seed).projections
+        except CannotAnswer:
+            return []
+
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the recording and of the source machine; those of a projection stand with it."""
@@ -471,7 +516,8 @@ class Answer(Shown):
             low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
             numbers = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "measured_seconds": p.measured_seconds}
             ratios = {"penalty": p.penalty, "benefit": p.benefit, "kernel_alpha": p.alpha}
-            flat.append({"target": p.target, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
+            window = {"kernel_window_seconds": p.kernel_window_seconds}
+            flat.append({"target": p.target, **numbers, **window, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
         return pl.DataFrame(flat, infer_schema_length=None)
 
     def faster(self) -> dict[str, dict[str, float]]:
@@ -482,6 +528,12 @@ class Answer(Shown):
         """Return the answer in one line."""
         names = ", ".join(p.target for p in self.projections) or "nothing"
         return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
+
+
+def part_of(trace: Trace, part: Part | str | None) -> Trace:
+    """Return a part of a recording, as `turnbuckle.trace.window.cut` does, by its name or as a `Part`."""
+    chosen = Part.parse(part) if isinstance(part, str) else part
+    return cut(trace, chosen, exchange_numbers, steady_ns) if chosen else trace
 
 
 def machine_of(machine: str | Machine) -> Machine:

@@ -21,7 +21,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.anchor import Durations, anchored
+from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis
 from turnbuckle.projection.model import Model, kernel_rate
 from turnbuckle.projection.order import Prepared, prepared, replayed
@@ -31,12 +31,12 @@ from turnbuckle.projection.priors import (
     VENDOR_ERROR,
     Draws,
     elsewhere,
+    host_longer,
     normals,
-    other_host,
     other_vendor,
     unstated,
 )
-from turnbuckle.projection.project import answered
+from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, Projection, copy_class, copy_order
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
@@ -50,11 +50,8 @@ DRIVER_DRAWS = 200
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
-#: Relative error (log-sd) of what another machine's host takes for the program's own work and for calls that nothing prices: no
-#: machine file says it, processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy).
-HOST_ERROR = 0.15
-#: Names of the three unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
-KERNEL_ALPHA, COPIES_KEPT, HOST_SPEED = "kernel alpha", "copies kept in one memory", "host of the other machine"
+#: Names of two unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
+KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
 
 @dataclass(frozen=True)
@@ -137,21 +134,19 @@ class Uncertain:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
         same = pair.target is pair.source
         if not draws.draws:
-            target = elsewhere(pair, pair.target, pair.source, draws, self.ready.sharers)
-            return anchored(self.run, pair.source, target, model)
+            return priced(self.ready, pair, model)
         source = drawn_source(self.source, draws.draws, draws.seed, draws.only)
         if same:
             return anchored(self.run, source, source, model)
         drawn = drawn_target(declared, pair.target, source, draws.draws, draws.seed, draws.only)
         durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model)
         scaled = self._form(durations.scaled, pair, model, draws)
-        kept = _launches_kept(self.run, pair)
+        kept = launches_kept(self.run, pair)
         if kept.any():
             scaled[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
-        if other_host(pair):
-            durations = replace(durations, host=np.exp(HOST_ERROR * draws.of(HOST_SPEED)))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
-        return replace(durations, scaled=scaled, falls=falls)
+        longer = host_longer(pair, drawn, source, draws, model.host)
+        return nic_kept(on_host(replace(durations, scaled=scaled, falls=falls), longer, kept), self.ready.nic_bound)
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -171,8 +166,6 @@ class Uncertain:
                 out[:, row] = ndtr(draw) * kept[row]
             elif name == KERNEL_ALPHA:
                 out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
-            elif name == HOST_SPEED:
-                out[:, row] *= 1.0 if changed[row] else np.exp(HOST_ERROR * draw)
             elif changed[row]:
                 weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
                 out[:, row] *= np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
@@ -187,16 +180,14 @@ class Uncertain:
         for charge in model.charges:
             if charge.fitted:
                 fitted |= charge.covers(run)
-        host = np.isin(run.category, ("api", "cpu")) & other_host(pair) & ~_launches_kept(run, pair)
         out = []
-        for kind, memory, power, lined, hosts in zip(run.kind, run.memory, decade, fitted, host, strict=True):
-            if hosts:
-                out.append(HOST_SPEED)
-            elif kind == "kernel":
+        dropped = not model.port and pair.target.copies_vanish and not pair.source.copies_vanish
+        for kind, memory, power, lined in zip(run.kind, run.memory, decade, fitted, strict=True):
+            if kind == "kernel":
                 out.append(KERNEL_ALPHA if kernels else "")
             elif not lined:
                 out.append("")
-            elif pair.target.copies_vanish and not pair.source.copies_vanish and kind in ("copy_h2d", "copy_d2h", "migration"):
+            elif dropped and kind in ("copy_h2d", "copy_d2h", "migration"):
                 out.append(COPIES_KEPT)
             else:
                 out.append(f"form/{kind}/{memory}/1e{power}" if f"{kind}/{memory}" in self.form else "")
@@ -222,14 +213,6 @@ class Uncertain:
         draws = Draws(1, self.seed)
         self.durations(declared, pair, model, draws)
         return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked])]
-
-
-def _launches_kept(run: Pieces, pair: Pair) -> Bool:
-    """Return the mask of launches that keep the source's price because the target's file states none."""
-    return np.asarray((run.kind == "launch") & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
-
-
-_LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
@@ -294,7 +277,7 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
         low, high = (float(q) for q in np.quantile(_sums(drawn, rows), tails))
         measured = float(run.seconds[rows].sum()) if question.recorded else None
         moved = round(float((count * run.size_bytes[rows]).sum()))
-        basis = "" if which == _EVERY else copy_basis(*which, pair)
+        basis = "" if which == _EVERY else copy_basis(*which, pair, model.port)
         return CopyClass(*which, round(float(count.sum())), moved, measured, total, min(low, total), max(high, total), basis)
 
     kinds = [copy_class(*c) for c in zip(run.direction.tolist(), run.memory.tolist(), strict=True)]
@@ -337,7 +320,8 @@ def copy_question(
     """Prepare the copies of a run alone for many draws; arguments as `uncertain`, `recorded` as `Uncertain` has it."""
     rows = ready.run.category == "copy"
     copies = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
-    return replace(uncertain(Prepared(copies, 0.0, sharers=ready.sharers), source, fits, draws, seed), recorded=recorded)
+    alone = Prepared(copies, 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
+    return replace(uncertain(alone, source, fits, draws, seed), recorded=recorded)
 
 
 _COLUMNS: Final = tuple(Pieces.__dataclass_fields__)

@@ -132,9 +132,16 @@ class TimelineReplay:
         effects = change.values * self._weights
         return np.minimum(effects, 0.0).sum(-1), np.maximum(effects, 0.0).sum(-1)
 
-    def parts(self, change: Change, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
-        """Return where the critical path spends its time [s]: launch, kernel, copy, other (with `beyond`, run time outside the graph)."""
-        instants, path = self.path(change)
+    def kernel_window(self, instants: Float) -> float | None:
+        """Return the first kernel's start to the last kernel's end [s], of the instants that `path` returns; None without kernels."""
+        kernels = self.run.kind[self.piece] == "kernel"
+        return float(instants[2::2][kernels].max() - instants[1::2][kernels].min()) if kernels.any() else None
+
+    def parts(self, instants: Float, path: Int, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
+        """Return where a path that `path` returns spends its time [s]: launch, kernel, copy, other.
+
+        `beyond`, run time outside the graph, counts as other.
+        """
         graph = self.graph
         source, target, kind = graph.source[path], graph.target[path], graph.kind[path]
         spent = instants[target] - instants[source]

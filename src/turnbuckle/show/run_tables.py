@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary import host_work, summary
+from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.projection.run import Run
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, clean, count, number, percent, plural, shorten
+from turnbuckle.show.text import DASH, clean, count, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
 
 #: Rows of long tables: printed at once, and at most.
@@ -39,8 +40,32 @@ def category_words(run: Run) -> dict[str, str]:
     return words
 
 
+_STARTS: Final = {
+    "mpi_init": "MPI_Init",
+    "context": "GPU context",
+    "modules": "loading code",
+    "libraries": "handles of libraries",
+    "calls": "other GPU calls",
+    "device": "work on the GPU",
+    "host": "host work",
+}
+
+
+def start_up_words(run: Run, begun: StartUp, least: float = 0.01) -> str:
+    """Return the start-up in words: its time, its share of the run, and what it is made of."""
+    starts = _STARTS | ({"host": "nothing recorded"} if run.on_device and not run.projectable else {})
+    made = sorted(begun.made_of.items(), key=lambda part: -part[1])
+    parts = [
+        f"{starts[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
+    ]
+    return f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the {_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
+
+
+_ENDS: Final = {"repeated kernel": "first kernel that repeats", "first kernel": "first kernel", "MPI_Init": "end of MPI_Init"}
+
+
 def run_time_table(run: Run) -> Table:
-    """Return where the run time goes: each instant belongs to one category."""
+    """Return where the run time goes: each instant belongs to one category.  The steady part stands beside a run of much start-up."""
     shares, words = summary.categories_ns(run.profile), category_words(run)
     total = max(run.profile.run_time_ns, 1)
     meaning = dict(_MEANING)
@@ -55,6 +80,17 @@ def run_time_table(run: Run) -> Table:
     defect = number(summary.closure_defect_ns(run.profile) * 1e-9, "s")
     rows.append([Cell(text, tone="soft") for text in ("closure defect", "run time minus all of the above", defect, "")])
     head = ["category", "what it is", ">time", ">share"]
+    if run.steady is not None:
+        left = summary.categories_ns(run.steady.profile)
+        head += [">steady", ">share "]
+        for row, name in zip(rows, shares, strict=False):
+            known = name in words
+            row += (
+                cells(number(left[name] * 1e-9, "s"), percent(left[name] / max(run.steady.profile.run_time_ns, 1)))
+                if known
+                else cells("", DASH)
+            )
+        rows[-1] += [Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"), Cell("")]
     caption = "The exclusive time line: each instant belongs to one category."
     return Table(caption, head, rows, title="where the run time goes (each instant counted once)", wide=("what it is",))
 
@@ -118,3 +154,27 @@ def calls_table(profile: Profile) -> Table | None:
     )
     head = ["call", "class", ">count", ">time", ">median", ">exposed share of run"]
     return Table(caption, head, rows, TOP, table.height - len(rows), title="host calls") if rows else None
+
+
+def host_work_table(profile: Profile) -> Table | None:
+    """Return exposed host work by the innermost range of the program, the most first; None where the recording names no ranges."""
+    found = host_work.described(profile, MOST)
+    if found is None:
+        return None
+    total = max(found["named_s"] + found["unnamed_s"], 1e-300)
+    ranges = [*found["ranges"], {"name": None, "count": None, "seconds": found["unnamed_s"]}]
+    rows = [
+        cells(
+            Cell("outside of all ranges", tone="soft")
+            if r["count"] is None
+            else Cell(shorten(clean(r["name"]), 64), clean(r["name"]), tone="code"),
+            DASH if r["count"] is None else count(r["count"]),
+            number(r["seconds"], "s"),
+            Cell(percent(r["seconds"] / total), bar=r["seconds"] / total),
+        )
+        for r in sorted(ranges, key=lambda row: -row["seconds"])
+        if r["seconds"] > 0
+    ]
+    caption = "Host work beside which nothing else runs, by the NVTX range, annotation or operator it lies in, the innermost."
+    head = ["range", ">count", ">time", ">share of host work"]
+    return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title="host work by range") if rows else None

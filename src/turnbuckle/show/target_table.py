@@ -22,7 +22,7 @@ COUPLING_WORDS: Final = {
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
-def targets_table(targets: list[Verdict]) -> Table:
+def targets_table(targets: list[Verdict], what: str = "projected run time") -> Table:
     """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
     level = next((v.projection.interval.level for v in targets if v.projection.interval), None)
     head = [
@@ -31,6 +31,7 @@ def targets_table(targets: list[Verdict]) -> Table:
         ">penalty",
         f">{percent(level)} interval" if level else ">interval",
         "verdict",
+        ">window",
         ">benefit",
         ">envelope",
         ">break-even use",
@@ -49,17 +50,21 @@ def targets_table(targets: list[Verdict]) -> Table:
                 f"{p.penalty:.3f}×",
                 Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
                 Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s"),
                 f"{p.benefit:.3f}×",
                 Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
                 factor(even, 4) if even > 1.0005 else DASH,
             )
         )
     caption = (
-        "Penalty is projected over recorded time, with its interval; benefit is its inverse. The envelope is what no other order "
-        "of the same activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
+        "Penalty is projected over recorded time, with its interval; benefit is its inverse. The window is the kernel window, "
+        "from the first kernel's start to the last kernel's end. The envelope is what no other order of the same activities could "
+        "leave at the stated values; the interval, which draws other values, may reach beyond it. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
-    title = f"projected run time (measured {seconds(targets[0].projection.measured_seconds)})" if targets else ""
+    window = targets[0].projection.measured_kernel_window_seconds if targets else None
+    windows = "" if window is None else f", kernel window {seconds(window)}"
+    title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)}{windows})" if targets else ""
     notes = [coupling_words(v.projection) for v in targets]
     return Table(caption, head, rows, notes=notes, title=title, wide=("benefit", "envelope", "break-even use"))
 
@@ -86,6 +91,8 @@ def coupling_words(p: Projection) -> str:
             parts.append(f"+{number(added, 's')} a {what}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
+    if p.host is not None and abs(p.host - 1.0) > 1e-9:
+        parts.append(f"host work {factor(p.host)} as long")
     return "; ".join(parts)
 
 

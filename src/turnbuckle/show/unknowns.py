@@ -48,7 +48,10 @@ _PART: Final = {"bandwidth": "bandwidth", "efficiency": "share of bandwidth reac
 #: What to do about an unknown: the first pattern found in its name decides.
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^kernel alpha|gpu\.(fp64|memory)", "run one of the main kernels on the target (or a GPU like it) and give the ratio with --alpha"),
-    (r"^host of the other", "time the program's own work between calls on a host of the target"),
+    (
+        r"^(host|instruction set) of the other",
+        "time the program's own work between calls on a host of the target, and give the ratio with --host",
+    ),
     (
         r"^share of the (link|other device)|^staging by|staged$|^fixed part of a copy|^copies of other ranks",
         "run a bandwidth test on the target: turnbuckle calibrate makes a machine file of its output",

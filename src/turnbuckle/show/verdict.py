@@ -1,8 +1,9 @@
 """From numbers to words: is a target inside the line, over it, or is that not known yet?
 
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
-says how likely it is inside, and which number to measure.  Where host calls are missing (finding A365) changes are larger
-than computed, so that no target is called inside; one that is faster or over the line stays so.
+says how likely it is inside, and which number to measure.  No target is called inside where host calls are missing (finding A365),
+since changes are larger than computed, or where the run is all start-up (finding P220), since it says nothing of a longer one; a
+target that is faster or over the line stays so.
 
 ``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
 """
@@ -27,6 +28,9 @@ STEPS: Final = (0.01, 0.02, LINE)
 #: A target whose whole interval lies beyond this is said to be over it.
 FAR: Final = 0.10
 
+#: Findings that withhold a verdict, and why.
+_WITHHELD: Final = {"A365": "host calls are missing", "P220": "the run is all start-up"}
+
 Kind = Literal["self", "faster", "inside", "undecided", "over"]
 
 
@@ -43,7 +47,7 @@ class Verdict:
     inside : probability that the change is at most `LINE`; None where nothing was drawn.
     kind, words : the verdict.
     unknown : name of the number that moves the answer most; empty where nothing does.
-    uncalled : whether it is undecided because host calls are missing.
+    withheld : why a target inside the line is undecided all the same; empty for every other.
     """
 
     projection: Projection
@@ -58,7 +62,7 @@ class Verdict:
     kind: Kind
     words: str
     unknown: str = ""
-    uncalled: bool = False
+    withheld: str = ""
 
     @property
     def interval(self) -> str:
@@ -92,11 +96,11 @@ def _verdict(p: Projection, colour: str) -> Verdict:
     unknown = next(iter(p.drivers), "")
     kind = _kind(p, low, high)
     words = _words(kind, low, high, inside)
-    uncalled = kind == "inside" and any(f.code == "A365" for f in p.findings)
-    if uncalled:
-        kind, words = "undecided", "undecided, host calls are missing"
+    withheld = next((why for code, why in _WITHHELD.items() if kind == "inside" and any(f.code == code for f in p.findings)), "")
+    if withheld:
+        kind, words = "undecided", f"undecided, {withheld}"
     name = "the same machine" if p.target == "self" else shorten(clean(p.target), 40)
-    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, uncalled)
+    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 
 def _kind(p: Projection, low: float, high: float) -> Kind:
@@ -139,7 +143,7 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
         )
     if undecided := [v for v in asked if v.kind == "undecided"]:
         clause = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
-        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.uncalled))
+        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.withheld))
         parts.append(
             f"{clause} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
         )
@@ -150,8 +154,8 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
 
 
 def _how_sure(v: Verdict) -> str:
-    if v.uncalled:
-        return " (host calls are missing in the recording)"
+    if v.withheld:
+        return f" ({v.withheld})"
     return "" if v.inside is None else f" ({v.sure} likely inside)"
 
 
@@ -229,7 +233,7 @@ def what_would_change(targets: list[Verdict]) -> list[str]:
             continue
         p, m = v.projection, v.projection.measured_seconds or 1.0
         best, worst = p.envelope[0] / m - 1.0, p.envelope[1] / m - 1.0
-        if v.kind == "undecided" and v.unknown and not v.uncalled:
+        if v.kind == "undecided" and v.unknown and not v.withheld:
             out.append(f"{v.name}: {unknown_label(v.unknown)} decides; {advice(v.unknown)}.")
         elif v.kind in ("inside", "faster") and worst > LINE:
             out.append(

@@ -1,4 +1,4 @@
-"""A part of a recording (a stretch of time, an NVTX range or one rank) as a `Trace` like any other.
+"""A part of a recording (without start-up, a stretch of time, steps, an NVTX range or one rank) as a `Trace` like any other.
 
 An activity that crosses an edge of the stretch is cut there, so that the part is exactly as long as the stretch.  A kernel keeps the
 time that lies inside.  A copy loses its size, since nothing tells which of its bytes moved inside.  Tables that describe and do not
@@ -9,8 +9,8 @@ call lies before the stretch loses its correlation id, because a later call may 
 
 Errors:
 
-    A070  a stretch without anything in it
-    A421  no NVTX range of that name
+    A070  a stretch that is none, or without anything in it
+    A421  no NVTX range or step of that name, no kernels, no start-up
     A422  a name that several ranges have
     A423  a rank that the recording does not have, or does not name
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,7 @@ from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables
+from turnbuckle.foundation.units import seconds_of
 from turnbuckle.trace.check import DEVICE_TABLES, sound
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import what_to_record
@@ -47,26 +48,73 @@ Numbers = Callable[[Trace], Int]
 that the row is a side of; -1 for none."""
 
 
+Instant = Callable[[Trace], int | None]
+"""Function that finds an instant of a recording [ns on its clock]; None where the recording does not show it."""
+
+_STEPS: Final = ("ProfilerStep", "step", "iteration", "iter")
+
+
 @dataclass(frozen=True)
 class Part:
     """Selection of a part of a recording; all that is given must hold.
 
     Attributes
     ----------
-    window_ns : begin and end [ns after the first instant of the run]; of an NVTX range if one is named.
+    window_ns : begin and end [ns after the first instant of the run]; of the range, steps or `of` if one is given.
     span : name of an NVTX range; ``NAME#3`` is its third, ``NAME#3-5`` from the begin of the third to the end of the fifth.
     rank : one rank.
+    steps : first and last number of the steps meant, as ``ProfilerStep#5`` of PyTorch's profiler or a range ``step 5``.
+    of : ``steady``: without start-up; ``kernels``: from the first kernel's start to the last kernel's end.
     """
 
     window_ns: tuple[int, int] | None = None
     span: str | None = None
     rank: int | None = None
+    steps: tuple[int, int] | None = None
+    of: Literal["whole", "steady", "kernels"] = "whole"
+
+    @classmethod
+    def parse(cls, text: str, rank: int | None = None) -> Part:
+        """Return the part that ``--part`` names: ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
+
+        >>> Part.parse("2s..3s").window_ns, Part.parse("step=5-9").steps, Part.parse("nvtx=solve#3").span, Part.parse("steady").of
+        ((2000000000, 3000000000), (5, 9), 'solve#3', 'steady')
+
+        Raises
+        ------
+        UsageError : A070.
+        UnitError : U0xx for what is no time.
+        """
+        if text in ("whole", "steady", "kernels"):
+            return cls(rank=rank, of=text)  # type: ignore[arg-type]  # one of the three words
+        key, equals, value = text.partition("=")
+        if equals and key == "nvtx":
+            return cls(span=value, rank=rank)
+        if equals and key == "step":
+            numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", value)
+            if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
+                raise error_of("A070.step", where="--part", found=clipped(text))
+            return cls(steps=(int(numbers[1]), int(numbers[2] or numbers[1])), rank=rank)
+        return cls(window_ns=_window_ns(text), rank=rank)
 
     def __bool__(self) -> bool:
         return self != Part()
 
 
-def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
+def _window_ns(text: str) -> tuple[int, int]:
+    """Return ``1.2s..1.3s`` as nanoseconds after the run's start.  Raises A070, and U0xx for what is no time."""
+    first, dots, last = (end.strip() for end in text.partition(".."))
+    if not (first and dots and last) or ".." in last:
+        raise error_of("A070.form", where="--part", found=clipped(text))
+    begin, end = (round(min(seconds_of(bound, "--part", "2s..3s"), 1e9) * 1e9) for bound in (first, last))
+    if begin < 0:
+        raise error_of("A070.before", where="--part", found=clipped(text))
+    if begin >= end:
+        raise error_of("A070.order", where="--part", found=clipped(text))
+    return begin, end
+
+
+def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Instant | None = None) -> Trace:
     """Return a part of a recording, with its bounds in ``facts["part"]``.
 
     Parameters
@@ -74,6 +122,7 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
     trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.check.sound`) do not count for its begin.
     part : the selection.
     exchanges : function that numbers MPI exchanges; None treats each call alone.
+    steady : function that finds the end of start-up; a part ``steady`` needs it.
 
     Raises
     ------
@@ -81,22 +130,44 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
     """
     if part.rank is not None:
         trace = of_rank(trace, part.rank)
-    if part.span is None and part.window_ns is None:
+    if not part or part == Part(rank=part.rank):
         return trace
     believed, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={n: f for n, f in believed.items() if f.height}, findings=[*trace.findings, *set_aside])
     first, last = run_ns(trace)
-    bounds = (first, last)
-    if part.span is not None:
-        bounds = span_ns(trace, part.span)
+    bounds, kind = _bounds_ns(trace, part, (first, last), steady)
     if part.window_ns is not None:
         bounds = max(bounds[0], bounds[0] + part.window_ns[0]), min(bounds[1], bounds[0] + part.window_ns[1])
-    about = {"begin_ns": bounds[0] - first, "end_ns": bounds[1] - first, "of_ns": last - first, "bounds_ns": list(bounds)}
-    about |= {"nvtx": True} if part.span else {}
+    about = {"begin_ns": bounds[0] - first, "end_ns": bounds[1] - first, "of_ns": last - first, "bounds_ns": list(bounds), **kind}
     stretch = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
     if stretch is None or not any(name in stretch.has for name in (*_RUNS, *_HOST)):
         raise error_of("A070.empty", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s")
     return stretch
+
+
+def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant | None) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Return begin and end of what a part names [ns], and what ``facts["part"]`` says of it."""
+    if part.of == "steady":
+        end = None if steady is None else steady(trace)
+        if end is None:
+            raise error_of("A421.steady", where="--part", found="no kernel and no MPI_Init")
+        return (end, run[1]), {"steady": True}
+    if part.of == "kernels":
+        bounds = kernels_ns(trace)
+        if bounds is None:
+            raise error_of("A421.kernels", where="--part", found="none", fix=what_to_record("gpu", trace.facts))
+        return bounds, {"kernels": True}
+    if part.steps is not None:
+        return steps_ns(trace, *part.steps), {"steps": list(part.steps)}
+    if part.span is not None:
+        return span_ns(trace, part.span), {"nvtx": True}
+    return run, {}
+
+
+def kernels_ns(trace: Trace) -> tuple[int, int] | None:
+    """Return the kernel window [ns]: first kernel's start, last kernel's end; None without kernels."""
+    kernels = trace.kernels
+    return (int(kernels["start_ns"].to_numpy().min()), int(kernels["end_ns"].to_numpy().max())) if kernels.height else None
 
 
 def run_ns(trace: Trace) -> tuple[int, int]:
@@ -189,18 +260,60 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
         listed = ", ".join(clipped(n, 40) for n in names[:_MOST_NAMES])
         raise error_of(
             "A421.name",
-            where="--nvtx",
+            where="--part",
             found=clipped(name) + (f"; there are {listed}" if names else "; none at all"),
-            fix=hint or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --window"),
+            fix=hint
+            or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --part 2s..3s"),
         )
     ranges = ranges.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
     most = int(ranges["number"].max())  # type: ignore[arg-type]
     if first is None and most > 1:
-        raise error_of("A422", where="--nvtx", found=f"{most:,} on one thread", name=clipped(name, 40), most=most)
+        raise error_of("A422", where="--part", found=f"{most:,} on one thread", name=clipped(name, 40), most=most)
     first, last = 1 if first is None else first, most if last is None else last
     chosen = ranges.filter(pl.col("number").is_between(first, last))
     if first > last or first < 1 or not chosen.height:
-        raise error_of("A421.number", where="--nvtx", found=clipped(selector), most=most)
+        raise error_of("A421.number", where="--part", found=clipped(selector), most=most)
+    return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
+
+
+def _step(word: str) -> str:
+    return rf"(?i)^{word}[ #:_=-]*([0-9]{{1,9}})$"
+
+
+def numbers_a_step(text: str) -> bool:
+    """Return whether the name of a range numbers a step.
+
+    >>> [numbers_a_step(text) for text in ("ProfilerStep#5", "Step 5", "step", "warm step 5")]
+    [True, True, False, False]
+    """
+    return any(re.search(_step(word), text) for word in _STEPS)
+
+
+def numbered_steps(trace: Trace) -> pl.DataFrame:
+    """Return the ranges that number a step: number, start_ns, end_ns, name; empty where none does.
+
+    A step is a range whose name is ``ProfilerStep``, ``step``, ``iteration`` or ``iter`` and a number: ``ProfilerStep#5``, ``Step 5``.
+    The first of these words that occurs is taken, since a program that numbers steps and iterations counts two things.
+    """
+    rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
+    rows = rows.select("start_ns", "end_ns", "name", text=trace.text(rows))
+    for word in _STEPS:
+        numbers = pl.col("text").str.extract(_step(word)).cast(pl.Int64)
+        steps = rows.select("start_ns", "end_ns", "name", number=numbers).drop_nulls("number")
+        if steps.height:
+            return steps
+    return rows.select("start_ns", "end_ns", "name", number=pl.lit(None, pl.Int64)).clear()
+
+
+def steps_ns(trace: Trace, first: int, last: int) -> tuple[int, int]:
+    """Return the begin of step `first` and the end of step `last` [ns]; of several threads, the first begin and the last end."""
+    steps = numbered_steps(trace)
+    if not steps.height:
+        raise error_of("A421.steps", where="--part", found="none", fix=what_to_record("named", trace.facts))
+    chosen = steps.filter(pl.col("number").is_between(first, last))
+    if not chosen.height:
+        lowest, highest = (int(n) for n in (steps["number"].min(), steps["number"].max()))  # type: ignore[arg-type]
+        raise error_of("A421.step", where="--part", found=f"steps {lowest} to {highest}", first=lowest, last=highest)
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
 
 

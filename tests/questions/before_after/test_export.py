@@ -1,4 +1,4 @@
-"""``turnbuckle export``: a file, a pipe, a window, and what is refused."""
+"""``turnbuckle export``: a file, a pipe, a part, and what is refused."""
 
 from __future__ import annotations
 
@@ -37,15 +37,12 @@ def test_a_pipe_gets_the_same(turnbuckle: Run, tmp_path: Path) -> None:
 
 
 def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) -> None:
-    run, mine = tb.read(SAMPLE), tb.Machine.load("gh200")
-    for name, window, words in (("whole", None, ()), ("part", (0.001, 0.002), ("--window", "1ms:2ms"))):
-        assert turnbuckle("export", SAMPLE, "--on", "gh200", *words, "-o", f"{name}.json").code == 0
-        run.export(tmp_path / "python.json", mine, window)
+    mine = tb.Machine.load("gh200")
+    for name, part in (("whole", "whole"), ("part", "300ms..400ms")):
+        assert turnbuckle("export", SAMPLE, "--on", "gh200", "--part", part, "-o", f"{name}.json").code == 0
+        tb.read(SAMPLE, part=part).export(tmp_path / "python.json", mine)
         here, there = (json.loads((tmp_path / f"{n}.json").read_bytes())["traceEvents"] for n in ("python", name))
         assert here == there
-    with pytest.raises(tb.TurnbuckleError, match="A070"):
-        run.export(tmp_path / "none.json", mine, (8000.0, 9000.0))
-    assert not (tmp_path / "none.json").exists()
 
 
 def test_not_for_a_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,25 +55,12 @@ def test_not_for_a_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert ran.code == 2 and "error[A009]" in ran.err and "--output" in ran.err
 
 
-def test_a_window_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
-    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "-o", "whole.json").code == 0
-    whole = json.loads((tmp_path / "whole.json").read_text(encoding="utf-8"))["traceEvents"]
-    times = sorted(e["ts"] for e in whole if e["ph"] == "X" and e["pid"] == 2)
-    first, last = times[len(times) // 3], times[2 * len(times) // 3]
-    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "--window", f"{first}us: {last} us", "-o", "part.json").code == 0
-    part = json.loads((tmp_path / "part.json").read_text(encoding="utf-8"))["traceEvents"]
-    mine = [e for e in part if e["ph"] == "X" and e["pid"] == 2]
-    assert 0 < len(mine) < len(times)
-    assert all(e["ts"] < last and e["ts"] + e["dur"] >= first - 1e-3 for e in mine)
-
-
-@pytest.mark.parametrize(
-    ("window", "code"),
-    [("1s", "A070"), ("2s:1s", "A070"), ("1s:1s", "A070"), ("8000s:9000s", "A070"), ("1:2s", "U001"), (":", "A070"), ("1GB:2GB", "U003")],
-)
-def test_windows_that_are_none(turnbuckle: Run, tmp_path: Path, window: str, code: str) -> None:
-    ran = turnbuckle("export", SAMPLE, "--on", "self", "--window", window, "-o", "run.json")
-    assert ran.code == 2 and f"error[{code}]" in ran.err and not (tmp_path / "run.json").exists()
+def test_a_part_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
+    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "--part", "300ms..400ms", "-o", "part.json").code == 0
+    part = json.loads((tmp_path / "part.json").read_text(encoding="utf-8"))
+    mine = [e for e in part["traceEvents"] if e["ph"] == "X" and e["pid"] == 2]
+    assert len(mine) > 10 and all(e["ts"] >= 0 and e["ts"] + e["dur"] <= 100_000 for e in mine)
+    assert part["otherData"]["projections"][0]["measured_seconds"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(

@@ -156,17 +156,6 @@ def test_callers_and_correlation() -> None:
     assert run.table.filter(pl.col("kind") == "copy_d2h")["size_bytes"].to_list() == [4096]
 
 
-@FEWER
-@given(gpu_traces(), st.integers(0, 60_000), st.integers(1, 60_000))
-def test_a_part_of_the_run_is_cut_from_the_whole(trace: Trace, first: int, lasts: int) -> None:
-    profile, target = build(trace), machine({**FULL, "sync.return": 9e-6}, "there")
-    whole, part = trusted(profile, target, FLOP), trusted(profile, target, FLOP, within_ns=(first, first + lasts))
-    inside = (pl.col("start_ns") < first + lasts) & ((pl.col("end_ns") > first) | (pl.col("start_ns") >= first))
-    assert part.table.equals(whole.table.filter(inside))
-    assert part.path_after.equals(whole.path_after) and part.activities == whole.activities
-    assert part.within_ns == (first, first + lasts) and whole.within_ns is None
-
-
 def test_nothing_to_say_of_a_run_without_a_device() -> None:
     call = {"process": PROCESS, "thread": THREAD, "correlation": 1, "result": 0, "level": 0, "start_ns": 1, "end_ns": 5, "name": 11}
     profile = build(trace_of({"api": [call]}))

@@ -38,7 +38,7 @@ def test_what_needs_times_refuses(turnbuckle: Run, graph: Path, words: tuple[str
 
 
 def test_options_that_need_a_recording_are_refused(turnbuckle: Run, graph: Path) -> None:
-    for words in (("--minus", graph), ("--source", "gh200"), ("--window", "1us:2us"), ("--rank", "0")):
+    for words in (("--minus", graph), ("--source", "gh200"), ("--part", "1us..2us"), ("--rank", "0")):
         ran = turnbuckle("inspect", graph, *words)
         assert ran.code == 2 and "error[A077]" in ran.err and words[0] in ran.err
 

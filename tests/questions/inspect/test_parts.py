@@ -1,4 +1,4 @@
-"""``--window``, ``--nvtx``, ``--rank`` and ``--clean-time`` on every verb that takes them."""
+"""``--part``, ``--rank`` and ``--clean-time`` on every verb that reads a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hostile_names import SAMPLE, Ran
 
 
 def test_the_part_is_named_in_every_output(turnbuckle: Callable[..., Ran]) -> None:
-    ran = turnbuckle("inspect", SAMPLE, "--window", "100ms:200ms", "--format", "json")
+    ran = turnbuckle("inspect", SAMPLE, "--part", "100ms..200ms", "--format", "json")
     found = json.loads(ran.out)
     assert found["profile"]["run_time_ns"] == 100_000_000 and found["profile"]["scope"].startswith(
         "a part of the recording: 0.1 s to 0.2 s of "
     )
     part = found["provenance"]["profile"]["part"]
     assert (part["begin_ns"], part["end_ns"]) == (100_000_000, 200_000_000)
-    assert "part " in turnbuckle("inspect", SAMPLE, "--nvtx", "order 1024").out
+    assert "part " in turnbuckle("inspect", SAMPLE, "--part", "nvtx=order 1024").out
     whole = json.loads(turnbuckle("inspect", SAMPLE, "--format", "json").out)
     assert whole["provenance"]["profile"]["part"] is None and whole["profile"]["scope"].startswith("the whole recording")
 
@@ -26,7 +26,7 @@ def test_the_part_is_named_in_every_output(turnbuckle: Callable[..., Ran]) -> No
 @pytest.mark.parametrize("verb", ["project", "slack"])
 def test_projections_are_of_the_part(turnbuckle: Callable[..., Ran], verb: str) -> None:
     more = ["--on", "self"] if verb == "project" else ["--draws", "0"]
-    found = json.loads(turnbuckle(verb, SAMPLE, *more, "--window", "300ms:500ms", "--clean-time", "199.99ms", "--format", "json").out)
+    found = json.loads(turnbuckle(verb, SAMPLE, *more, "--part", "300ms..500ms", "--clean-time", "199.99ms", "--format", "json").out)
     about = found["provenance"]["profile"]["part"]
     assert about["clean_ns"] == pytest.approx(199_990_000, abs=1000)
     if verb == "project":
@@ -34,17 +34,19 @@ def test_projections_are_of_the_part(turnbuckle: Callable[..., Ran], verb: str) 
 
 
 def test_a_report_of_a_part(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
-    assert turnbuckle("report", SAMPLE, "--nvtx", "order 1024", "-o", "part.html").code == 0
+    assert turnbuckle("report", SAMPLE, "--part", "nvtx=order 1024", "-o", "part.html").code == 0
     assert "a part of the recording: " in (tmp_path / "part.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["--window", "1"], "A070"), (["--window", "2s:1s"], "A070"), (["--window", "1:2"], "U001"), (["--window", "50s:60s"], "A070"),
-        (["--window", "1s:"], "A070"), (["--window", "1s:2s:3s"], "A070"), (["--window=-1s:2s"], "A070"), (["--window", "x:2s"], "U004"),
+        (["--part", "1"], "A070"), (["--part", "2s..1s"], "A070"), (["--part", "1..2"], "U001"), (["--part", "50s..60s"], "A070"),
+        (["--part", "1s.."], "A070"), (["--part", "1s..2s..3s"], "A070"), (["--part=-1s..2s"], "A070"), (["--part", "x..2s"], "U004"),
+        (["--part", "steps"], "A070"), (["--part", "step=x"], "A070"), (["--part", "step=3-2"], "A070"), (["--part", "step=1"], "A421"),
         (["--clean-time", "1"], "U001"), (["--clean-time=-1s"], "A424"),
-        (["--nvtx", "nothing"], "A421"), (["--rank", "77"], "A423"), (["--clean-time", "1h"], "A424"), (["--clean-time", "1ms"], "A198"),
+        (["--part", "nvtx=nothing"], "A421"), (["--rank", "77"], "A423"),
+        (["--clean-time", "1h"], "A424"), (["--clean-time", "1ms"], "A198"),
     ],
 )  # fmt: skip
 def test_refusals(turnbuckle: Callable[..., Ran], words: list[str], code: str) -> None:

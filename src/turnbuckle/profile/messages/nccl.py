@@ -7,13 +7,15 @@ alone and counted.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.profile.classify import by_name
 from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS
 from turnbuckle.trace.trace import Trace
 
@@ -24,6 +26,7 @@ _TOGETHER, _SHARE = 0.5, 0.05
 _MOST_LANES: Final = 128
 #: Operations of NCCL in which every rank needs every other; a kernel's name holds them.
 _EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
+_KERNEL: Final = re.compile(r"(?i)^(void )?nccl\w*kernel")
 _NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -36,6 +39,11 @@ class _Lane:
     name: Int
     start: Int
     end: Int
+
+
+def collectives(trace: Trace) -> Bool:
+    """Mask of the kernels of NCCL and RCCL, which move data between GPUs and wait for each other: no work of one GPU."""
+    return by_name(trace.kernels["name"], trace.names, lambda text: bool(_KERNEL.match(text)), False)
 
 
 def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
@@ -77,7 +85,7 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
     kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
     names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
     text = trace.text(names).str.to_lowercase()
-    names = names.with_columns(text=text).filter(pl.col("text").str.contains(r"^(void )?nccl\w*kernel"))
+    names = names.with_columns(text=text).filter(pl.col("text").str.contains(_KERNEL.pattern))
     word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
     does = dict(names.select("name", word.fill_null("")).iter_rows())
     order = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())

@@ -11,9 +11,10 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary import host_work, summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
+from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 
@@ -39,6 +40,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     return {
         "run_time_ns": profile.run_time_ns,
         "kernel_window_ns": summary.kernel_window_ns(profile),
+        "start_up": None if (recognised := start_up(profile)) is None else recognised.as_dict(),
         "kernels": summary.kernels(profile) if gpu else None,
         "copies": summary.copies(profile) if gpu and "copies" not in silent else None,
         "memsets": {"count": trace.memsets.height} if gpu and "memsets" not in silent else None,
@@ -50,6 +52,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "launch": summary.launch(profile) if gpu and called else None,
         "links": links(source, fits),
         "offload": offload(profile, source),
+        "host_work": host_work.described(profile),
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
         "profiler_overhead_share": summary.overhead_share(profile) if has_overhead or trace.overheads.height else None,
@@ -60,6 +63,10 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         ],
         "scope": scope(trace.facts.get("part", {})),
     }
+
+
+#: What a part is called in ``facts["part"]``, and on a screen.
+_PARTS = {"nvtx": "an NVTX range", "steps": "steps", "steady": "without start-up", "kernels": "first kernel to last"}
 
 
 def untold(profile: Profile) -> frozenset[str]:
@@ -80,7 +87,7 @@ def scope(part: Mapping[str, Any]) -> str:
         cuts.append(f"rank {part['rank']}")
     if "bounds_ns" in part:
         bounds = f"{part['begin_ns'] * 1e-9:.6g} s to {part['end_ns'] * 1e-9:.6g} s of {part['of_ns'] * 1e-9:.6g} s"
-        cuts.append(bounds + (" (an NVTX range)" if part.get("nvtx") else ""))
+        cuts.append(bounds + next((f" ({words})" for key, words in _PARTS.items() if key in part), ""))
     if "clean_ns" in part:
         cuts.append(f"host calls shortened to the run time without profiler, {part['clean_ns'] * 1e-9:.6g} s")
     return f"a part of the recording: {'; '.join(cuts)}" if cuts else "the whole recording: all processes, devices and streams in the file"

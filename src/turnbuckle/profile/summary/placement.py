@@ -51,3 +51,17 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(rows)
+
+
+def nic_shares(spread: Profile, packed: Profile) -> dict[str, float]:
+    """Return the share of the bytes between host and device that go on to the network card, by direction.
+
+    Raises
+    ------
+    CannotAnswer : A110 as `nic_bound`; A158 where the packed run copies more than the spread one.
+    """
+    rows = nic_bound(spread, packed).filter(pl.col("direction").is_in(["h2d", "d2h"]) & pl.col("nic_bound_share").is_not_null())
+    shares = dict(rows.select("direction", "nic_bound_share").rows())
+    if less := [way for way, share in shares.items() if share < 0]:
+        raise error_of("A158", where=packed.trace.name, found=", ".join(f"{-shares[way]:.1%} more {way}" for way in less))
+    return shares

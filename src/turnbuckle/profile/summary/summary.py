@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import CATEGORIES, by_name
 from turnbuckle.profile.dependencies.sides import SCOPES, scope_of
+from turnbuckle.profile.messages.nccl import collectives
 from turnbuckle.profile.profile import Profile, device_busy
 from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
+from turnbuckle.trace.window import kernels_ns
 
 #: Stands for a name the file does not hold.
 UNNAMED = "(name not recorded)"
@@ -35,12 +38,12 @@ def closure_defect_ns(profile: Profile) -> int:
 
 def kernel_window_ns(profile: Profile) -> int | None:
     """Return the first kernel start to last kernel end [ns]; None without kernels."""
-    kernels = profile.trace.kernels
-    return int(kernels["end_ns"].to_numpy().max() - kernels["start_ns"].to_numpy().min()) if kernels.height else None
+    bounds = kernels_ns(profile.trace)
+    return None if bounds is None else bounds[1] - bounds[0]
 
 
 def kernels(profile: Profile) -> dict[str, Any]:
-    """Return the kernels: count, plain sum of durations, union of intervals [ns].  Graphs recorded whole are counted apart."""
+    """Return the kernels: count, plain sum of durations, union of intervals [ns]; graphs recorded whole and collectives apart."""
     table = profile.trace.kernels
     start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     return {
@@ -49,7 +52,28 @@ def kernels(profile: Profile) -> dict[str, Any]:
         "union_ns": int(union_ns(start, end)),
         "graph_launches": profile.trace.graphs.height,
         "in_graphs": int(table["graph_node"].is_not_null().sum()),
+        "collective": _collective_kernels(profile),
     }
+
+
+def _collective_kernels(profile: Profile) -> dict[str, int] | None:
+    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, and of it the time without another kernel [ns].
+
+    None without any.
+    """
+    trace = profile.trace
+    chosen = collectives(trace)
+    if not chosen.any():
+        return None
+    apart = replace(trace, tables={**trace.tables, "kernels": trace.kernels.filter(pl.Series(chosen))})
+    others = replace(trace, tables={**trace.tables, "kernels": trace.kernels.filter(pl.Series(~chosen))})
+    union = alone = 0
+    for device, process in _devices(profile):
+        start, end = device_busy(apart, device, ("kernels",), process)
+        union += int((end - start).sum())
+        alone += int((end - start - covered_ns(start, end, *device_busy(others, device, ("kernels", "graphs", "memsets"), process))).sum())
+    busy = int((apart.kernels["end_ns"] - apart.kernels["start_ns"]).sum())
+    return {"count": apart.kernels.height, "busy_ns": busy, "union_ns": union, "alone_ns": alone}
 
 
 def copies(profile: Profile) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,8 @@ from turnbuckle.foundation.files import free_folder, opened, whole_folder
 from turnbuckle.foundation.findings import merge
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NoCache
+from turnbuckle.show.terminal.idle_options import refuse_idle
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions
 from turnbuckle.show.terminal.output import provenance, write_json
 from turnbuckle.show.terminal.progress import reading
 
@@ -43,19 +44,22 @@ def anonymise(
     dry_run: DryRun = False,
     format: Format = "table",
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Write a copy of a recording without names, ids, dates and places of its own; every answer about it stays the same."""
+    from turnbuckle.projection.run import part_of
     from turnbuckle.questions.anonymise.copy import check_pattern
     from turnbuckle.questions.anonymise.question import anonymise as without
     from turnbuckle.questions.anonymise.stand_in import stand_in
     from turnbuckle.trace.read import read
     from turnbuckle.trace.secrets import look
 
+    refuse_idle({"--clean-time": part.clean_time is not None}, "a copy keeps the times of the recording", "leave --clean-time out")
     folder = _folder(output, dry_run)
     check_pattern(keep)
     key = _key(key_file)
     with reading(profile) as progress:
-        trace = read(profile, use_cache=not no_cache, progress=progress)
+        trace = part_of(read(profile, use_cache=not no_cache, progress=progress), part.asked()["part"])
     made, treated = without(trace, key, stand_in=stand_in, keep=keep)
     found = look(profile)
     if folder is not None and not dry_run:

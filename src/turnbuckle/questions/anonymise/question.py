@@ -18,9 +18,12 @@ import polars as pl
 from turnbuckle.foundation import schema
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.profile.summary.host_work import SERIAL
+from turnbuckle.profile.summary.start_up import LIBRARY
 from turnbuckle.trace.check import sound
 from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.trace import Trace
+from turnbuckle.trace.window import numbers_a_step
 
 #: Bytes of a hash: among a million names, two are alike with a chance of 3e-8.
 DIGEST_BYTES: Final = 8
@@ -243,7 +246,19 @@ def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callab
         return text if _API.fullmatch(text) else f"{stand_in(text)}-{names.hashed(text, 'call')}"
     if table == "mpi":
         return text if _is_mpi(text) else names.hashed(text, role)
-    return names.hashed(text, role)
+    return _range(text, names) if table == "ranges" else names.hashed(text, role)
+
+
+def _range(text: str, names: _Names) -> str:
+    """A range keeps the number of its step, and that it creates a library's handle; of calls that are numbered the name is hashed.
+
+    >>> _range("ProfilerStep#5", _Names(b"key")), _range("ncclCommInitRank", _Names(b"key"))[:9]
+    ('ProfilerStep#5', 'ncclInit-')
+    """
+    if numbers_a_step(text):
+        return text
+    hashed = names.hashed(re.sub(SERIAL, "", text) or text, "range")
+    return f"ncclInit-{hashed}" if LIBRARY.search(text) else hashed
 
 
 def _is_mpi(text: str) -> bool:

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Alpha, model_of, targets
-from turnbuckle.show.terminal.options import NoCache, Profile, Source, window_ns
+from turnbuckle.show.terminal.asked import Alpha, Host, model_of, targets
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
 
 
@@ -22,23 +22,23 @@ def export(
     *,
     on: Annotated[list[str], Parameter(name="--on", help="target machine, one: a name, a TOML file or self", negative=())],
     format: Annotated[Literal["perfetto"], Parameter(name="--format", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
-    window: Annotated[str | None, Parameter(name="--window", help="only what was recorded from START:END of the run: 1.2s:1.3s")] = None,
     source: Source = None,
     alpha: Alpha = "flop",
+    host: Host = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Write measured and projected time lines side by side, with the critical path of both, for a trace viewer."""
     from turnbuckle.questions.before_after import perfetto
 
     if output is None and sys.stdout.isatty():
         raise error_of("A009.trace")
-    within_ns = window_ns(window) if window is not None else None
     names = targets(on) or []
     refuse_several(",".join(names), "target", "export writes")
-    seen = inspected(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache, part)
     target = seen.source if names == ["self"] else load(names[0])
-    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None), within_ns)
+    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host))
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:

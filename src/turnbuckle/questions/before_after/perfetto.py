@@ -2,11 +2,10 @@
 
     Moved -> metadata, slices, flows, critical paths, accumulated delay -> JSON, compressed where the name ends in .gz
 
-Measured and projected tracks of a process stand one below the other, both with the run's start at 0; with a window, the
-projected ones are shifted so that what stands first in it begins together.  A track of nested slices can show no others,
-so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with three decimals:
-nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so that only
-quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
+Measured and projected tracks of a process stand one below the other, both with the run's start at 0.  A track of nested
+slices can show no others, so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with
+three decimals: nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so
+that only quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
 
 Errors (`turnbuckle.foundation.errors.ReportError`):
 
@@ -31,7 +30,6 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Int
-from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
@@ -81,20 +79,15 @@ _EDGES: Final = {
 """What the critical path does where it is inside no activity."""
 
 
-def of_run(run: Run, path: str | Path, target: Machine, window: tuple[float, float] | None = None, model: Model | None = None) -> Path:
-    """Write a run's measured and projected time lines; see `Run.export`.  `window` is in seconds."""
-    within_ns = None if window is None else (round(window[0] * 1e9), round(window[1] * 1e9))
-    both, answer = asked(run, target, model or nething(), within_ns)
-    return write(both, answer, path)
+def of_run(run: Run, path: str | Path, target: Machine, model: Model | None = None) -> Path:
+    """Write a run's measured and projected time lines; see `Run.export`."""
+    return write(*asked(run, target, model or nething()), path)
 
 
-def asked(run: Run, target: Machine, model: Model, within_ns: tuple[int, int] | None) -> tuple[Moved, Answer]:
-    """Return a run before and after, and the answer behind it.  Raises A070 where no activity is in the window [ns]."""
+def asked(run: Run, target: Machine, model: Model) -> tuple[Moved, Answer]:
+    """Return a run before and after, and the answer behind it."""
     model = replace(model, replay="timeline")
-    both = moved(run.profile, run.source, target, model, within_ns=within_ns)
-    if within_ns is not None and not both.table.height:
-        shown = ":".join(f"{end * 1e-9:g}s" for end in within_ns)
-        raise error_of("A070.end", found=shown, seconds=run.profile.seconds)
+    both = moved(run.profile, run.source, target, model)
     return both, Answer(run, model, (target,), [both.projection], draws=0)
 
 
@@ -128,26 +121,15 @@ def write(run: Moved, answer: Answer, path: str | Path) -> Path:
 
 def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
     """Write the JSON to an open file, a piece at a time -> number of events.  See `write`."""
-    shift_ns = _shift_ns(run)
-    about = {**answer.as_dict(), "critical_path_explained": run.explained, "projected_tracks_shifted_s": shift_ns * 1e-9}
+    about = {**answer.as_dict(), "critical_path_explained": run.explained}
     sink.write(b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":[\n')
     count = 0
-    for events in _events(run, about, shift_ns):
+    for events in _events(run, about):
         if len(events):
             sink.write((b",\n" if count else b"") + ",\n".join(events).encode("utf-8"))
             count += len(events)
     sink.write(b"\n]}\n")
     return count
-
-
-def _shift_ns(run: Moved) -> int:
-    """How much later than they are projected tracks are drawn [ns]: in a window, so that what stands first in it begins together."""
-    if run.within_ns is None or not run.table.height:
-        return 0
-    began = run.table.filter(pl.col("start_ns") >= run.within_ns[0])
-    first = (began if began.height else run.table).row(0, named=True)
-    wanted: int = first["start_ns"] - round(first["projected_start"] * 1e9)
-    return max(wanted, -int(_ns(run.table["projected_start"]).min()))
 
 
 def _ns(seconds: pl.Series) -> Int:
@@ -183,16 +165,15 @@ class _Side:
     after: bool
 
 
-def _events(run: Moved, about: dict[str, Any], shift_ns: int) -> Iterator[list[str]]:
+def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
     """All events as JSON texts, metadata first."""
     table = run.table
     before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
-    after = _ns(table["projected_start"]) + shift_ns, _ns(table["projected_end"]) + shift_ns
+    after = _ns(table["projected_start"]), _ns(table["projected_end"])
     track = table["track"].to_numpy()
-    shifted = f" ({'+' if shift_ns > 0 else '-'}{show(abs(shift_ns) * 1e-9, 's')})" if shift_ns else ""
     sides = [
         _Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
-        _Side("projected", clean(run.target.name) + shifted, *after, lanes(track, *after), True),
+        _Side("projected", clean(run.target.name), *after, lanes(track, *after), True),
     ]
     places = [_places(run.profile, side, track) for side in sides]
     yield _metadata(run, sides, places)
@@ -202,7 +183,7 @@ def _events(run: Moved, about: dict[str, Any], shift_ns: int) -> Iterator[list[s
         for at in range(0, frame.height, _AT_ONCE):
             yield _slice_texts(frame.slice(at, _AT_ONCE), side)
     for side, path in zip(sides, (run.path_before, run.path_after), strict=True):
-        shown = _shown(run, path, shift_ns if side.after else 0)
+        shown = _shown(run, path)
         if shown.height:
             yield [_run_text(about, side, shown)]
         for at in range(0, shown.height, _AT_ONCE):
@@ -418,15 +399,14 @@ def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
     return cast(list[str], text.to_series().to_list())
 
 
-def _shown(run: Moved, path: pl.DataFrame, shift_ns: int) -> pl.DataFrame:
+def _shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
     """The edges of a critical path that lead to an activity of the table and take time [ns]; `at` is its row there."""
     rows = run.table.select("number").with_row_index("at")
-    first = run.within_ns[0] if run.within_ns else 0
     return (
         path.join(rows, on="number", how="inner", maintain_order="left")
         .with_columns(
-            ts=((pl.col("start") * 1e9).round().cast(pl.Int64) + shift_ns).clip(lower_bound=first),
-            end=(pl.col("end") * 1e9).round().cast(pl.Int64) + shift_ns,
+            ts=(pl.col("start") * 1e9).round().cast(pl.Int64),
+            end=(pl.col("end") * 1e9).round().cast(pl.Int64),
             moved_ns=(pl.col("moved") * 1e9).round().cast(pl.Int64),
         )
         .filter(pl.col("end") > pl.col("ts"))

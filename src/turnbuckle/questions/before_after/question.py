@@ -27,10 +27,9 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_calls
-from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, prepared, timeline_change
-from turnbuckle.projection.project import answered, stated
+from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
@@ -56,7 +55,6 @@ class Moved:
     path_before, path_after : the critical path, first to last; columns as `moved` says.
     activities : how many activities the graph has, whether in `table` or not.
     explained : share of the recorded critical path that the dependency rules explain.
-    within_ns : the bounds `table` was cut to; None for the whole run.
     """
 
     profile: Profile
@@ -68,7 +66,6 @@ class Moved:
     path_after: pl.DataFrame
     activities: int
     explained: float
-    within_ns: tuple[int, int] | None = None
 
 
 def moved(
@@ -77,7 +74,6 @@ def moved(
     target: Machine,
     model: Model,
     *,
-    within_ns: tuple[int, int] | None = None,
     ready: Prepared | None = None,
 ) -> Moved:
     """Replay a run on its own machine and on another, and set the two beside each other.
@@ -87,7 +83,6 @@ def moved(
     profile : the recorded run.
     source, target : where it ran, as observed, and where it might run.
     model : price list; its replay is the timeline here, whatever it names.
-    within_ns : only activities recorded (in part) between these two times [ns after the run's start]; None for all.
     ready : the profile, compiled already.
 
     Returns
@@ -120,15 +115,14 @@ def moved(
     timeline, trust = ready.timeline, ready.trust
     assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
-    change = timeline_change(anchored(ready.run, pair.source, stated(ready, pair), model))
+    change = timeline_change(priced(ready, pair, model))
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     _, edges_before = timeline.path(no_change(len(ready.run)))
     after_ns = np.round(seconds * 1e9, 3)
-    keep = _kept(graph, within_ns)
-    table = _described(profile, graph, keep).hstack(_moves(timeline, change, after_ns, keep))
+    table = _described(profile, graph).hstack(_moves(timeline, change, after_ns))
     table = table.with_columns(
-        critical_before=pl.Series(_on_path(graph, edges_before)[keep]), critical_after=pl.Series(_on_path(graph, edges_after)[keep])
+        critical_before=pl.Series(_on_path(graph, edges_before)), critical_after=pl.Series(_on_path(graph, edges_after))
     ).sort("start_ns", pl.col("end_ns"), "number", descending=[False, True, False])
     return Moved(
         profile,
@@ -140,38 +134,28 @@ def moved(
         _path(graph, edges_after, after_ns, graph.time_ns),
         len(graph.activity),
         1.0 if ready.trust is None else ready.trust.explained,
-        within_ns,
     )
 
 
-def _kept(graph: Graph, within_ns: tuple[int, int] | None) -> Int:
-    starts, ends = graph.time_ns[1::2], graph.time_ns[2::2]
-    if within_ns is None:
-        return np.arange(len(starts), dtype=np.int64)
-    first, last = within_ns
-    inside: Int = np.flatnonzero((starts < last) & ((ends > first) | (starts >= first)))
-    return inside
-
-
-def _described(profile: Profile, graph: Graph, keep: Int) -> pl.DataFrame:
+def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
     """What each activity is, and which call started it."""
-    rows = profile.activities[graph.activity[keep]].select(
+    rows = profile.activities[graph.activity].select(
         "kind", "category", "direction", "memory", "size_bytes", "name", "track", row=pl.col("row").fill_null(-1)
     )
     caller = np.full(len(graph.activity), -1, dtype=np.int64)
     delivers = np.flatnonzero((graph.kind == EDGE["deliver"]) & (graph.source > 0))
     caller[graph.owner[delivers]] = (graph.source[delivers] - 1) // 2
-    started_by = caller[keep]
-    own = np.where((rows["category"] == "api").to_numpy(), keep, started_by)
+    number = np.arange(len(caller), dtype=np.int64)
+    own = np.where((rows["category"] == "api").to_numpy(), number, caller)
     call_rows = profile.activities["row"].fill_null(-1).to_numpy()[graph.activity]
     ids = profile.trace.api["correlation"]
     return rows.drop("row").with_columns(
-        number=pl.Series(keep),
-        activity=pl.Series(graph.activity[keep]),
-        caller=_indices(started_by),
+        number=pl.Series(number),
+        activity=pl.Series(graph.activity),
+        caller=_indices(caller),
         correlation=ids.gather(_indices(np.where(own >= 0, call_rows[own], -1))) if len(ids) else pl.lit(None, pl.Int64),
-        start_ns=pl.Series(graph.time_ns[1::2][keep]),
-        end_ns=pl.Series(graph.time_ns[2::2][keep]),
+        start_ns=pl.Series(graph.time_ns[1::2]),
+        end_ns=pl.Series(graph.time_ns[2::2]),
     )
 
 
@@ -180,8 +164,8 @@ def _indices(values: Int) -> pl.Series:
     return pl.Series(values, dtype=pl.Int64).to_frame("i").select(pl.when(pl.col("i") >= 0).then("i"))["i"]
 
 
-def _moves(timeline: TimelineReplay, change: Change, after_ns: Float, keep: Int) -> pl.DataFrame:
-    """Where each activity of `keep` stands on the target, and the parts of its move."""
+def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.DataFrame:
+    """Where each activity stands on the target, and the parts of its move."""
     graph = timeline.graph
     before_ns, lag, new_lag = graph.time_ns, graph.lag_ns, _lags_ns(timeline, change)
     free_before = before_ns[graph.target] - graph.residual_ns[graph.target] - before_ns[graph.source] - lag
@@ -189,9 +173,10 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float, keep: Int)
     by = np.full(len(before_ns), -1, dtype=np.int64)
     deciding = np.flatnonzero(free_after <= _ROUNDING_NS)[::-1]
     by[graph.target[deciding]] = deciding  # of several the first, as on the critical path
-    start, end = 2 * keep + 1, 2 * keep + 2
+    count = len(graph.activity)
+    start, end = np.arange(1, 2 * count, 2), np.arange(2, 2 * count + 1, 2)
     held, ended = by[start], by[end]
-    parts = np.zeros((3, len(keep)))
+    parts = np.zeros((3, count))
     has = held >= 0
     edge = held[has]
     parts[0, has] = after_ns[graph.source[edge]] - before_ns[graph.source[edge]]
@@ -202,9 +187,7 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float, keep: Int)
     held_kind, ended_kind = (np.where(e >= 0, graph.kind[e], -1) if len(graph.kind) else e for e in (held, ended))
     waits = (ended >= 0) & ~np.isin(ended_kind, [EDGE["run"], EDGE["call"]])
     handed, added, absorbed = np.round(parts, 3)
-    sizes = np.abs(
-        [np.full(len(keep), _STILL_NS), absorbed * (handed != 0), added, np.where(waits, 0.0, longer), np.where(waits, longer, 0.0)]
-    )
+    sizes = np.abs([np.full(count, _STILL_NS), absorbed * (handed != 0), added, np.where(waits, 0.0, longer), np.where(waits, longer, 0.0)])
     still = np.maximum(np.abs(shift), np.abs(longer)) < _STILL_NS
     before_it = np.where(has, (graph.source[np.maximum(held, 0)] + 1) // 2 - 1, -1) if len(graph.kind) else held
     kinds = pl.Enum(EDGES)

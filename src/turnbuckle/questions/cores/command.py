@@ -18,9 +18,9 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions
 from turnbuckle.show.terminal.output import provenance, write_json, write_rows
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def cores(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
     from turnbuckle.questions.cores.question import cores_per_gpu
@@ -75,7 +76,7 @@ def cores(
     if not 0 <= seed < 2**63:
         raise error_of("A031.seed", found=str(seed))
     have = _per_gpu(node)
-    given = _runs((runs, *profiles), at, no_cache)
+    given = _runs((runs, *profiles), at, no_cache, part)
     answers = [
         cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
     ]
@@ -90,7 +91,7 @@ def cores(
     return 0
 
 
-def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]:
+def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOptions) -> list[Runs]:
     """Read tables by their ending, and everything else as a recording."""
 
     from turnbuckle.questions.cores.runs import from_profiles, read_runs, readable
@@ -100,9 +101,11 @@ def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]
     counts = _core_counts(at)
     if counts is not None and not recordings:
         raise error_of("A032.recordings", found=at or "")
+    for table in tables:
+        refuse_asked(table, part.given(), "a table of runs")
     out = [(table.name, r) for table in tables for r in read_runs(table)]
     if recordings:
-        out.append(("recordings", from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts)))
+        out.append(("recordings", from_profiles([inspected(f, None, no_cache, part).profile for f in recordings], counts)))
     # what has no name of its own is told apart by its file
     return [r if r.program or len(out) == 1 else replace(r, program=readable(file)) for file, r in out]
 

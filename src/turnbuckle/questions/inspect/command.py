@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from turnbuckle.foundation import registry
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
-
-Minus = Annotated[
-    Path | None, Parameter(help="a run of the same program, all ranks on one node: shows the traffic bound for the network card")
-]
 
 
 def _untimed(path: Path) -> ModuleType | None:
@@ -26,13 +19,15 @@ def _untimed(path: Path) -> ModuleType | None:
     return None
 
 
-def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
+def overview(
+    profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False, part: PartOptions = NO_PART
+) -> int:
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.show.terminal import projections as show
 
     if _untimed(profile) is not None:
-        return inspect(profile, source=source, format=format, no_cache=no_cache)
-    seen = inspected(profile, source, no_cache)
+        return inspect(profile, source=source, format=format, no_cache=no_cache, part=part)
+    seen = inspected(profile, source, no_cache, part)
     show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
     return 0
 
@@ -51,8 +46,7 @@ def inspect(
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
     from turnbuckle.show.terminal import projections as show
 
-    given: dict[str, object] = {"--minus": minus, "--source": source, "--window": part.window, "--nvtx": part.nvtx, "--rank": part.rank}
-    given["--clean-time"] = part.clean_time
+    given: dict[str, object] = {"--minus": minus, "--source": source, **part.given()}
     if (untimed := _untimed(profile)) is not None:
         untimed.inspect(profile, format, output, given)
         return 0

@@ -29,8 +29,8 @@ from turnbuckle.trace.readers.chakra.graph import COLLECTIVE, COPY, KERNEL, KIND
 HOLDS: Final = "an execution trace, which holds no times"
 #: What `inspect` says of a recording and cannot say of a graph.
 _UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
-    "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share", "mpi",
+    "run_time_ns", "kernel_window_ns", "start_up", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns",
+    "closure_defect_ns", "launch", "links", "offload", "host_work", "cpu_activity", "memory", "profiler_overhead_share", "mpi",
 )  # fmt: skip
 _WORDS: Final = {"chakra": "Chakra execution trace", "pytorch-et": "PyTorch execution trace"}
 #: Copies by the classes that `inspect` shows.

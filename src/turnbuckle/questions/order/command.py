@@ -13,7 +13,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_frame, write_json
 from turnbuckle.show.terminal.recording import inspected
 
@@ -32,6 +32,7 @@ def order(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Find which order several recordings have in common: dependencies across threads and streams, and how many may be false."""
     from turnbuckle.questions.order import question as orders
@@ -39,7 +40,7 @@ def order(
     delay = parse(slack, "s")
     if not 0 <= delay <= _LONGEST:
         raise error_of("A017.slack", found=slack[:40], longest=_LONGEST)
-    answers = [inspected(path, source, no_cache) for path in recordings]
+    answers = [inspected(path, source, no_cache, part) for path in recordings]
     found = orders.order([a.profile for a in answers])
     if format in ("csv", "parquet"):
         write_frame(found.table(), format, output)

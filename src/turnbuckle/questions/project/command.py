@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, replaying, targets
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of
+from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
@@ -32,7 +32,10 @@ def project(
     *,
     on: On = None,
     source: Source = None,
+    minus: Minus = None,
     alpha: Alpha = "flop",
+    host: Host = None,
+    port: PortOption = None,
     model: Method = "nething",
     lambda_: Lambda = None,
     charge: Charges = None,
@@ -62,11 +65,12 @@ def project(
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
-    priced = model_of(alpha, model, lambda_, flat(charge) or ())
+    priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
+    packed = None if minus is None else inspected(minus, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

@@ -18,7 +18,7 @@ from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
@@ -101,6 +101,7 @@ def sharing(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.questions.sharing import question as study
@@ -125,12 +126,12 @@ def sharing(
         "latencies": None if latency is None else [parse(word, "s") for word in listed(latency)],
         "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in listed(bandwidth)],
     }
-    seen = inspected(recording, source, no_cache)
+    seen = inspected(recording, source, no_cache, part)
     run = study.ready(seen, units=units, apart=apart)
     if beside is not None:
         from turnbuckle.questions.sharing.pairs import pair
 
-        other = inspected(beside, source, no_cache)
+        other = inspected(beside, source, no_cache, part)
         with working("replaying"):
             second = study.ready(other, units=units, apart=apart)
             pairs = [pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]

@@ -23,9 +23,9 @@ from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, plain, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
 from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,6 +83,7 @@ def transfers(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
     if not files:
@@ -102,10 +103,10 @@ def transfers(
         "peer": peer,
     }
     fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
-    here = [_read(word, source, size, no_cache) for word in files]
+    here = [_read(word, source, size, no_cache, part) for word in files]
     if source is not None and not any(machine for _, machine in here):
         raise error_of("A024.source", found="measured copies alone")
-    beyond = [_read(word, None, size, no_cache)[0] for word in there] if there else [None] * len(here)
+    beyond = [_read(word, None, size, no_cache, part)[0] for word in there] if there else [None] * len(here)
     named = _apart([found for found, _ in here])
     paired = bool(there) and len(targets) == len(files) > 1
     sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
@@ -136,7 +137,7 @@ def _sheets(targets: list[str], machine: Machine | None, options: dict[str, Any]
     return [sheet(name, source=machine, **options) for name in targets]
 
 
-def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> tuple[Transfers, Machine | None]:
+def _read(word: str, source: str | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
     """A recording, or measured copies: the first bytes tell."""
     name, equals, file = word.partition("=")
     if not equals or not name or not file or Path(word).exists():
@@ -144,10 +145,11 @@ def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> 
     place, _ = split_part(file)
     text = _text_of(place)
     if text is not None and format_of(text) is not None:
+        refuse_asked(place, part.given(), "measured copies")
         return measured(read_measured(file, size_bytes=size), name), None
 
     try:
-        seen = inspected(place, source, no_cache)
+        seen = inspected(place, source, no_cache, part)
     except ProfileError as error:
         if text is not None and error.code == "P013":
             raise unknown_format(place.name) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -12,11 +12,22 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.show.terminal.options import flat, lambdas_of
 from turnbuckle.show.terminal.progress import working
 
+if TYPE_CHECKING:
+    from turnbuckle.projection.model import Port
+
 On = Annotated[
     list[str] | None,
     Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
 ]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
+Host = Annotated[
+    float | None,
+    Parameter(name="--host", help="how many times faster the target's host is than the source's; else as the machines say, or a prior"),
+]
+PortOption = Annotated[
+    Literal["as-is", "zero-copy", "managed"] | None,
+    Parameter(name="--port", help="what becomes of copies where CPU and GPU share one memory; left out, they are dropped or kept in doubt"),
+]
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
@@ -35,21 +46,28 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
     return names
 
 
-def model_of(alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = ()) -> Any:
-    """Return the model that ``--model`` and ``--alpha`` name.  Raises A003 for an alpha that is none."""
+def model_of(
+    alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None, port: Port | None = None
+) -> Any:
+    """Return the model that ``--model``, ``--alpha``, ``--host`` and ``--port`` name.  Raises A003 for an alpha or a host that is none."""
     from turnbuckle.projection.model import additive, nething
 
+    if host is not None and not 1e-2 <= host <= 1e2:
+        raise error_of("A003.host", found=f"{host:g}")
     if model == "additive":
+        if host is not None or port is not None:
+            raise error_of("A012.host" if host is not None else "A012.port")
         return additive(lambdas_of(lambdas))
+    ported: Port = port or ""
     if alpha in ("flop", "memory", "hold"):
-        return nething(alpha, charges)
+        return nething(alpha, charges, host, ported)
     try:
         value = float(alpha)
     except ValueError:
         raise error_of("A003.word", fix=did_you_mean(alpha, ["flop", "memory", "hold"]), alpha=alpha) from None
     if not 1e-3 <= value <= 1e3:
         raise error_of("A003.range", found=alpha, alpha=alpha)
-    return nething(value, charges)
+    return nething(value, charges, host, ported)
 
 
 def draws_of(draws: int | None) -> int | None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import UnitError, clipped, error_of
-from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import seconds_of
 
 Format = Literal["table", "json", "csv", "parquet"]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
@@ -21,6 +21,12 @@ Profile = Annotated[
     Parameter(
         help="a recording: Nsight Systems (nsys export --type sqlite), PyTorch profiler (.json, .json.gz), nvprof (.nvvp), rocprof, "
         "OTF2 (traces.otf2), Chakra, Paraver (.prv), Paje, DUMPI (.meta), PMPI text, or a folder that Turnbuckle wrote"
+    ),
+]
+Minus = Annotated[
+    Path | None,
+    Parameter(
+        name="--minus", help="a run of the same program, all ranks on one node: what this one copies beyond it goes to the network card"
     ),
 ]
 Source = Annotated[
@@ -34,44 +40,35 @@ NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording 
 class PartOptions:
     """Which part of a recording is meant, and how long it takes without profiler."""
 
-    window: Annotated[str | None, Parameter(help="only START:END, in time after the first GPU or MPI call: 1.2s:1.3s")] = None
-    nvtx: Annotated[str | None, Parameter(help="only this NVTX range; NAME#3 is its third, NAME#3-5 from the third to the fifth")] = None
+    part: Annotated[
+        str,
+        Parameter(
+            help="what is asked about: whole; steady: without start-up; kernels: first kernel to last; 2s..3s after the first call; "
+            "step=5-9; nvtx=NAME, and NAME#3 or NAME#3-5 where it occurs several times"
+        ),
+    ] = "whole"
     rank: Annotated[int | None, Parameter(help="only this rank")] = None
     clean_time: Annotated[
         str | None, Parameter(help="run time without profiler, from the first call to the last: the recording is shortened to it")
     ] = None
 
     def asked(self) -> dict[str, Any]:
-        """As `turnbuckle.projection.run.inspect` takes them.  Raises A070 for a window that is none."""
+        """Return the selection as `turnbuckle.projection.run.Run.read` takes it.  Raises A070 for a part that is none."""
         from turnbuckle.trace.window import Part
 
-        window = None if self.window is None else window_ns(self.window)
         clean = None if self.clean_time is None else seconds_of(self.clean_time, "--clean-time", "1.03s")
-        return {"part": Part(window, self.nvtx, self.rank), "clean_seconds": clean}
+        return {"part": Part.parse(self.part, self.rank), "clean_seconds": clean}
+
+    def given(self) -> dict[str, object]:
+        """Return the options of the selection by name, None for each that is left out."""
+        return {"--part": None if self.part == "whole" else self.part, "--rank": self.rank, "--clean-time": self.clean_time}
+
+    def idle(self) -> dict[str, bool]:
+        """Return whether each option of the selection was given, as `turnbuckle.show.terminal.idle_options.refuse_idle` takes it."""
+        return {name: value is not None for name, value in self.given().items()}
 
 
 NO_PART = PartOptions()
-
-
-def window_ns(text: str) -> tuple[int, int]:
-    """`1.2s:1.3s` -> nanoseconds after the run's start.  Raises A070, and U0xx for what is no time."""
-    first, _, last = (end.strip() for end in text.partition(":"))
-    if not first or not last or ":" in last:
-        raise error_of("A070.form", where="--window", found=clipped(text))
-    bounds = [round(min(seconds_of(end, "--window", "1.2s:1.3s"), 1e9) * 1e9) for end in (first, last)]
-    if bounds[0] < 0:
-        raise error_of("A070.before", where="--window", found=clipped(text))
-    if bounds[0] >= bounds[1]:
-        raise error_of("A070.order", where="--window", found=clipped(text))
-    return bounds[0], bounds[1]
-
-
-def seconds_of(text: str, option: str, example: str) -> float:
-    """A time [s] that an option gives.  Raises U0xx, with the option's name."""
-    try:
-        return parse(text, "s")
-    except UnitError as error:
-        raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
 
 
 def listed(words: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import links, scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run, Summary
-from turnbuckle.show.run_tables import calls_table, copies_table, kernels_table, run_time_table
+from turnbuckle.show.run_tables import calls_table, copies_table, host_work_table, kernels_table, run_time_table, start_up_words
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal
@@ -97,6 +97,9 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
     if "part" in facts:
         head.add_row("part", scope(facts["part"]))
+    begun = answer.run.start_up
+    if begun is not None and (begun.tells or not brief):
+        head.add_row("start-up", plain_text(start_up_words(answer.run, begun)))
     if mpi:
         sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
         sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
@@ -108,6 +111,9 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         head.add_row("launch", launch_line(answer))
         window = summary.kernel_window_ns(profile)
         head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
+    if among := kernels["collective"]:
+        alone = f"{ns(among['alone_ns'])} of it without another kernel on their device"
+        head.add_row("NCCL", f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy {ns(among['union_ns'])}, {alone}")
     for line in coverage_lines(profile):
         head.add_row("coverage", line)
     hidden = summary.overlap(profile)
@@ -119,7 +125,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     console.print()
     console.print(drawn(run_time_table(answer.run), bars=True))
     if not brief:
-        for table in (copies_table(profile), calls_table(profile), kernels_table(profile)):
+        for table in (copies_table(profile), calls_table(profile), kernels_table(profile), host_work_table(profile)):
             if table is not None:
                 console.print()
                 console.print(drawn(table, most=10))
@@ -177,6 +183,12 @@ def print_projections(console: Console, answer: Answer) -> None:
     table = targets_table(targets)
     console.print()
     console.print(drawn(table))
+    if (begun := answer.run.start_up) is not None and begun.tells:
+        console.print()
+        if answer.steady:
+            console.print(drawn(targets_table(verdicts(answer.steady), "the same without start-up")))
+        else:
+            console.print(Text("without start-up: what is left of the recording cannot answer this", style="yellow"))
     console.print()
     console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))

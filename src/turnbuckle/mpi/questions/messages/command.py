@@ -13,10 +13,10 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, rank_counts
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, rank_counts
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def messages(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
 
@@ -117,7 +118,9 @@ def messages(
     )  # fmt: skip
     refuse_varied(set_ or [])
     each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
-    recording_read: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
+    recording_read: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache, part)
+    if recording_read is None:
+        refuse_asked(recording, part.given(), "a schedule, which states no times")
     traffic = traffic_of(recording, flops_per_second=parsed(flops_per_second, "FLOP/s"), profile=lambda: recording_read.profile)
     deep = None
     with working("replaying"):

@@ -15,7 +15,7 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
@@ -85,6 +85,7 @@ def network(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
     from turnbuckle.mpi.networks import message_graphs
@@ -96,7 +97,7 @@ def network(
         raise error_of("A089.nothing", found="both" if given else "none")
     table = given is not None and given.suffix.lower() == ".csv"
     if given is None or table:
-        idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache}
+        idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache, **part.idle()}
         refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
     if given is not None:
         refuse_idle({"--message-size": message_size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
@@ -115,7 +116,7 @@ def network(
     else:
         from turnbuckle.mpi.replay.messages import recorded
 
-        seen = inspected(given, source, no_cache)
+        seen = inspected(given, source, no_cache, part)
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
         answer = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)

@@ -26,8 +26,8 @@ __all__ = ["HOLDS", "inspect", "sniff"]
 HOLDS: Final = "a schedule, which holds no times"
 #: Keys that `inspect` fills for a recording and leaves null for a schedule.
 _UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
-    "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share",
+    "run_time_ns", "kernel_window_ns", "start_up", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns",
+    "closure_defect_ns", "launch", "links", "offload", "host_work", "cpu_activity", "memory", "profiler_overhead_share",
 )  # fmt: skip
 _WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
 _NEXT: Final = {

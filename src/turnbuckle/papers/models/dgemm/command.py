@@ -14,9 +14,9 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, listed
 from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table, span, titled
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def dgemm(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Ask from which size, bandwidth and launch time on a matrix product is worth moving to the device."""
     import numpy as np
@@ -63,6 +64,8 @@ def dgemm(
     if (times is None or is_table(times)) and (kernel is not None or size is not None):
         option = "--kernel" if size is None else "--size"
         raise error_of("A047.option", option=option)
+    if times is None or is_table(times):
+        refuse_asked(times or Path("the acceleration of a kernel"), part.given(), "no recording")
     if times is None:
         kernel_times = study.by_alpha(8.0 if alpha is None else alpha, rate)
     elif alpha is not None:
@@ -71,7 +74,7 @@ def dgemm(
         kernel_times = study.read_times(times)
     else:
         kernel_times, left_out = study.recorded(
-            inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element
+            inspected(times, None, no_cache, part).profile, "gemm" if kernel is None else kernel, size, element
         )
     asked: dict[str, Any] = {
         "sizes": wanted,

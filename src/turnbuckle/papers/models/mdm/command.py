@@ -13,9 +13,9 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions
 from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def mdm(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Model a kernel's instructions a cycle and its duration by the memory divergence model: a guess, beside what was measured."""
     from turnbuckle.papers.models.mdm import cost
@@ -52,6 +53,8 @@ def mdm(
     console = console_for(output) if format == "table" else None
     if kernel is not None and profile is None:
         raise error_of("A046.kernel")
+    if profile is None:
+        refuse_asked(intervals, part.given(), "intervals of a warp")
     device = cost.MdmDevice(sms, miss_registers, parse(clock, "Hz"), l2_cycles, dram_cycles, parse(noc, "B/s"), parse(dram, "B/s"))
     cost.within("warps", warps, 1, 1024)
     m = cost.within("miss rate", parse(miss_rate, "1"), 0, 1)
@@ -68,7 +71,7 @@ def mdm(
     if instructions is not None:
         modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
         document["modelled_seconds"] = {**asdict(modelled), "log_sd": cost.PRIOR_LOG_SD}
-    document["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
+    document["measured"] = _measured_kernel(profile, kernel or "", no_cache, part) if profile is not None else None
     if console is not None:
         _print_mdm(console, document, device)
     else:
@@ -89,12 +92,12 @@ def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -
     return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_values}
 
 
-def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, Any]:
+def _measured_kernel(profile: Path, kernel: str, no_cache: bool, part: PartOptions) -> dict[str, Any]:
     import numpy as np
 
     from turnbuckle.profile.summary.summary import kernel_names
 
-    recorded = inspected(profile, None, no_cache).profile
+    recorded = inspected(profile, None, no_cache, part).profile
     kernels = recorded.of("kernel")
     names = kernel_names(recorded, kernels)
     matches = names.str.contains(kernel, literal=True).to_numpy()

@@ -13,9 +13,9 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, plain
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table, print_findings, span, titled
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def memory(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
     from turnbuckle.papers.models.memory import question as study
@@ -62,13 +63,14 @@ def memory(
             raise error_of("A045.option", found=work.name)
         if source is not None:
             raise error_of("A045.source", found=work.name)
+        refuse_asked(work, part.given(), "a table of work")
         answer = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
     else:
         if overlap is not None:
             raise error_of("A045.overlap", found=work.name)
         share = _share(memory_bound) if memory_bound is not None else None
         counted = study.read_work(counters) if counters is not None else None
-        run = inspected(work, source, no_cache)
+        run = inspected(work, source, no_cache, part)
         machine = load(on).resolved(run.source) if on is not None else run.source
         answer = study.from_profile(run.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
     if console is not None:

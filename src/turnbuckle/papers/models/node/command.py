@@ -9,9 +9,9 @@ from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source, lambdas_of
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, lambdas_of
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def functions(
     output: Output = None,
     source: Source = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say where the time goes, function by function: its plain time, and its part of the exclusive time line."""
     import polars as pl
@@ -70,7 +71,7 @@ def functions(
     _for_terminal(format, output)
     if top < 1:
         raise error_of("A037.top", found=str(top))
-    run = inspected(profile, source, no_cache)
+    run = inspected(profile, source, no_cache, part)
     table = table_of(run.profile)
     if set(table.rows["class"]) <= {"cpu"}:
         raise error_of("A155", where=run.profile.trace.name, fix=what_to_record("gpu", run.profile.trace.facts))
@@ -94,6 +95,7 @@ def additive(
     output: Output = None,
     source: Source = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
     from turnbuckle.papers.models.node.additive import additive_readings, additive_rows
@@ -111,13 +113,15 @@ def additive(
         raise error_of("A400.summary", found=given.name)
     if source is not None and (summary or is_table(given)):
         raise error_of("A039.source", found=given.name)
+    if summary or is_table(given):
+        refuse_asked(given, part.given(), "sums of times")
     recorded: dict[str, Any] = {}
     if summary:
         rows, findings = summary_rows(given, lambdas, total)
     elif is_table(given):
         rows, findings = additive_rows(given, lambdas)
     else:
-        run = inspected(given, source, no_cache)
+        run = inspected(given, source, no_cache, part)
         rows, findings = additive_readings(run, lambdas, model)
         recorded = {"findings": [f.as_dict() for f in (*findings, *run.findings)], "provenance": run.provenance()}
     about = {"findings": [f.as_dict() for f in findings], **recorded}
@@ -152,6 +156,7 @@ def integration(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
     from turnbuckle.papers.models.node.tables import print_integration
@@ -160,7 +165,13 @@ def integration(
     _belongs(
         given is not None and not is_table(given),
         {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
-        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node, "--mapping": mapping, "--least-size": least_size},
+        {
+            "--ranks-per-node": ranks_per_node,
+            "--gpus-per-node": gpus_per_node,
+            "--mapping": mapping,
+            "--least-size": least_size,
+            **part.given(),
+        },
     )
     paths = _paths(old_path, new_path, bandwidth_ratio)
     if paths is None and message_size is not None:
@@ -169,7 +180,7 @@ def integration(
         _positive(option, number)
     if given is not None and not is_table(given):
         document = _of_recording(
-            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping, paths=paths,
+            given, no_cache, part, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping, paths=paths,
             bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
         )  # fmt: skip
     else:
@@ -264,14 +275,14 @@ def _of_shares(
 
 
 def _of_recording(
-    profile: Path, no_cache: bool, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
+    profile: Path, no_cache: bool, part: PartOptions, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
 ) -> dict[str, Any]:
     """Return the shares of a recording and the gain from them."""
     from turnbuckle.papers.models.node.application_table import share
     from turnbuckle.papers.models.node.question import closer, recorded_placement
 
     off_node_share = None if off_node is None else share(off_node, "--off-node").value
-    run = inspected(profile, None, no_cache)
+    run = inspected(profile, None, no_cache, part)
     placement = recorded_placement(run.profile.trace.facts)
     recorded_mapping = "linear"
     if ranks_per_node is None:

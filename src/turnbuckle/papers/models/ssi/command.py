@@ -15,7 +15,7 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
@@ -86,6 +86,7 @@ def ssi(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance."""
 
@@ -97,7 +98,7 @@ def ssi(
     today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(link)
     longer = [study.distance(word, speed) for word in far.split(",") if word.strip()]
     if recording is None:
-        idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache}
+        idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache, **part.idle()}
         refuse_idle(idle, "they are about a recording", "give a recording, or leave them out")
     if speed != 1.0 and not any(link_length.length for link_length in (today, *longer)):
         refuse_idle({"--speed": True}, "no length is asked for: a time one way is what it is", "--now 2cm --far 1m")
@@ -116,7 +117,7 @@ def ssi(
     }
     run = simulated = None
     if recording is not None:
-        run = inspected(recording, source, no_cache)
+        run = inspected(recording, source, no_cache, part)
         simulated = study.recorded(run.profile, kernel)
         loop = simulated.loop(**rest | {name: value for name, value in given.items() if value is not None})
     else:

@@ -1,0 +1,100 @@
+"""The other host: what machines state, what the user states, and the prior where nobody does (decision D23)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import FULL, LAW, gpu_traces, machine
+
+from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter, load
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.priors import HOST_ERROR, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
+from turnbuckle.projection.project import project
+from turnbuckle.projection.run import Run
+from turnbuckle.show.terminal.asked import model_of
+from turnbuckle.trace.trace import Trace
+
+
+def host(name: str, instructions: InstructionSet = "", speed: float | None = None) -> Machine:
+    return replace(machine(FULL | ({"host.speed": speed} if speed else {}), name), instruction_set=instructions)
+
+
+def longer(source: Machine, target: Machine, draws: Draws, given: float | None = None) -> float | np.ndarray | None:
+    pair = Pair(source, target)
+    found = host_longer(pair, pair.target, pair.source, draws, given)
+    return found if found is None or found.size > 1 else float(found)
+
+
+def test_what_both_machines_state_is_their_ratio() -> None:
+    draws = Draws()
+    assert longer(host("a", "x86", 1.0), host("b", "arm", 0.4), draws) == pytest.approx(2.5)
+    assert not draws.asked, "nothing is left to a prior"
+    assert load("gh200").value("host.speed") and load("gh200").instruction_set == load("gh200-141").instruction_set == "arm"
+    assert load("summit").instruction_set == "power" and load("perlmutter").instruction_set == "x86"
+
+
+def test_what_the_user_states_has_no_error() -> None:
+    draws = Draws(50, 1)
+    assert longer(host("a"), host("b", "arm", 0.4), draws, given=2.0) == 0.5 and not draws.asked
+
+
+def test_the_same_host_keeps_its_time() -> None:
+    here = host("a", "x86", 1.0)
+    for target in (here, host("a", "x86", 1.0), load("nvlink-c2c"), load("cdi-row-api")):
+        assert longer(here, target, Draws()) is None, target.name
+    faster = Parameter(2.0, 0.0, "1", "assumption", "a test")
+    upgraded = replace(machine({}, "up", coupling="relative"), base="source", changes=(Change("host.speed", set=faster),))
+    assert longer(here, upgraded, Draws()) == 0.5, "a change of the host alone"
+
+
+def test_between_instruction_sets_the_prior_is_one_sided() -> None:
+    """x86 to Arm: longer; back: the same less; alike, or unknown: as before."""
+    names = {}
+    for source, target, middle in (("x86", "arm", 1.0), ("arm", "x86", -1.0), ("arm", "power", 0.0), ("x86", "x86", 0.0), ("", "arm", 0.0)):
+        draws = Draws()
+        middle_of = longer(host("a", source), host("b", target), draws)  # type: ignore[arg-type]
+        assert middle_of == pytest.approx(np.exp(middle * 0.6745 * OTHER_SET), rel=1e-3), (source, target)
+        names[source, target] = set(draws.asked)
+        drawn = longer(host("a", source), host("b", target), Draws(4000, 1))  # type: ignore[arg-type]
+        assert float(np.median(drawn)) == pytest.approx(middle_of, rel=0.03)  # type: ignore[arg-type]
+    assert names["x86", "arm"] == {HOST_SPEED, INSTRUCTIONS} and names["x86", "x86"] == names["", "arm"] == {HOST_SPEED}
+    drawn = longer(host("a", "x86"), host("b", "arm"), Draws(20_000, 1))
+    assert np.quantile(drawn, 0.95) == pytest.approx(2.75, rel=0.08) and np.quantile(drawn, 0.05) > np.exp(-1.7 * HOST_ERROR)  # type: ignore[arg-type]
+
+
+@LAW
+@given(gpu_traces(), st.floats(0.05, 20))
+def test_a_faster_host_never_makes_a_run_longer(trace: Trace, speed: float) -> None:
+    profile = build(trace)
+    pair = Pair(machine(FULL), machine(FULL, "there"))
+    run = [project(profile, pair, nething("hold", host=h)).seconds for h in (speed, 1.25 * speed)]
+    assert run[1] <= run[0] * (1 + 1e-12)
+    assert project(profile, pair, nething("hold", host=1.0)).host == 1.0
+
+
+def test_waits_and_device_work_are_no_host_work() -> None:
+    with sample() as path:
+        run = Run.read(path, use_cache=False)
+    plain, slow = (
+        run.project(["h200-sxm"], model=replace(nething("hold", host=h), replay="sum"), draws=0).projections[0] for h in (1.0, 0.5)
+    )
+    assert slow.breakdown["kernel"] == plain.breakdown["kernel"] and slow.breakdown["copy"] == plain.breakdown["copy"]
+    assert plain.breakdown["other"] < slow.breakdown["other"] <= 2 * plain.breakdown["other"] * (1 + 1e-9)
+    assert "A364" not in {f.code for f in slow.findings}, "the user stated it"
+
+
+def test_what_no_host_is() -> None:
+    for value in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(UsageError) as refused:
+            model_of("hold", "nething", None, host=value)
+        assert refused.value.code == "A003"
+    with pytest.raises(UsageError) as refused:
+        model_of("flop", "additive", ["data=2"], host=2.0)
+    assert refused.value.code == "A012"
