@@ -10,5 +10,5 @@ from turnbuckle.show.verdict import verdicts
 
 def figures(answer: Answer) -> list[Figure]:
     """Return the strip of verdicts and the breakdown of run times; none for an answer without targets."""
-    found = verdicts(answer.projections)
-    return [verdict_strip(found), breakdown(found)] if found else []
+    targets = verdicts(answer.projections)
+    return [verdict_strip(targets), breakdown(targets)] if targets else []

@@ -18,22 +18,22 @@ from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, what_would_change
 
 
-def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
-    """Verdict strip, three sentences and one on distance, what would change the answer, the table of all targets."""
-    if not found:
+def answer_section(targets: list[Verdict], distance: str = "") -> dict[str, Any]:
+    """Return the verdict strip, the sentences, what would change the answer, and the table of all targets."""
+    if not targets:
         return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
     return {
-        "figures": [answer_charts.verdict_strip(found)],
-        "sentences": [*three_sentences(found), *([distance] if distance else [])],
-        "turns": what_would_change(found),
-        "table": targets_table(found),
+        "figures": [answer_charts.verdict_strip(targets)],
+        "sentences": [*three_sentences(targets), *([distance] if distance else [])],
+        "turns": what_would_change(targets),
+        "table": targets_table(targets),
     }
 
 
-def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Probability that the target of the row is faster than that of the column."""
+def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the probabilities that the target of a row is faster than the target of a column."""
     chance = answer.faster()
-    drawn = [v for v in found if v.projection.target in chance]
+    drawn = [v for v in targets if v.projection.target in chance]
     if len(drawn) < 2:
         return {"table": None}
     rows = []
@@ -54,12 +54,12 @@ def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
 
-def projection_section(found: list[Verdict]) -> dict[str, Any]:
-    """Breakdown of every target and the steps from the recorded run to it."""
-    if not found:
+def projection_section(targets: list[Verdict]) -> dict[str, Any]:
+    """Return the breakdown of every target, and the steps from the recorded run to it."""
+    if not targets:
         return {"figures": [], "steps": [], "table": None}
     rows = []
-    for v in found:
+    for v in targets:
         p = v.projection
         deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
         rows.append(
@@ -70,13 +70,13 @@ def projection_section(found: list[Verdict]) -> dict[str, Any]:
                 seconds(p.seconds),
             )
         )
-    head = ["target", *(f">{answer_charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
-    shown = [v for v in found if v.kind != "self"]
+    head = ["target", *(f">{answer_charts.part_words(targets[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
+    shown = [v for v in targets if v.kind != "self"]
     return {
-        "figures": [answer_charts.breakdown(found)],
+        "figures": [answer_charts.breakdown(targets)],
         "steps": named([answer_charts.steps(v) for v in shown]),
         "table": Table(
-            f"Change of {'time on the critical path' if on_timeline(found) else 'exposed time'} by part, against the recorded run.",
+            f"Change of {'time on the critical path' if on_timeline(targets) else 'exposed time'} by part, against the recorded run.",
             head,
             rows,
         ),
@@ -91,17 +91,17 @@ def _delta(change: float, measured: float) -> Cell:
 
 
 def named(figures: list[Figure]) -> list[Figure]:
-    """The same figures with numbers after their names, so that names are unique."""
+    """Return the figures with numbered names, so that names are unique."""
     return [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
 
 
 #: Widths of intervals below this share of the run time are not told apart.
-_TOLD = 1e-4
+_NARROWEST = 1e-4
 
 
-def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Where each interval comes from, and what to measure to shrink it."""
-    moving = [v for v in found if v.projection.drivers and v.projection.interval]
+def uncertainty_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the sources of each interval, and what to measure to shrink it."""
+    moving = [v for v in targets if v.projection.drivers and v.projection.interval]
     rows = []
     for v in moving:
         interval = v.projection.interval
@@ -110,13 +110,13 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
             continue
         width, m = interval.high - interval.low, v.projection.measured_seconds or 1.0
         left = width * max(1.0 - share, 0.0) ** 0.5
-        rest = "almost nothing" if share >= 0.995 or left < _TOLD * m else f"about {percent(left / m, 2)}"
+        rest = "almost nothing" if share >= 0.995 or left < _NARROWEST * m else f"about {percent(left / m, 2)}"
         rows.append(
             cells(
                 Cell(v.name, tone="strong", colour=v.colour),
                 unknown_label(v.unknown),
                 percent(share, 2),
-                f"{percent(width / m, 2)} to {rest}" if width >= _TOLD * m else f"{percent(width / m, 2)} as it is",
+                f"{percent(width / m, 2)} to {rest}" if width >= _NARROWEST * m else f"{percent(width / m, 2)} as it is",
                 advice(v.unknown),
             )
         )
@@ -136,31 +136,31 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Assumptions by code, what the model leaves out, how far each target lies from what was measured."""
+def validity_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the assumptions by code, what the model leaves out, and the distance of each target from the measured coupling."""
     by_code: dict[str, tuple[Finding, list[str], list[str]]] = {}
     sources = [("the source machine", f) for f in answer.run.source_findings if f.code[0] in "AM"]
-    for who, f in [*sources, *((v.name, f) for v in found for f in v.whole.findings)]:
-        _, targets, details = by_code.setdefault(f.code, (f, [], []))
-        targets.append(who)
+    for holders, f in [*sources, *((v.name, f) for v in targets for f in v.whole.findings)]:
+        _, names, details = by_code.setdefault(f.code, (f, [], []))
+        names.append(holders)
         if f.detail and f.detail not in details:
             details.append(f.detail)
-    everyone = {v.name for v in found if v.kind != "self"}
+    everyone = {v.name for v in targets if v.kind != "self"}
     rows = []
     for code in sorted(by_code, key=lambda c: (by_code[c][0].severity == "info", c)):
-        f, targets, details = by_code[code]
-        who = "all targets" if len(everyone) > 1 and everyone <= set(targets) else listed(list(dict.fromkeys(targets)))
-        rows.append(cells(severity_cell(f), f.meaning, who, clean("; ".join(details)) or DASH, _sentence(f.advice)))
+        f, names, details = by_code[code]
+        holders = "all targets" if len(everyone) > 1 and everyone <= set(names) else listed(list(dict.fromkeys(names)))
+        rows.append(cells(severity_cell(f), f.meaning, holders, clean("; ".join(details)) or DASH, _sentence(f.advice)))
     assumptions = (
         Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings")
         if rows
         else None
     )
-    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found)}
+    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, targets)}
 
 
 def severity_cell(f: Finding) -> Cell:
-    """A code, marked by how bad it is; the mark is a word too, for those who see no colour."""
+    """Return a code marked by its severity; the mark has a word too, for readers who see no colour."""
     return Cell(f.code, f.severity, tone={"error": "poor", "warning": "fair", "info": "soft"}[f.severity])
 
 
@@ -169,7 +169,7 @@ def _sentence(text: str) -> str:
 
 
 def left_out(answer: Answer) -> list[str]:
-    """What this version does not model, whatever the target."""
+    """Return what this version does not model, whatever the target."""
     out = [
         (
             "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations "
@@ -199,10 +199,10 @@ def left_out(answer: Answer) -> list[str]:
     return out
 
 
-def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
-    """How far each target lies from the measured coupling, and how much of it rests on assumptions."""
+def _distance_table(answer: Answer, targets: list[Verdict]) -> Table | None:
+    """Return each target's distance from the measured coupling, and how many of its numbers are assumed."""
     rows = []
-    for v, declared in zip(found, answer.targets, strict=False):
+    for v, declared in zip(targets, answer.targets, strict=False):
         if v.kind == "self":
             continue
         c = v.projection.coupling
@@ -212,10 +212,17 @@ def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
             ratios.append(_ratio(d["source_latency_s"], d["target_latency_s"]))
             ratios.append(_ratio(d["source_bandwidth"], d["target_bandwidth"]))
         natures = nature_counts(declared)
-        said = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
+        declared_numbers = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
         if c["copies_vanish"]:
             ratios = ["no copies"] * 4
-        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.whole.alpha) if v.whole.alpha else DASH, said))
+        rows.append(
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                *ratios,
+                factor(v.whole.alpha) if v.whole.alpha else DASH,
+                declared_numbers,
+            )
+        )
     head = [
         "target",
         ">latency, to device",
@@ -234,8 +241,8 @@ def _ratio(before: float | None, after: float | None) -> str:
 
 
 def nature_counts(machine: Machine) -> dict[str, int]:
-    """How many of a machine's own numbers are stated by a vendor, measured, or assumed."""
+    """Count a machine's own numbers by nature: stated by a vendor, measured, or assumed."""
     parts = [part for c in machine.changes for part in c.parts().values()] if machine.relative else list(machine.parameters.values())
     words = {"spec": "stated", "measured": "measured", "assumption": "assumed"}
-    found = [words[p.nature] for p in parts]
-    return {w: found.count(w) for w in words.values() if w in found}
+    natures = [words[p.nature] for p in parts]
+    return {w: natures.count(w) for w in words.values() if w in natures}

@@ -62,14 +62,14 @@ def slack(
         raise error_of("A010.option", found=f"--output {output.name}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
         raise error_of("A015.latency", found=f"--over {over}")
-    classes, others = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
+    classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = inspected(profile, source, no_cache, part)
     if over == "latency":
         with replaying():
-            found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others)
+            answer = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=repeat_seconds)
             beside = _published(seen, published)
-        show_slack.emit_slack(found, beside, format, output)
+        show_slack.emit_slack(answer, beside, format, output)
     elif over == "both":
         with replaying():
             surface = sweep.surface(seen, mode)
@@ -82,5 +82,5 @@ def slack(
 
 
 def _published(seen: Any, surface: str | None) -> list[Any]:
-    """The binned answers of the slack study beside the timeline's."""
+    """Return the binned answers of the slack study, to print beside the timeline's."""
     return [] if surface is None else list(registry.load("services", "binned slack")(seen.profile, surface))

@@ -32,23 +32,23 @@ def tolerance_table(*answers: Slack) -> Table:
     answers : of one run, one for each way to be far away.
     """
     rows, head = [], ["run may be"]
-    for found in answers:
-        head += [f">{_AWAY[found.mode]}", *([">interval"] if found.mode == "link" else []), ">as fibre"]
-    for tolerances in zip(*(found.tolerances for found in answers), strict=True):
+    for answer in answers:
+        head += [f">{_AWAY[answer.mode]}", *([">interval"] if answer.mode == "link" else []), ">as fibre"]
+    for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
-        for found, t in zip(answers, tolerances, strict=True):
+        for answer, t in zip(answers, tolerances, strict=True):
             interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
-            row += cells(reach(t.slack), *([interval] if found.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
+            row += cells(reach(t.slack), *([interval] if answer.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
         rows.append(row)
     caption = (
         "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
         "fibre that delays as much (5 ns a metre)."
     )
-    if any(found.mode == "link" for found in answers):
+    if any(answer.mode == "link" for answer in answers):
         caption += (
             f" Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, how large, how long a round trip"
         )
-        caption += "; nobody measured these here, they are assumed." if any(found.assumed for found in answers) else "."
+        caption += "; nobody measured these here, they are assumed." if any(answer.assumed for answer in answers) else "."
     return Table(caption, head, rows, title="what the run tolerates")
 
 
@@ -85,12 +85,12 @@ def carrier_table(study: Slack) -> Table | None:
 
 
 def carrier_words(c: Carrier) -> str:
-    """Which calls, with groups of three as everywhere in the report."""
+    """Name the calls, with digits grouped by three as everywhere in the report."""
     return clean(_BYTES.sub(NARROW + "B", _GROUPED.sub("\N{NARROW NO-BREAK SPACE}", c.what)))
 
 
 def what_if(c: Carrier, study: Slack) -> list[str]:
-    """Run times if these calls were changed, in short."""
+    """Return the run times that result if these calls were changed, in short."""
     out = []
     most = float(study.curve(study.carried_at)) - _SAME * study.measured
     if c.asynchronous is not None and c.asynchronous < most:
