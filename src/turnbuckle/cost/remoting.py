@@ -38,7 +38,7 @@ def call_seconds(manner: int, round_trip: Float | float, command: Float | float)
     >>> [float(call_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 1e-06, 1.1e-05, 0.0]
     """
-    return (manner == WAITS) * np.asarray(round_trip) + (manner in (SENT, WAITS)) * np.asarray(command)
+    return np.asarray((manner == WAITS) * np.asarray(round_trip) + (manner in (SENT, WAITS)) * np.asarray(command))
 
 
 def start_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
@@ -47,7 +47,7 @@ def start_seconds(manner: int, round_trip: Float | float, command: Float | float
     >>> [float(start_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 6e-06, 6e-06, 6e-06]
     """
-    return (manner != LOCAL) * (np.asarray(round_trip) / 2.0 + command)
+    return np.asarray((manner != LOCAL) * (np.asarray(round_trip) / 2.0 + command))
 
 
 def queue_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
@@ -56,7 +56,7 @@ def queue_seconds(manner: int, round_trip: Float | float, command: Float | float
     >>> [float(queue_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 0.0, 0.0, 1.1e-05]
     """
-    return (manner == SERIAL) * (np.asarray(round_trip) + command)
+    return np.asarray((manner == SERIAL) * (np.asarray(round_trip) + command))
 
 
 def news_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:

@@ -47,7 +47,8 @@ MANNERS: Final = ("local", "sent", "waits", "serial")
 """How a call crosses to a device behind a network: the words of the unit `MANNER`; a value is the place of its word."""
 
 _EXAMPLE: Final[dict[str, str]] = {
-    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "s/B": "0.1 ns/B", "1": '0.85" or "85 %'
+    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "s/B": "0.1 ns/B",
+    "1": '0.85" or "85 %'
 }  # fmt: skip
 
 _THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
@@ -139,7 +140,8 @@ def parse(text: str, unit: str) -> float:
     Parameters
     ----------
     text : a number and its unit; the space between them may be left out.
-    unit : the SI unit wanted, one of `UNITS`, or `MANNER`, whose values are words.  For ``"1"`` the number may stand alone or carry ``%`` or ``x``.
+    unit : the SI unit wanted, one of `UNITS`, or `MANNER`, whose values are words.  For ``"1"`` the number may stand alone or carry
+        ``%`` or ``x``.
 
     Returns
     -------
