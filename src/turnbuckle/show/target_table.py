@@ -16,7 +16,7 @@ COUPLING_WORDS: Final = {
     "xgmi": "Infinity Fabric",
     "pcie": "PCIe",
     "fabric": "network fabric",
-    "api-remoting": "API remoting",
+    "remoting": "API remoting",
     "relative": "as the source",
 }
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
