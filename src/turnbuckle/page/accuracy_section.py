@@ -1,4 +1,4 @@
-"""How good predictions of the kind a report makes have been: rows of the card that ships with this version."""
+"""Accuracy of earlier predictions of the kinds in a report: rows of the card that ships with this version."""
 
 from __future__ import annotations
 

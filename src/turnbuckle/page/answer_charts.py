@@ -1,4 +1,4 @@
-"""Figures of the answer: verdict strip, breakdown, steps from the recorded run to a target, what an interval is made of."""
+"""Figures of the answer: verdict strip, breakdown, steps from the recorded run to a target, drivers of an interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of an answer, as the report has them: where each target lies, and what run times are made of."""
+"""Figures of an answer, as the report has them: the change of each target, and the parts of run times."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def observed_links(answer: Answer) -> Facts:
         if link["bandwidth"] is None:
             continue
         rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
-        # a fit that ends at no latency at all has not told it from the rate
+        # a fit with zero latency could not separate latency from rate
         fitted_on = f"with {memory} copies, o+L {number(link['latency_s'], 's') if link['latency_s'] else 'not told'}"
         text = f"{rate} {fitted_on}"
         like = link["looks_like"]

@@ -1,4 +1,4 @@
-"""What a report asks beyond its projections: distance, what the run time is made of, before and after, the other replay."""
+"""Studies that a report needs beyond its projections: distance, classes of time, before and after, the other replay."""
 
 from __future__ import annotations
 

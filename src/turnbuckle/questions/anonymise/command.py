@@ -105,7 +105,7 @@ def _key(key_file: Path | None) -> bytes:
 def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], secrets: Any, format: str) -> None:
     from turnbuckle.questions.anonymise.question import treated_rows
 
-    # what is written beside a copy must not tell what the copy leaves out
+    # the answer beside a copy must not reveal what the copy leaves out
     rows = treated_rows(treated, originals=folder is None)
     findings = merge([*(f for f in made.findings if f.code == "P183"), *secrets.findings()])
     if format == "json":

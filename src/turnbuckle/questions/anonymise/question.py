@@ -331,7 +331,7 @@ def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> d
         threads.update(out[table][column].drop_nulls().unique().to_list())
     process_ids = sorted({process_of(p) for p in processes | threads})
     number = {p: i for i, p in enumerate(process_ids, 1)}
-    # a process whose id has low bits is told apart from another with the same high ones
+    # processes whose ids share the high bits differ in the low ones
     new_thread: dict[int, int] = {}
     last: dict[int, int] = {}
     for id in sorted(processes | threads):
@@ -359,7 +359,7 @@ def _mapped(values: pl.Series, become: Mapping[int, int]) -> pl.Series:
 def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict[str, pl.DataFrame]:
     """Shift all times so that the first credible record begins at 1 ns; earlier stamps and stamps of 0 lie at 0."""
     begins = [frame["start_ns"].min() for frame in tables.values() if "start_ns" in frame.columns]
-    # a time of 0 stands for one that is not known
+    # a time of 0 means that the time is not known
     begins += [frame["time_ns"].filter(frame["time_ns"] > 0).min() for frame in tables.values() if "time_ns" in frame.columns]
     first_times = [begin for begin in begins if isinstance(begin, int)]
     if not first_times:
@@ -370,7 +370,7 @@ def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict
         times = [c for c in TIMES if c in frame.columns]
         out[name] = frame.with_columns((pl.col(c) - by).clip(lower_bound=0) for c in times) if times else frame
     if "processes" in out:
-        # by how much the clocks of merged recordings differ, and not from what
+        # keep how much the clocks of merged recordings differ, and drop their absolute offset
         out["processes"] = out["processes"].with_columns(pl.col("offset_ns") - pl.col("offset_ns").min())
     treated.append(Treated("times", "shifted", 1, ("all by the same amount: the first record begins at 1 ns",)))
     return out
@@ -411,7 +411,7 @@ def _facts(facts: Mapping[str, Any], names: _Names, treated: list[Treated]) -> d
     recorded_tables = facts.get("tables") or {}
     out["tables"] = {name: count for name, count in recorded_tables.items() if _RECORDED.fullmatch(name)}
     if sources := facts.get("sources"):
-        # which kinds of files were merged, by the names that the table of processes has
+        # keep the formats of merged files, under their names in the table of processes
         out["sources"] = [
             {"name": names.hashed(s["name"], "file"), "format": s["format"] if _PLAIN.fullmatch(s["format"]) else "", "sha256": ""}
             for s in sources

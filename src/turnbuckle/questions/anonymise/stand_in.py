@@ -1,4 +1,4 @@
-"""Words that stand in for names: a host call's name may go, what the rules read from it may not."""
+"""Placeholders for names of host calls, which classify like the names."""
 
 from __future__ import annotations
 

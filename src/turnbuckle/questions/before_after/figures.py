@@ -1,4 +1,4 @@
-"""Before and after: a stretch of the run as recorded, and below it the same activities as projected, with the critical path of both."""
+"""Before and after: a part of the run as recorded, and below it the same activities as projected, with both critical paths."""
 
 from __future__ import annotations
 

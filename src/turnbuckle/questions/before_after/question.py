@@ -1,4 +1,4 @@
-"""Before and after: where every activity of a run stands as recorded and as projected, and what moved it.
+"""Before and after: the place of every activity of a run as recorded and as projected, and what moved it.
 
 An activity begins when the last of what it waits for has happened, so the move of its begin is exactly
 
@@ -324,7 +324,7 @@ def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[int, int
     critical = np.where(table["critical_after"].to_numpy(), weight, 0.0)
     held = np.concatenate([[0.0], np.cumsum(critical if critical.any() else weight)])
     sums = held[most:] - held[:-most]
-    # where nothing changes any stretch will do: the middle
+    # without any change every part is as good, so take the middle
     place = int(np.argmax(sums)) if sums.max() > 0 else len(sums) // 2
     return int(starts[place]), int(starts[place + most]) if place + most < len(starts) else last
 

@@ -1,4 +1,4 @@
-"""What a calibration answers: numbers with interval and origin, what was fitted, what the base gives; and words for all of it."""
+"""Result of a calibration: numbers with interval and origin, fitted curves, and parameters that the base gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line, or a few lines, through measured times by size, and how well half of the sizes tells the other half.
+"""Lines through measured times by size, and the errors with which half of the sizes predicts the other half.
 
     T(n) = a + n / b                                               [s], n in bytes
 
@@ -89,7 +89,7 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     held = _held_out(size, seconds)
     apart = _halves(size, seconds)
     line = _at_least(line, apart)
-    # the first piece is believed for its latency, the last for its rate: no further than two halves of the points agree on them
+    # the first piece gives the latency, the last the rate; their errors are at least the difference between two halves of the points
     first, last = _halves_of_pieces(size, seconds)
     pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
     used = pieces[0].latency + size / pieces[-1].rate

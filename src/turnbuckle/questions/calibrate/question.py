@@ -1,4 +1,4 @@
-"""From measurements to a machine: every parameter of the schema that they give, with error, interval and where it is from.
+"""Machine parameters from measurements: each with its error, interval and source.
 
 Curves give latency and rate (`turnbuckle.questions.calibrate.curve_fit`); rates become shares of the nominal rate of a base, or stand for
 themselves where there is no base.  Nothing is guessed: what was not measured is the base's, or absent, and the answer says so.
@@ -217,7 +217,7 @@ class _Gathered:
                 self.add(f"{curve.direction}.latency", latency, "s", spread, origin, where, note)
             self.add(f"{curve.direction}.rate", rate, "B/s", error, origin, where, note)
 
-    # what the measurements come to
+    # parameters derived from the measurements
 
     def best(self, name: str, uses: bool = True) -> Estimate | None:
         """Return the measurement of the best rank; `uses` marks it as the source of another number."""
@@ -437,7 +437,7 @@ def read_origin(path: Path, size_bytes: float | None = None, between_nodes: bool
 
 def one_device(origins: Sequence[Origin]) -> None:
     """Refuse (A411) numbers of several devices, because they make no machine."""
-    # a slice and its whole device are two devices to measure
+    # a slice and the whole device differ in their measured numbers
     named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
     if len(named) > 1:
         found = ", ".join(f"{o.file}: {o.device}" for o in named.values())

@@ -1,4 +1,4 @@
-"""What ``turnbuckle calibrate`` shows: what was measured, what is inherited, how well curves tell sizes that were not fitted."""
+"""Terminal output of ``turnbuckle calibrate``: measured and inherited parameters, and errors of the fits at held-out sizes."""
 
 from __future__ import annotations
 

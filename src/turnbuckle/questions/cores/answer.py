@@ -1,4 +1,4 @@
-"""What a question about cores per GPU is answered with: laws, counts that can be run, and the words for both."""
+"""Answer to how many cores a GPU needs: fitted laws, numbers of cores that can be run, and their words."""
 
 from __future__ import annotations
 

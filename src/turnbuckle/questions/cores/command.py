@@ -106,7 +106,7 @@ def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOpt
     out = [(table.name, r) for table in tables for r in read_runs(table)]
     if recordings:
         out.append(("recordings", from_profiles([inspected(f, None, no_cache, part).profile for f in recordings], counts)))
-    # what has no name of its own is told apart by its file
+    # programs without a name are named after their files
     return [r if r.program or len(out) == 1 else replace(r, program=readable(file)) for file, r in out]
 
 

@@ -200,7 +200,7 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
         return np.concatenate([_fit_exponential(runs, part, weights) for part in parts])
     cores = runs.cores
     reach = max(float(cores.max() - cores.min()), 1e-9)
-    # beta is told at no cores at all: no rate may carry it out of the numbers there are
+    # beta is the value at 0 cores: no rate may make it overflow
     fastest = min(_FASTEST / _step(cores), _LARGEST_EXPONENT / float(cores.max()))
     grid = np.linspace(math.log(min(_SLOWEST / reach, fastest / 100)), math.log(fastest), _GRID)
 

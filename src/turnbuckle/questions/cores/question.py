@@ -240,13 +240,13 @@ def _counts(
     Shown are the measured numbers and those around the answer.
     """
     law, values, t_mpi = chosen.fit.law, chosen.fit.values, runs.mpi_seconds.mean(keepdims=True)
-    # what was measured, with its fastest split
+    # the measured numbers of cores, each with its fastest split
     mean = runs.mean_of_repeats(runs.seconds)
     shown = {}
     for n in _spread_out(np.unique(runs.cores).tolist()):
         best = min(np.flatnonzero(runs.cores == n).tolist(), key=lambda i: float(mean[i]))
         shown[n] = count(float(runs.ranks[best]), float(runs.threads[best]))
-    # then the answer and what lies on both sides of it
+    # then the answer and its neighbours
     splits = _runnable(runs, chosen, varies)
     runnable = np.array([splits[n] for n in sorted(splits)])
     reached_at = chosen.limit_seconds / (t_mpi[0] + law.seconds(values, runnable[:, 0], runnable[:, 1])[0])

@@ -84,7 +84,7 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     if not seconds.sum():
         return []
     seconds *= penalty / seconds.sum()
-    # equal shares in the order of their names: numbers of groups depend on names that may be hashes
+    # break ties by name: the numbers of groups depend on names, which may be hashes
     carrying = np.flatnonzero(seconds > 0).tolist()
     order = sorted(carrying, key=lambda g: (-round(float(seconds[g]) / penalty, 9), str(groups.labels[g])))[:NAMED]
     values = change(np.array([[slack]])).values
@@ -113,11 +113,11 @@ def _walked(
     for k in pieces:
         low, high = curve.at[k], ends[k]
         middle, step = (low + high) / 2, (high - low) * 1e-3
-        # close to the middle, so that no kink of the price lies between
+        # close to the middle, so that no kink of the price lies between the points
         values = change(np.array([[middle - step], [middle], [middle + step]])).values
         direction = (values[2] - values[0]) / (2 * step)
         _, path = replay.replayed(values[1])
-        # where nothing is delivered or returned later, it is the calls themselves that take longer
+        # if no delivery and no return is delayed, the calls themselves take longer
         in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)
         path, slope = path[slope > 0], slope[slope > 0]
@@ -173,7 +173,7 @@ class _Groups:
                 "waits": waits[caller],
             }
         )
-        # a call with many sizes is told apart by their power of ten
+        # sizes of a call with many sizes are grouped by their power of ten
         several = pl.col("size").n_unique().over("name", "to", "waits") > _SIZES
         decade = pl.when(several).then(pl.col("size").log10().floor()).otherwise(pl.col("size"))
         keys = keys.with_columns(decade=decade).with_columns(group=pl.struct("name", "to", "decade", "waits").rank("dense") - 1)
@@ -209,7 +209,7 @@ class _Groups:
         plural = "" if count == 1 else "s"
         size_words = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
         if to:
-            # a call that could have waited and did not (the driver staged the data) is neither
+            # a blocking call that returned early, because the driver staged the data, is neither
             manner = "blocking " if waits else "asynchronous " if "Async" in name else ""
             words = f"{count:,} {manner}cop{'y' if count == 1 else 'ies'} of {size_words} {to}"
         elif waits:

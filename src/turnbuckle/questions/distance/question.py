@@ -263,9 +263,9 @@ def tolerate(
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
-    # in stretches, so that the near end is found as finely as the far one
+    # in several parts, so that short latencies are resolved as finely as long ones
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
-    # the curve's own zero is the recorded run, to the nanosecond
+    # the curve at zero is the recorded run, to the nanosecond
     curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)

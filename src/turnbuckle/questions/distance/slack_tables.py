@@ -1,4 +1,4 @@
-"""Tables of `turnbuckle slack`, for terminal and report alike: what a run tolerates, and which calls carry the latency."""
+"""Tables of `turnbuckle slack`, for terminal and report: the tolerances, and the calls that carry the latency."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
         rates: dict[ParameterName, Float] = {
             n: source.values[n] / cost for direction in HOST_WAYS if (n := link_parameter(direction, "bandwidth")) in source.values
         }
-        # a link of another speed is another link: its reads in flight are not this one's
+        # the limit on reads in flight is that of the recorded link, not of a link of another speed
         unlimited: dict[ParameterName, Float] = {n: v for n, v in source.values.items() if n != "link.tags"}
         return timeline_change(anchored(run, DrawnMachine(unlimited, False), DrawnMachine({**unlimited, **rates}, False), MODEL))
 
@@ -217,7 +217,7 @@ def surface(
     bandwidth = np.geomspace(1 / 8, 8, 19) if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)
     cost = 1.0 / bandwidth
     link, reads = _Branch.of(distance, _priced(distance, reads=False)), _Branch.of(distance, _priced(distance, reads=True))
-    # the recorded run is itself, to the last bit
+    # make the recorded run exact, to the last bit
     beyond = measured - float(distance.replay.seconds_at(np.maximum(link.values_at(0.0, 1.0), reads.values_at(0.0, 1.0)), 1))
     if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
         # one latency at a time: the parameters of all points together would be larger than the run

@@ -1,4 +1,4 @@
-"""What a device that ran dry costs: work that begins after an idle gap starts slower (clocks, caches, power states).
+"""Cost of idle gaps: work that begins after a gap starts slower (clocks, caches, power states).
 
 The slack study saw penalties of several milliseconds a call that no order of calls explains (decision D10).  No model of it
 is known; a curve measured on the user's own GPU can be given, as lines of two quantities with units::

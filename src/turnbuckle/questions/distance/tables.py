@@ -1,4 +1,4 @@
-"""What `turnbuckle slack` shows: a curve, what a run tolerates, and which calls carry the latency."""
+"""Terminal output of `turnbuckle slack`: the curve, the tolerances, and the calls that carry the latency."""
 
 from __future__ import annotations
 

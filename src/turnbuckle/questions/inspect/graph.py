@@ -1,4 +1,4 @@
-"""``turnbuckle inspect`` of an execution trace: what a program did and what waited for what.  What it cannot say is null, never 0."""
+"""``turnbuckle inspect`` of an execution trace: operations and dependencies.  Unknown quantities are null, never 0."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without_times(path: Path) -> ExecutionGraph | None:
                 return None
         execution = chakra.graph(path)
     except (OSError, ValueError, TurnbuckleError):
-        return None  # whoever reads it next says what is wrong
+        return None  # the reader that comes next reports the error
     return None if execution.timed and chakra.overlapping(execution) <= chakra.MOST_OVERLAPPING else execution
 
 
@@ -117,7 +117,7 @@ def _device(execution: ExecutionGraph) -> dict[str, Any]:
         of_direction = copies.filter(direction == name)
         size = None if of_direction["size_bytes"].null_count() else total(of_direction["size_bytes"])
         by_class[name] = {"count": of_direction.height, "bytes": size, "busy_ns": _busy_ns(of_direction, execution)}
-    # what migrates on demand is in no execution trace
+    # no execution trace records migrations on demand
     nothing = {"count": None, "bytes": None, "busy_ns": None}
     unknown = dict.fromkeys(("union_ns", "graph_launches", "in_graphs"))
     return {

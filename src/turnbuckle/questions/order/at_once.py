@@ -1,4 +1,4 @@
-"""Which kernels of a program may run at once, from the order that several runs have in common, and whether a second device would be used.
+"""Kernels that may run at once, by the order that several runs have in common, and the use of a second device.
 
 This is what NVDAG asks of FENATE's poger (sections 4.5.2 and 6.5 of Austin et al. 2021).  Two kernels of different streams may run at
 once where neither ended before the other began in every run.  Whether a device has room for both is not asked.
@@ -127,7 +127,7 @@ def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:
             if other_track == stream_track:
                 continue
             of_other = np.flatnonzero(track == other_track)
-            # over before each of mine begins, in every run; not yet begun when each of mine ends, in every run
+            # index of the first that has not ended before each begins, and of the first that has not begun when each ends, in every run
             ended = 2 * (kernel[of_other] - head[other_track]) + 1
             first = np.searchsorted(ended, clock[2 * kernel[of_stream], columns[other_track]], side="left")
             seen = clock[2 * kernel[of_other], columns[stream_track]]

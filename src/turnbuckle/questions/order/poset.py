@@ -1,4 +1,4 @@
-"""Order from several runs of one program: what came first in every run, and nothing else (poger, PNNL FENATE).
+"""Partial order of a program's activities: what came first in every one of its runs (poger, PNNL FENATE).
 
 One recording shows one order of everything; which of it is needed, and which happened to be so, it cannot say.  Several
 recordings of one program that were disturbed differently can: an instant precedes another if it did so in *every* run
@@ -116,7 +116,7 @@ def _named(profile: Profile) -> pl.DataFrame:
     """
     rows = activities(profile).with_row_index("i")
     words = _places(rows)
-    # of an empty mapping Polars returns the numbers
+    # Polars returns the numbers themselves for an empty mapping
     track = pl.col("track").replace_strict(words, return_dtype=pl.String) if words else pl.lit(None, dtype=pl.String).alias("track")
     named = rows.select(
         "i",
@@ -126,7 +126,7 @@ def _named(profile: Profile) -> pl.DataFrame:
         pl.col("start_ns") - profile.first_ns,
         pl.col("end_ns") - profile.first_ns,
     ).sort("track", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
-    # a call that holds others is one activity with them
+    # a call and the calls inside it are one activity
     named = named.filter(pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1, fill_value=-1).over("track"))
     return named.with_columns(nth=pl.int_range(pl.len()).over("track", "kind", "name"))
 
@@ -247,7 +247,7 @@ def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
     for from_track in range(tracks):
         length = clock[:, from_track]
         shown = (length > 0) & (number != from_track)
-        # the one before on its own track knows of it already
+        # the previous instant of the track implies it already
         shown &= (previous < 0) | (clock[np.maximum(previous, 0), from_track] < length)
         for via_track in range(tracks):
             if via_track == from_track:

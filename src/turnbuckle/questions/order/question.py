@@ -1,4 +1,4 @@
-"""What several runs of one program say about its order: dependencies, how many of them are false, concurrency.
+"""Order of a program from several of its runs: dependencies, the share of false ones, concurrency.
 
 `turnbuckle.questions.order.poset` holds the order itself.  Here it is judged: each run in turn is left out, and what the others
 hold for a dependency is looked up in it.  With two orders equally likely for independent instants, half of the false
@@ -248,7 +248,7 @@ def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
     number = np.cumsum(np.diff(chain, prepend=-1) != 0) - 1
     column[instant] = number
     clock[instant, number] = place + 1
-    # edges lead forward in time; those without delay in the order in which a thread or a stream does things
+    # edges lead forward in time, and those without delay follow the order of a thread or a stream
     order = np.lexsort((graph.target, graph.source, graph.time_ns[graph.target]))
     for _ in range(_ROUNDS):
         before = clock.sum()

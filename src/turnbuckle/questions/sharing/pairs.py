@@ -90,7 +90,7 @@ def pair(
     if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
         raise error_of("A166.recordings", found=f"{size:,}")
     if bandwidth is None:
-        # one link for both, on which each alone is as recorded
+        # one link for both: each run alone on it takes its recorded time
         rate = max(one.recorded_bandwidth, other.recorded_bandwidth)
         one, other = (replace(run, recorded_bandwidth=rate) for run in (one, other))
     else:

@@ -161,7 +161,7 @@ class Sharer:
 
     def processes(self, form: Form, runs: int, cores: int = 0) -> int:
         """Return the number of processes of a replay."""
-        # on cores the time between calls is an activity too, and each has another that stands for its core
+        # with cores, the time between calls is an activity too, and each activity has one more for its core
         once = len(self.graph.activity) * (3 if cores else 1) + len(self.moved.activity)
         return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
 
@@ -236,7 +236,7 @@ class Sharer:
         if form == "loose":
             hosts = 1 + runs * self.devices
         elif form in ON_ONE_GPU:
-            # a kernel that had company held its part of the GPU only
+            # a kernel recorded beside others held only its share of the GPU
             used = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
             share = np.minimum(used, 1.0 / self.kernels.at_once)
             pool, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), 1 + 3 * devices
@@ -432,7 +432,7 @@ def sharing(
     for form in (f for f in FORMS if f in forms):
         by_count = {count: together(form, count) for count in sorted(set(runs))}
         if form == "loose":
-            # between the most that fit and the fewest that do not: how many do?
+            # bisect between the most runs that fit and the fewest that do not
             few = max((r.runs for r in by_count.values() if r.penalty <= 1.0 + FITS), default=0)
             many = min((r.runs for r in by_count.values() if r.runs > few), default=few + 1)
             while many - few > 1:

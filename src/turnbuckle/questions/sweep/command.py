@@ -39,7 +39,7 @@ _FORMATS: dict[str, Literal["json", "csv", "parquet"]] = {".json": "json", ".csv
 
 
 def sweep(
-    inputs: What = None,
+    what: What = None,
     /,
     *,
     axis: Axis = None,
@@ -67,10 +67,10 @@ def sweep(
     if settings is not None:
         print_settings(kind_named(settings))
         return 0
-    study = _study(inputs or [], axis or [], set_ or [], model)
+    study = _study(what or [], axis or [], set_ or [], model)
     kind = _format(format, output)
     if output is not None:
-        # what cannot be written is refused before anything is answered
+        # refuse an output that cannot be written before computing anything
         goal(output, "the output", "table.parquet")
     part = shard_of(shard) if shard is not None else None
     try:
@@ -208,7 +208,7 @@ def _progress(name: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    # only a terminal sees it
+    # a bar is of use on a terminal only
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (

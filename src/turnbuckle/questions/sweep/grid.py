@@ -1,4 +1,4 @@
-"""A study: recordings, settings that stay, settings that vary; and the points that these make, each with a key of its own.
+"""A study: recordings, fixed settings and varying settings, and the points that they make, each with its own key.
 
 The points are the Cartesian product of recordings, pairs and axes, in the order in which the study names them, the last axis
 fastest.  A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults),

@@ -1,4 +1,4 @@
-"""What a sweep has answered so far: a file of JSON lines that is only ever appended to, so that a kill costs what was under way.
+"""Journal of a sweep's answers: a file of JSON lines that is only appended to, so that a kill costs only the points in progress.
 
 Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill tore is cut off; the point is
 computed again.  One process at a time may write to a journal, which a lock (flock) on the file itself holds to; a lock ends with its
@@ -114,7 +114,7 @@ class Journal:
             raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
         try:
             self.locked = self._lock()
-            answers, unread = read_journal(path)  # refuses what is none
+            answers, unread = read_journal(path)  # refuses a file that is not a journal
             self._keep = bool(answers or unread) or not self.locked
             self._mend()
         except BaseException:

@@ -1,4 +1,4 @@
-"""Answers all points of a study, on any executor, and goes on where an earlier sweep was stopped.
+"""A sweep over all points of a study, on any executor; it continues where an earlier sweep was stopped.
 
 A worker takes points in batches of one recording and hands back what it did in about `PATIENCE` seconds, so that a kill costs little
 and nobody waits for the last batch.  The recording it read last stays with it: a batch of the same recording reads nothing.  The
@@ -80,7 +80,7 @@ def answer(evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any]
     """
     held: Held | None = getattr(_here, "held", None)
     if held is None or _here.digest != digest:
-        _here.held = _here.digest = None  # before the next is read: memory holds one
+        _here.held = _here.digest = None  # release the last recording before reading the next: memory holds one
         held = Held(path)
         _here.held, _here.digest = held, digest
     began, read_before = time.monotonic(), held.reading_seconds
@@ -100,7 +100,7 @@ def _outcome(evaluate: Evaluate, held: Held, asked: Any) -> Outcome:
     except TurnbuckleError as error:
         return _refusal(error)
     except Exception as error:
-        # an exception of an unknown class may not survive the way back
+        # an exception of an unknown class may fail to unpickle
         raise RuntimeError(f"{type(error).__name__}: {error} (at {asked})") from error
 
 
@@ -228,7 +228,7 @@ class _Work:
         waiting = self.waiting[recording]
         size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), 1), _BATCH)
         if self.lost[waiting[0].key]:
-            size = 1  # alone, to see whether this is the one
+            size = 1  # alone, to find the point that ends the worker
         tasks = [waiting.popleft() for _ in range(min(size, len(waiting)))]
         if not waiting:
             del self.waiting[recording]
@@ -323,7 +323,7 @@ class Swept(Declared):
 
     def summaries(self) -> list[SweepSummary]:
         """Return a summary of each recording."""
-        from turnbuckle.questions.sweep.summary import summaries  # workers need none of what it needs
+        from turnbuckle.questions.sweep.summary import summaries  # workers do not need its imports
 
         return summaries(self.study, self.rows())
 
@@ -494,7 +494,7 @@ class _Sweep:
                 flying[future] = lane, batch
                 lane.under_way += 1
                 if future.done():
-                    return  # an executor that runs at once: write its answers down before the next
+                    return  # an executor that runs immediately: store its answers before the next
 
     def _landed(self, future: Future[Answered], work: _Work, lane: _Lane, batch: _Batch) -> tuple[list[tuple[str, Outcome]], float]:
         """Store the answers of a finished batch."""

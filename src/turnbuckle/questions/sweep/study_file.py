@@ -1,4 +1,4 @@
-"""Reads a study from a TOML file, and says for every flaw where it stands.
+"""Reader of study files (TOML), which reports the position of every flaw.
 
 ::
 

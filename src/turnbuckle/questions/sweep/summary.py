@@ -1,4 +1,4 @@
-"""What a sweep says of each recording in words: its best point, and where messages go two ways, whether GPUDirect helps.
+"""Summary of each recording of a sweep: its best point, and whether GPUDirect helps if both paths were asked.
 
 Two points that differ in the path alone are compared, at every combination of the other settings where both have an answer:
 

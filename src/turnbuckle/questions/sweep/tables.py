@@ -1,4 +1,4 @@
-"""What ``turnbuckle sweep`` shows: how far it is, and the table as wide as the terminal."""
+"""Terminal output of ``turnbuckle sweep``: its progress, and the table as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int)
     frame = swept.table()
     asked = ["recording", *study.columns]
     results = [n for n in frame.columns if n not in (*asked, "code", "error")]
-    # what a sweep of messages is about stands next to what was asked
+    # the results of interest in a sweep of messages stand next to its settings
     results.sort(key=lambda n: _FIRST.index(n) if n in _FIRST else len(_FIRST))
     names = [*asked, *(["code"] if swept.failed else []), *results]
     if by in names:
@@ -51,7 +51,7 @@ def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int)
     same = {n: frame[n][0] for n in names if frame.height > 1 and frame[n].n_unique() == 1}
     units = {n: unit_of(n, study.kind.legal) for n in names}
     cells = {n: [_cell(row[n], units[n]) for row in rows] for n in names if n not in same}
-    # a result that reads the same in every row says nothing there
+    # a result that prints alike in every row is moved out of the table
     alike = {n for n in results if n in cells and rows and frame.height == len(rows) > 1 and len(set(cells[n])) == 1}
     left = _print_rows(console, {n: c for n, c in cells.items() if n not in alike}, frame, results)
     notes = []
@@ -70,7 +70,7 @@ def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int)
         console.print(clean(line, 2000), style="dim")
     _print_summaries(console, swept)
     if by is not None and by not in names:
-        # said last: what was computed is shown all the same
+        # refused last, so that the computed answers are shown first
         fix = did_you_mean(by, names) or f"columns: {', '.join(names)}"[:160]
         raise error_of("A081.column", found=by[:40], fix=fix)
 

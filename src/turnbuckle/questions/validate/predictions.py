@@ -1,4 +1,4 @@
-"""What each question of a validation case predicts, beside what was measured.  One function a model; nothing is fitted to an answer.
+"""Predictions of a validation case's questions beside the measurements: one function per model, and nothing fitted to an answer.
 
     datasheet      copies of B on a node of which the link alone is known                        `projection.uncertainty`
     machine        copies of B on B's machine file                                               `projection.uncertainty`
@@ -173,7 +173,7 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         name = f"{Path(file).parent.name}: run time without allocations"
         yield Row(case.name, "variants", question.model, name, "s", seconds, measured_seconds)
     if len({*predicted}) < 2 or len({*actual}) < 2 or len(actual) < 3:
-        return  # two, or all alike, are in no order
+        return  # two values, or equal ones, have no order to test
 
     tau = kendalltau(predicted, actual)
     yield Row(
@@ -209,7 +209,7 @@ def repeat(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             ("copy_d2h", "time of d2h copies"),
         ):
             of_first, of_second = (p.of(kind) for p in (first, second))
-            # a part that hardly takes time says more of the clock than of the run
+            # the repeat error of a very short part is that of the clock
             if of_first.height == of_second.height and float(of_first["seconds"].sum()) > _NOTABLE * first.seconds:
                 yield Row(
                     case.name, "noise", question.model, f"{name}{suffix}", "s", float(of_first["seconds"].sum()),

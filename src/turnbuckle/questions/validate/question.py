@@ -321,7 +321,7 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
         [r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _predicted_and_measured(large)
     )
     if len({*predicted}) < 2 or len({*actual}) < 2:
-        return []  # all alike are in no order
+        return []  # equal values have no order to test
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"
     return [

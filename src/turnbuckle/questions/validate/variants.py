@@ -1,4 +1,4 @@
-"""Variants of one program: a part of a recording made ready for both replays, and what its activities cost by themselves.
+"""Variants of one program: a part of a recording prepared for both replays, and the costs of its single activities.
 
 Nothing here knows how long the part took: a cost is a mean over activities of one name, never a span of the time line.
 """

@@ -52,7 +52,7 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         raise error_of("A192.points", where=measurements.name)
     if missing := [name for point in document["points"] for name in point["programs"] if name not in document["alone"]]:
         raise error_of("A192.alone", where=measurements.name, found=clipped(missing[0]))
-    # the folder says which recordings there are: a name in the measurements leads to no other
+    # only names in the folder count, so that a name in the measurements cannot lead outside
     recordings = {place.name: place for place in folder.iterdir()}
     if missing := [name for name in document["alone"] if name not in recordings]:
         raise error_of("A192.recording", where=measurements.name, found=clipped(missing[0]))
