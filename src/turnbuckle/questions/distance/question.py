@@ -1,12 +1,13 @@
-"""How much distance a run tolerates: exact run time against added one-way latency between host and device.
+"""How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
 
-A device can be far away in two ways. They can differ by an order of magnitude on one profile:
+Three ways to be far away, and they can differ by an order of magnitude on one profile:
 
 `link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
         one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
         flight cannot cover the round trip (decision D12).
-`api`   the calls themselves go over a network (API remoting), or sleep as in Shorts and Grant: every call that crosses to
-        the device blocks its host thread for the delay.
+`api`   every crossing call blocks: it sleeps for the delay, as in Shorts and Grant.  A stand-in for a network, not a model of one.
+`remoting`  a layer of software sends the calls over a network: what each class of calls waits for is the layer's, a machine of its own
+        (decision D22).  What varies is the round trip; its software and its bandwidths stay.
 
 The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why a curve has corners and nothing between them.
 """
@@ -27,7 +28,7 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine import Machine, Pair, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.machine.parameter_names import READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
@@ -41,14 +42,15 @@ from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source
+from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
 from turnbuckle.questions.distance.carriers import Carrier, carriers
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
-from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
 
-Mode = Literal["link", "api"]
+Mode = Literal["link", "api", "remoting"]
 
+#: Those that need no machine.
 MODES: Final[tuple[Mode, ...]] = ("link", "api")
 #: Added one-way latencies asked about [s], and points shown a decade.
 NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
@@ -58,7 +60,7 @@ THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
 _FABRIC: Final = "cdi-rack-link"
 DRAWS: Final = 100
 _STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
-#: Prices of a run whose kernels keep their recorded times.
+#: Prices of a run whose kernels stay what they are.
 MODEL: Final = replace(nething("hold"), replay="timeline")
 _MEDIAN: Final = math.pi / 2
 #: Points of the grid that tolerances of draws are read from.
@@ -71,13 +73,13 @@ _WORK: Final = 400_000_000
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The added latency that lengthens the run by a given share.
+    """How much added latency lengthens the run by a share.
 
     Attributes
     ----------
-    share : lengthening as a share of the recorded run time, such as 0.05.
-    slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
-    interval : `slack` at the 5 % and 95 % quantile of the draws of the fabric, None as above; None where nothing was drawn.
+    share : of the run time, as 0.05.
+    slack : the largest added one-way latency (`remoting`: round trip) within it [s]; None where even the farthest distance stays within.
+    interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
     """
 
     share: float
@@ -86,31 +88,32 @@ class Tolerance:
 
     @property
     def low(self) -> float | None:
-        """Return the lower end of the interval [s], or the tolerance itself where nothing was drawn."""
+        """Lower end of the interval [s]; the tolerance itself where nothing was drawn."""
         return self.interval[0] if self.interval else self.slack
 
     @property
     def high(self) -> float | None:
-        """Return the upper end of the interval [s], or the tolerance itself where nothing was drawn."""
+        """Upper end of the interval [s]; the tolerance itself where nothing was drawn."""
         return self.interval[1] if self.interval else self.slack
 
 
 @dataclass(frozen=True, repr=False)
 class Slack(Shown):
-    """Run time of one recorded run against added distance.
+    """What distance does to one run.
 
     Attributes
     ----------
-    mode : link or api.
+    mode : link, api or remoting.
     measured : recorded run time [s].
-    curve : run time [s] against added one-way latency [s], with every breakpoint.
+    curve : run time [s] against added one-way latency (`remoting`: the round trip) [s], with every breakpoint.
     tolerances : per threshold.
-    carriers : groups of calls that carry the latency on the critical path at `carried_at`, the largest first.
-    carried_at : the added latency for which the carriers are given [s].
-    shares : classes of time on the recorded critical path, the largest first; they add up to the run time.
+    carriers : what carries the latency on the critical path, most first, at `carried_at`.
+    carried_at : the added latency the carriers are given for [s].
+    shares : what the recorded critical path is made of, largest first; together the run time.
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
-    assumed : the parameters of reads in flight that had to be assumed.
+    assumed : what had to be assumed of reads in flight.
+    layer : the machine whose remoting layer the calls go through; empty in the other modes.
     """
 
     question: ClassVar[str] = "distance"
@@ -128,48 +131,61 @@ class Slack(Shown):
     starved: Curve | None = None
     assumed: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    layer: str = ""
+
+    @property
+    def trips(self) -> int:
+        """One-way trips that the curve counts as one: two in a round trip."""
+        return 2 if self.mode == "remoting" else 1
+
+    def one_way(self) -> Slack:
+        """Return the same answer over one-way latency, as figures draw it."""
+        if self.trips == 1:
+            return self
+
+        def half(value: float | None) -> float | None:
+            return None if value is None else value / 2
+
+        curve = replace(self.curve, at=self.curve.at / 2, slopes=self.curve.slopes * 2)
+        tolerances = tuple(
+            Tolerance(t.share, half(t.slack), t.interval and (half(t.interval[0]), half(t.interval[1]))) for t in self.tolerances
+        )
+        return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2)
 
     def penalty(self, slack: float) -> float:
-        """Return the run time at an added latency [s], relative to the recorded run time."""
+        """Run time at an added latency [s] over the recorded one."""
         return float(self.curve(slack)) / self.measured if self.measured else 1.0
 
     def interval(self, slack: float, of: int = 1) -> tuple[float, float] | None:
-        """Return the 90 % interval of another run's time at an added latency [s]; None without `repeats`.
-
-        With `of` above 1, the interval is that of the median of so many runs.
-        """
+        """90 % interval of the run time of another run at an added latency [s], or of the median of so many; None without `repeats`."""
         if not self.repeats:
             return None
         return around(float(self.curve(slack)), self.measured, self.repeats, of)
 
     def tolerance(self, share: float) -> float | None:
-        """Return the added one-way latency that lengthens the run by a share [s]; None where the farthest distance does not."""
+        """The added one-way latency that lengthens the run by a share [s]; None where even the farthest distance does not."""
         return self.curve.reaches(self.measured * (1 + share))
 
     def table(self) -> pl.DataFrame:
-        """Return run time and penalty at the latencies shown, with the 90 % interval where there are `repeats`.
-
-        Columns: ``slack_s``, ``seconds``, ``penalty``, ``low_seconds``, ``high_seconds``.
-        """
-        latencies = [0.0, *(float(s) for s in shown())]
+        """Run time at the latencies shown: ``slack_s``, ``seconds``, ``penalty``, and the 90 % interval where there are `repeats`."""
+        at = [0.0, *(float(s) for s in shown())]
         rows: dict[str, list[float]] = {
-            "slack_s": latencies,
-            "seconds": [float(self.curve(s)) for s in latencies],
-            "penalty": [self.penalty(s) for s in latencies],
+            "slack_s": at,
+            "seconds": [float(self.curve(s)) for s in at],
+            "penalty": [self.penalty(s) for s in at],
         }
         if self.repeats:
-            rows["low_seconds"], rows["high_seconds"] = (
-                list(side) for side in zip(*(self.interval(s) or () for s in latencies), strict=True)
-            )
+            rows["low_seconds"], rows["high_seconds"] = (list(side) for side in zip(*(self.interval(s) or () for s in at), strict=True))
         return pl.DataFrame(rows)
 
     def headline(self) -> str:
-        """Return the answer in one line."""
-        tolerances = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
-        return f"Slack ({self.mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(tolerances)}"
+        """The answer in one line."""
+        told = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
+        mode = self.mode + (f" by {self.layer}" if self.layer else "")
+        return f"Slack ({mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
 
     def shown(self) -> Float:
-        """Return the latencies that a table shows [s]."""
+        """Latencies a table shows [s]."""
         return shown()
 
     def points(self) -> list[dict[str, Any]]:
@@ -186,7 +202,7 @@ class Slack(Shown):
         ]
 
     def breakpoints(self) -> list[dict[str, float]]:
-        """Return latency [s], run time [s] and the slope on either side at each corner of the curve."""
+        """Return the corners of the curve: latency [s], run time [s], slope on either side."""
         curve = self.curve
         corners = zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
         return [{"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)} for s, t, a, b in corners]
@@ -196,22 +212,17 @@ class Slack(Shown):
         return {f"{t.share:.0%}": t for t in self.tolerances}
 
     def hops(self) -> list[dict[str, Any]]:
-        """Return the cost of well-known distances.
-
-        Each row has the one-way latency [s], the run time [s], the penalty, and how much better used a GPU at that distance must be.
-        """
+        """Return what well-known distances cost: one-way latency [s], run time [s], penalty, how much better used a GPU must be there."""
         rows = []
         for hop in hops():
-            penalty = self.penalty(hop.one_way)
-            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(hop.one_way)), "penalty": penalty}
+            at = hop.one_way * self.trips
+            penalty = self.penalty(at)
+            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(at)), "penalty": penalty}
             rows.append({**row, "utilisation_factor": break_even_utilisation(penalty), "source": hop.source})
         return rows
 
     def critical_path(self) -> list[dict[str, Any]]:
-        """Return the classes of time on the recorded critical path.
-
-        Each row has its seconds, the change of run time if the class gets faster or slower [s], and its elasticity.
-        """
+        """Return what the recorded critical path is made of: seconds, change of run time if it gets faster or slower [s], elasticity."""
         return [
             {"what": s.what, "seconds": s.seconds, "left": s.left, "right": s.right, "elasticity": s.elasticity(self.measured)}
             for s in self.shares
@@ -219,12 +230,12 @@ class Slack(Shown):
 
     @property
     def fibre_metres(self) -> float:
-        """Return the length of fibre that delays a signal by one second [m/s]."""
+        """Length of fibre that delays by a second [m/s]."""
         return fibre_metres(1.0)
 
     @property
     def all_findings(self) -> list[Finding]:
-        """Return the findings of the run, then those of this answer."""
+        """Findings of the run, then those of this answer."""
         return [*self.run.findings, *self.findings]
 
 
@@ -239,39 +250,43 @@ def tolerate(
     starvation: Starvation | None = None,
     classes: Sequence[str] = (),
     repeats: Sequence[float] = (),
+    machine: Machine | str | None = None,
 ) -> Slack:
-    """Return the run time of an inspected profile against added distance.
+    """Run time of an inspected profile against added distance.
 
     Parameters
     ----------
-    seen : the inspected profile, from `inspect`.
-    mode : link or api.
+    seen : what `inspect` gave.
+    mode : link, api or remoting.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
     classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
     repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
+    machine : remoting: the machine, or its name or file, whose layer the calls go through; its round trip is what varies.
 
     Raises
     ------
-    UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
+    UsageError : A015 for classes or a machine in another mode, or a machine without a remoting layer; A004 for an unknown class; A427 for a
+        run time that is none.
     """
     if any(not 0 < seconds < math.inf for seconds in repeats):
         raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
-    distance = Distance.of(seen, mode, ready, classes)
+    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
-    # in several parts, so that short latencies are resolved as finely as long ones
+    # in stretches, so that the near end is found as finely as the far one
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
-    # the curve at zero is the recorded run, to the nanosecond
-    curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
+    # no distance is the recorded run, to the nanosecond; a layer's software costs time without any
+    unchanged = curve.seconds[0] if mode != "remoting" else float(replay.seconds(no_change(len(replay.run)))) + beyond
+    curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
-    carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
-    carried = carriers(seen.profile, replay, curve, distance.change, carried_at)
+    at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
+    carried = carriers(seen.profile, replay, curve, distance.change, at)
     assert distance.ready.trust is not None
     findings = [finding("A309", 1, distance.ready.trust.words()), *uncalled(seen.profile), *distance.unpriced()]
     starved = None
@@ -287,21 +302,22 @@ def tolerate(
         curve=curve,
         tolerances=tolerances,
         carriers=tuple(carried),
-        carried_at=carried_at,
+        carried_at=at,
         trust=distance.ready.trust,
         shares=shares(replay, beyond),
         repeats=(measured, *repeats) if repeats else (),
         starved=starved,
         assumed=distance.assumed,
         findings=findings,
+        layer=distance.layer.name if distance.layer is not None else "",
     )
 
 
 def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
-    """Return the 90 % interval [s] of a predicted run time, from the spread of `repeats`.
+    """90 % interval [s] of a run time that was replayed from a run of `measured` seconds, from the run times of runs without change.
 
-    The prediction was replayed from a run of `measured` seconds. The logarithms of the repeats are taken as normally distributed. The
-    interval is Student's t around their median, for one new run or for the median of `of` new runs. The added time does not vary.
+    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t
+    has it for a new run (or the median of `of` new ones) around their median.  What is added does not vary.
     """
     logs = np.log(repeats)
     middle, count = float(np.median(logs)), len(repeats)
@@ -313,13 +329,13 @@ def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 
 
 
 def shown() -> Float:
-    """Return the latencies a table shows [s]: `PER_DECADE` in each decade from `NEAREST` to `FARTHEST`."""
+    """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
     decades = np.log10(FARTHEST / NEAREST)
     return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
 
 
 def delaying(classes: Sequence[str]) -> Model:
-    """Return the prices of `MODEL` in which only calls of these classes are delayed."""
+    """The prices of `MODEL` where only calls of these classes are delayed."""
 
     def covers(p: Pieces) -> Bool:
         return np.isin(p.call_class, list(classes))
@@ -334,12 +350,13 @@ def delaying(classes: Sequence[str]) -> Model:
 
 @dataclass(frozen=True)
 class Distance:
-    """A profile prepared for replay at added distances.
+    """One profile made ready to be moved away from its device.
 
     Attributes
     ----------
-    source : the machine of the recording, with the assumptions on reads in flight.
-    model : the prices of pieces.
+    source : the machine it ran on, with what is assumed of reads in flight.
+    model : the prices.
+    layer : the machine as declared whose remoting layer the calls go through.
     """
 
     mode: Mode
@@ -348,10 +365,17 @@ class Distance:
     source: Machine
     assumed: Mapping[ParameterName, Parameter]
     model: Model = MODEL
+    layer: Machine | None = None
 
     @classmethod
-    def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
-        """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
+    def of(
+        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None
+    ) -> Distance:
+        """Prepare an inspected profile; with classes, only their calls are delayed, with a layer, they go through it (`tolerate`)."""
+        if (mode == "remoting") != (layer is not None):
+            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
+        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
+            raise error_of("A015.layer", found=layer.name)
         if classes and mode != "api":
             raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
         if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
@@ -370,72 +394,82 @@ class Distance:
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
+        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
 
-    def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
-        """Return the change that an added one-way latency makes; `slack` of shape (points, 1) [s]."""
-        source = drawn or self.plain()
-        target = DrawnMachine({**source.values, "slack.link" if self.mode == "link" else "slack.call": slack}, source.copies_vanish)
-        return timeline_change(anchored(self.ready.run, source, target, self.model))
+    def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
+        """What an added one-way latency, or the round trip of a layer, changes; `slack` of shape (points, 1) [s]."""
+        here = drawn or self.plain()
+        values = {**here.values, **(self.through(here) if layer is None else layer), _VARIED[self.mode]: slack}
+        return timeline_change(anchored(self.ready.run, here, DrawnMachine(values, here.copies_vanish), self.model))
+
+    def through(self, here: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
+        """The numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
+        if self.layer is None:
+            return {}
+        target = Pair(self.source, self.layer).target
+        if not draws:
+            return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
+        drawn = drawn_target(self.layer, target, here, draws, seed)
+        return {n: v for n, v in drawn.values.items() if n.startswith("remoting.")}
 
     def unpriced(self) -> list[Finding]:
-        """Return the finding on charges that lack a number of the source machine.
-
-        Such a charge stays as recorded at every distance.
-        """
+        """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""
         plain = self.plain()
         missing = anchored(self.ready.run, plain, plain, MODEL).missing
         names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
         return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
 
     def plain(self) -> DrawnMachine:
-        """Return the source machine at its stated values, as arrays."""
+        """The source machine at its values, as arrays."""
         return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
 
     def kinks(self) -> list[float]:
-        """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
+        """Added latencies [s] from which on reads in flight no longer cover the round trip."""
         reached = link_bandwidth(self.source, "h2d", self.source)
         window, trip = _window(self.source), self.source.value("link.round_trip")
-        if self.mode == "api" or not reached or not window or not trip:
+        if self.mode != "link" or not reached or not window or not trip:
             return []
         return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
-        """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight [s]; None without draws."""
+        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight, or of the layer [s]; None without draws."""
         if not draws:
             return [None] * len(THRESHOLDS)
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
-        finite = [s for s in exact if s]
+        known = [s for s in exact if s]
         draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
-        if self.mode == "api" or not reads or not finite:
+        if self.mode == "api" or not (reads or self.layer) or not known:
             return [(s, s) for s in exact]
-        grid = np.geomspace(min(finite) / 10, min(max(finite) * 10, FARTHEST), _GRID)
+        grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
         drawn = _covered_draws(drawn_source(self.source, draws, seed))
-        tolerances = []
+        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
+        found = []
         for d in range(draws):
-            machine = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
-            change = self.change(np.concatenate([[0.0], grid])[:, None], machine)
+            one = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
+            layer = {n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in layers.items()}
+            change = self.change(np.concatenate([[0.0], grid])[:, None], one, layer)
             seconds = self.replay.seconds(change)
-            bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
-            tolerances.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
-        quantile = np.quantile(np.array(tolerances), [0.05, 0.95], axis=0, method="nearest")
+            bent = Curve(np.concatenate([[0.0], grid]), seconds - unchanged + measured, np.diff(seconds), 0.0)
+            found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
+        quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
         # the stated values are inside, whatever the draws and the grid make of the edges
         stated = [np.inf if s is None else s for s in exact]
         low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
         return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
 
 
+#: What varies in each mode.
+_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
+
+
 def _window(machine: Machine) -> float:
-    """Return the most bytes that a device can have requested and not yet received."""
+    """Bytes a device has asked for and not yet got, at most."""
     return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
 
 
 def _covered(source: Machine) -> Machine:
-    """Raise the assumed reads in flight to what the observed bandwidth needs.
-
-    By Little's law, a link that reached B over a round trip R had B x R bytes in flight.
-    """
+    """A link that reached B over a round trip R had B x R on its way: no assumption on reads in flight may say less (Little's law)."""
     parts = {n: source.parameters[n] for n in READS_IN_FLIGHT}
     values = _at_least(
         {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
@@ -454,7 +488,7 @@ def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
 
 
 def _at_least(reads: Mapping[ParameterName, Any], bandwidth: Any, efficiency: Any) -> dict[ParameterName, Any]:
-    """Raise the number of tags to what the link needs to reach its bandwidth."""
+    """Tags raised to what the link needs to reach its bandwidth."""
     if bandwidth is None:
         return dict(reads)
     reached = bandwidth * (1.0 if efficiency is None else np.minimum(efficiency, 1.0))
