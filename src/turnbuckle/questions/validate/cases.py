@@ -164,7 +164,7 @@ class Case:
     def files(self) -> tuple[str, ...]:
         """Return every file that its questions read, once."""
         more = [w for ask in self.asks for key in ("variants", "others") for w in ask.words(key)]
-        more += [ask.text(key) for ask in self.asks for key in ("other", "measured", "layer")]
+        more += [ask.text(key) for ask in self.asks for key in ("other", "measured")]
         return tuple(dict.fromkeys(f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f))
 
     def place(self, file: str, data: Path | None) -> Path | None:
