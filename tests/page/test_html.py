@@ -155,7 +155,7 @@ def test_a_report_without_projections(brief: Run) -> None:
 def test_a_report_without_draws(brief: Run) -> None:
     text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
     self_contained(text)
-    assert "No interval was drawn" in Page(text).text
+    assert "No range was drawn" in Page(text).text
 
 
 def test_a_report_on_the_same_machine_only(brief: Run) -> None:

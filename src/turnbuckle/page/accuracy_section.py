@@ -21,7 +21,7 @@ WHY: Final = {
     "migrations": "moves of unified memory on a line fitted to another run",
     "launches": "launch calls and launch latency, kept or stated, as here",
     "kernels": "one ratio for all kernels, as here",
-    "replay": "the order alone: kernels' and copies' own times were given",
+    "replay": "the order alone: the times of single kernels and copies were given",
     "noise": "no prediction: one run against another of the same configuration",
 }
 
@@ -68,7 +68,7 @@ def concerned(answer: Answer) -> set[tuple[str, str]]:
 
 def _about(card: Validation) -> str:
     cases = len({r.case for r in card.rows} - {"(all)"})
-    return f"{len(card.rows)} quantities of {cases} cases, found on {clean(card.day)} with version {clean(card.release)}"
+    return f"{len(card.rows)} quantities of {cases} cases, computed on {clean(card.day)} with version {clean(card.release)}"
 
 
 def _rounded(share: float) -> str:
@@ -86,9 +86,9 @@ def _table(groups: list[Group]) -> Table:
                 Cell(held, tone=tone),
             )
         )  # fmt: skip
-    head = ["kind of question", "answered by", ">cases", ">quantities", ">median off", ">worst off", ">in the interval"]
+    head = ["kind of question", "answered by", ">cases", ">quantities", ">median error", ">worst error", f">in the 90{NARROW}% range"]
     caption = (
-        "How far predictions of these kinds were off where the answer had been measured. Off: WMAPE over copies, else the relative error. "
-        f"In brackets: the 90{NARROW}% interval of the coverage itself, of as many draws as there are cases."
+        "Errors of predictions of these kinds where the answer was measured: WMAPE over copies, otherwise the relative error. "
+        f"In brackets: the 90{NARROW}% range of the coverage itself, if each case counts as one draw."
     )
     return Table(caption, head, rows, notes=[WHY.get(g.kind, "") for g in groups])

@@ -48,8 +48,8 @@ def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
             )
         rows.append(row)
     caption = (
-        "Probability that the target of the row is faster than the target of the column. The same draws are used for all "
-        "targets, so errors they share cancel; ties count half."
+        "Probability that the target of the row is faster than the target of the column. All targets use the same draws, "
+        "so shared errors cancel. Ties count half."
     )
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
@@ -123,10 +123,10 @@ def uncertainty_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any
     table = None
     if rows:
         caption = (
-            "The width of the interval, as a share of the recorded time, now and if the largest unknown were known exactly "
-            "(width times the root of what is left of the variance)."
+            "Width of the 90\N{NARROW NO-BREAK SPACE}% range as a share of the recorded time, now and with the largest unknown known "
+            "exactly (width times the square root of the remaining variance)."
         )
-        table = Table(caption, ["target", "largest unknown", ">share", ">interval shrinks", "what to measure"], rows)
+        table = Table(caption, ["target", "largest unknown", ">share", ">range shrinks", "what to measure"], rows)
     return {
         "figures": named([answer_charts.drivers(v) for v in moving]),
         "table": table,
@@ -172,30 +172,30 @@ def left_out(answer: Answer) -> list[str]:
     """Return what this version does not model, whatever the target."""
     out = [
         (
-            "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations "
-            "keep their recorded length; a faster or slower CPU is not projected."
+            "The host: MPI calls keep their recorded time. So do the application's own work and host calls without a price, unless the "
+            "target's host is another; then one ratio changes all of them (--host)."
         ),
         (
-            "Order: activities of one track keep their order; what overlaps is found out anew. Work that shares a resource without waiting "
-            "for it, as kernels side by side do, is not slowed by it."
+            "Order: activities of one track keep their order, and the overlap between tracks is recomputed. Work that shares a resource "
+            "without waiting for it, such as concurrent kernels, is not slowed."
             if any(p.replay == "timeline" for p in answer.projections)
-            else "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
-            "envelope bounds what another order could do."
+            else "Order: activities keep their recorded order and overlap, and only exposed time changes. The envelope bounds the effect "
+            "of another order."
         ),
-        "Sharing: links, host memory and network are taken as used by this run alone; neighbours on a pooled fabric are not there.",
-        "The network: messages between nodes keep their recorded time, also where a card would share the link with the GPU.",
+        "Sharing: links, host memory and network are assumed to serve this run alone. Neighbours on a pooled fabric are not modelled.",
+        "The network: messages between nodes keep their recorded time, even where a NIC shares the link with the GPU.",
         (
-            "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or "
-            "batches its calls across a longer distance."
+            "Software that would use another coupling differently: a program that drops copies on shared memory, or batches its calls "
+            "over a longer distance."
         ),
-        "The profiler: what recording cost is part of the recorded times and is not subtracted.",
+        "The profiler: its overhead is part of the recorded times and is not subtracted.",
     ]
     if not answer.projections:
         return []
     if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):
-        out.append("The GPU: kernels keep their recorded time on every target asked.")
+        out.append("The GPU: kernels keep their recorded time on every target.")
     else:
-        out.append("Kernels change by one ratio for all of them; which kernel is bound by memory and which by arithmetic is not looked at.")
+        out.append("All kernels change by one ratio, whether memory or arithmetic bounds them.")
     return out
 
 
@@ -232,7 +232,7 @@ def _distance_table(answer: Answer, targets: list[Verdict]) -> Table | None:
         ">kernel rate",
         "numbers declared, by nature",
     ]
-    caption = "Distance from what was measured: target over source. Far from 1× a projection leaves what this run can vouch for."
+    caption = "Target over source. Far from 1×, a projection leaves the range in which this run was measured."
     return Table(caption, head, rows) if rows else None
 
 

@@ -176,11 +176,11 @@ def fit_words(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -
     if fit.bandwidth and nominal_rate:
         rate += f" of {'an assumed ' if assumed else ''}{number(nominal_rate, 'B/s')} ({percent(fit.bandwidth / nominal_rate, 2)})"
     fixed = (
-        f"o+L {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "")
+        f"fixed copy cost (o+L) {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "")
         if fit.latency_s > 0
-        else "o+L not observable"
+        else "fixed copy cost (o+L) not observable"
     )
-    how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "read off, not fitted"
+    how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "estimated from two sizes, not fitted"
     return f"{fixed}; {rate}; {plural(fit.count, 'copy', 'copies')}, {how}."
 
 

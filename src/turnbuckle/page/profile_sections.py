@@ -188,7 +188,7 @@ def observed_links(answer: Answer) -> Facts:
             continue
         rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
         # a fit with zero latency could not separate latency from rate
-        fitted_on = f"with {memory} copies, o+L {number(link['latency_s'], 's') if link['latency_s'] else 'not told'}"
+        fitted_on = f"with {memory} copies, fixed copy cost (o+L) {number(link['latency_s'], 's') if link['latency_s'] else 'unknown'}"
         text = f"{rate} {fitted_on}"
         like = link["looks_like"]
         if like:
@@ -206,7 +206,7 @@ def _quality(findings: list[Finding]) -> str:
     bad = [f for f in findings if f.severity == "error"]
     doubtful = [f for f in findings if f.severity == "warning"]
     if not bad and not doubtful:
-        return "Nothing was found that would change a number."
+        return "No flaw was found that would change a number."
     counts = []
     if bad:
         counts.append(plural(len(bad), "error"))
@@ -246,7 +246,7 @@ def _findings_table(findings: list[Finding]) -> Table | None:
     ]
     return (
         Table(
-            "Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.",
+            "Flaws of the recording and of its reading. Nothing is dropped silently: this table counts every flaw.",
             ["code", "severity", ">count", "meaning", "here", "what to do"],
             rows,
             kind="findings",
@@ -325,10 +325,10 @@ def _fits_table(answer: Answer) -> Table | None:
         for fit, rate, _ in _fits(answer)
     ]
     caption = (
-        "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off "
-        "its smallest and largest copies."
+        "Classes of copies. o+L: fixed cost of a copy. η·BW: rate of large copies. Spread: how far the sizes lie off the fitted line. A "
+        "class with too few sizes is estimated from its smallest and largest copies."
     )
-    head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
+    head = ["class", ">copies", ">bytes", ">sizes", ">fixed cost (o+L)", ">rate (η·BW)", ">of nominal", ">R²", ">spread"]
     return Table(caption, head, rows) if rows else None
 
 
@@ -341,7 +341,7 @@ def _launch_table(answer: Answer) -> Table:
     rows = [
         cells(
             "launch call",
-            "from the start of the host call to its return: how long a launch keeps the host",
+            "from the start of the host call to its return: how long a launch occupies the host",
             count(launch["count"]),
             ns(launch["call_median_ns"]),
             ns(launch["call_p95_ns"]),
@@ -399,7 +399,7 @@ def _offload(answer: Answer) -> dict[str, Any]:
     limit = percent(float(table["limit"][0]))
     caption = (
         f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} "
-        f"(kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+        f"(kernels on the host CPU assumed {DEFAULT_ALPHA:g} times slower)."
     )
     head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
     return {

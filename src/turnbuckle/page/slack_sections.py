@@ -174,8 +174,8 @@ def _break_even_table(modes: list[Slack]) -> Table:
     for study in modes:
         head += [f">{MODE_WORDS[study.mode]}", *(f">{'use' if not a else 'use, +' + percent(a)}" for a in ADDERS)]
     caption = (
-        "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: slowdown "
-        "times one plus what the fabric adds to the cost of a GPU. What it adds is assumed, not known: nothing, "
+        "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: the "
+        "slowdown times (1 + the share that the fabric adds to the cost of a GPU). That share is assumed: nothing, "
         f"{listed(['+' + percent(a) for a in ADDERS[1:]])}."
     )
     return Table(caption, head, rows)
@@ -233,21 +233,21 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         return {"table": None, "words": ""}
     most, name, difference, saving = max(apart)
     words = (
-        "The sum keeps the recorded overlap and lets every exposed change be felt; the timeline puts each change where it happens and "
-        "finds out what still waits for it. "
+        "The sum replay keeps the recorded overlap, so every exposed change counts in full. The timeline replay applies each change where "
+        "it happens and recomputes what waits for it. "
     )
     if most < _SAME:
-        words += "Here they agree: what changes is felt where the recording exposed it."
+        words += "Here they agree: every change counts in full."
     else:
         why = {
-            (True, True): "part of the saving only makes something else wait",
-            (True, False): "what is saved lets more than itself begin earlier",
-            (False, True): "delays add up along the critical path that the sum did not see",
+            (True, True): "part of the saving is lost, because something else then waits",
+            (True, False): "a saving also lets other work begin earlier",
+            (False, True): "delays add up along the critical path, which the sum does not see",
             (False, False): "other work hides part of the delay",
         }[saving, difference > 0]
         words += f"They differ most on {name}, by {signed(most).lstrip('+')} of the run time: on the timeline {why}."
     head = ["target", "this report uses", ">timeline", ">change", ">sum", ">change", ">apart"]
-    caption = "The same question through both replays, at the stated values; apart: timeline less sum, as a share of the recorded time."
+    caption = "Both replays at the stated values. Apart: timeline minus sum, as a share of the recorded time."
     return {"table": Table(caption, head, rows), "words": words}
 
 
@@ -271,9 +271,9 @@ def shares_section(studies: Studies, measured: float) -> dict[str, Any]:
         )
     head = ["class of time", ">on the critical path", ">share", ">1 % less", ">1 % more", ">run without it", ">change"]
     caption = (
-        "Time on the critical path of the recorded run; the classes add up to the run time. 1 % less, 1 % more: change of the run time, "
-        "exact for small changes; the two differ where another path is as long. Run without it: the whole class at no time, everything "
-        "else as recorded."
+        "Time on the critical path of the recorded run. The classes add up to the run time. 1 % less, 1 % more: change of the run time, "
+        "exact for small changes; the two differ where another path is as long. Run without it: the run time if the whole class took no "
+        "time and everything else its recorded time."
     )
     return {
         "figure": tornado(studies.shares, measured) if drawn(studies.shares, measured) else None,

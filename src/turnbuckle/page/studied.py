@@ -66,7 +66,7 @@ def studied(answer: Answer) -> Studies | str:
     try:
         ready = answer.run.prepared(MODEL)
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
-            return "The recording holds no activity that could be put into an order, so there is no time line to replay."
+            return "The recording holds no activity that could be ordered, so there is no time line to replay."
         most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)
         link, api = (tolerate(answer.run, mode, ready=ready, most=most) for mode in ("link", "api"))
     except CannotAnswer as e:

@@ -30,7 +30,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
         "target",
         ">time",
         ">penalty",
-        f">{percent(level)} interval" if level else ">interval",
+        f">{percent(level)} range" if level else ">range",
         "verdict",
         *([">own GPU, host"] if others else []),
         ">window",
@@ -51,7 +51,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
                 Cell(number(p.seconds, "s"), seconds(p.seconds)),
                 f"{p.penalty:.3f}×",
                 Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
-                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                Cell(v.words, f"{v.sure} likely to cost less than {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
                 *([_own(v)] if others else []),
                 DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s"),
                 f"{p.benefit:.3f}×",
@@ -60,10 +60,10 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
             )
         )
     caption = (
-        "Penalty is projected over recorded time, with its interval; benefit is its inverse. The window is the kernel window, "
-        "from the first kernel's start to the last kernel's end. The envelope is what no other order of the same activities could "
-        "leave at the stated values; the interval, which draws other values, may reach beyond it. "
-        "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
+        "Penalty: projected over recorded time, with its range. Benefit: the inverse. Window: from the first kernel's start to the last "
+        "kernel's end. Envelope: no reordering of the recorded work can push the run outside this range, at the stated values; the range "
+        "beside the penalty draws other values, so it may reach beyond. "
+        "Break-even use: how much more a pooled GPU must be used than a local one to pay for the slowdown, before the cost of the fabric."
     )
     window = targets[0].projection.measured_kernel_window_seconds if targets else None
     windows = "" if window is None else f", kernel window {seconds(window)}"

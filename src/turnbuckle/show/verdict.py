@@ -145,11 +145,8 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
             f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
         )
     if undecided := [v for v in asked if v.kind == "undecided"]:
-        clause = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
-        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.withheld))
-        parts.append(
-            f"{clause} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
-        )
+        measure = list(dict.fromkeys(f"the {unknown_label(v.unknown)}" for v in undecided if v.unknown and not v.withheld))
+        parts.append(listed([_undecided(v) for v in undecided]) + (f"; to be sure, measure {listed(measure)}" if measure else ""))
     if over := [v for v in asked if v.kind == "over"]:
         clause = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{clause} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
@@ -168,10 +165,10 @@ def _times(p: Projection) -> str:
     return f"takes {seconds(p.seconds)} ({signed(change)}{interval})"
 
 
-def _how_sure(v: Verdict) -> str:
-    if v.withheld:
-        return f" ({v.withheld})"
-    return "" if v.inside is None else f" ({v.sure} likely inside)"
+def _undecided(v: Verdict) -> str:
+    if v.withheld or v.inside is None:
+        return f"{v.name} is undecided at {percent(LINE)}" + (f" ({v.withheld})" if v.withheld else "")
+    return f"{v.name} is {v.sure} likely to cost less than {percent(LINE)}"
 
 
 def _range(v: Verdict) -> str:
