@@ -127,15 +127,6 @@ _EXAMPLES: Final = {
     "s/B": "0.1 ns/B",
     "manner": "waits",
 }
-    "s": "2 us",
-    "B": "64 KiB",
-    "B/s": "100 Gb/s",
-    "FLOP/s": "9.7 TFLOP/s",
-    "W": "400 W",
-    "Hz": "1.4 GHz",
-    "s/B": "0.1 ns/B",
-    "manner": "waits",
-}
 
 
 @cache
