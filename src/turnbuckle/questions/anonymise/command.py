@@ -139,7 +139,7 @@ def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findi
     console.print(table)
     for f in findings:
         console.print()
-        whose = "in the recording that was read, not in the copy: " if folder is not None and f.code in of_source else ""
+        whose = "in the original recording, not in the copy: " if folder is not None and f.code in of_source else ""
         console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {whose}{f.meaning}; {f.advice}"))
     console.print()
     if folder is None:

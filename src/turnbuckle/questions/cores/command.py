@@ -230,7 +230,7 @@ def _counts_table(answer: Cores) -> Table:
 def _laws_table(answer: Cores) -> Table:
     from turnbuckle.questions.cores.answer import span
 
-    table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
+    table = unframed("law", "cores (90% range)", "AICc", "RMS", "parameters", title="laws")
     for c in answer.candidates:
         law = c.fit.law
         if c.fit.missing:
@@ -255,7 +255,7 @@ def _curve_table(curve: Curve, runs: Runs) -> Table:
         "throughput" if runs.throughput else "run time",
         against,
         "gain of the step",
-        "90% interval",
+        "90% range",
         pays,
         title=sharing(curve),
     )

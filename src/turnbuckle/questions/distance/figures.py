@@ -100,12 +100,12 @@ def _curve_caption(answers: list[Slack]) -> str:
     breaks = " and ".join(f"{len(s.curve.breakpoints)} ({MODE_WORDS[s.mode]})" for s in answers)
     caption = (
         "Both axes are logarithmic; a run that takes longer by less than 0.1" + NARROW + "% lies on the lower edge. Dots: where the run "
-        f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: what a distance adds; dotted, what one more trip over a link does. "
+        f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: the latency of well-known distances; dotted: one more trip over a link. "
     )
     if any(_banded(s) for s in answers):
-        caption += f"Shaded along a line: 90{NARROW}% of the draws of what is not known of reads in flight. "
+        caption += f"Shaded along a line: 90{NARROW}% of the draws of reads in flight, which were not measured. "
     if exact:
-        return caption + f"The curves are exact: every point at which the critical path changes was found, {breaks}."
+        return caption + f"The curves are exact: the search found every point at which the critical path changes, {breaks}."
     return (
         caption
         + f"The search stopped at its limit ({breaks} points at which the critical path changes): elsewhere off by "

@@ -33,7 +33,7 @@ def tolerance_table(*answers: Slack) -> Table:
     """
     rows, head = [], ["run may be"]
     for answer in answers:
-        head += [f">{_AWAY[answer.mode]}", *([">interval"] if answer.mode == "link" else []), ">as fibre"]
+        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.mode == "link" else []), ">as fibre"]
     for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
         for answer, t in zip(answers, tolerances, strict=True):
@@ -41,14 +41,12 @@ def tolerance_table(*answers: Slack) -> Table:
             row += cells(reach(t.slack), *([interval] if answer.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
         rows.append(row)
     caption = (
-        "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
-        "fibre that delays as much (5 ns a metre)."
+        "Largest added one-way latency at which the run is longer by no more than the share in the first column, and the length of glass "
+        "fibre with that delay (5 ns per metre)."
     )
     if any(answer.mode == "link" for answer in answers):
-        caption += (
-            f" Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, how large, how long a round trip"
-        )
-        caption += "; nobody measured these here, they are assumed." if any(answer.assumed for answer in answers) else "."
+        caption += f" Range: 90{NARROW}% of the draws of reads in flight, that is of their number, their size and their round trip"
+        caption += ", which were not measured but assumed." if any(answer.assumed for answer in answers) else "."
     return Table(caption, head, rows, title="what the run tolerates")
 
 
@@ -75,9 +73,9 @@ def carrier_table(study: Slack) -> Table | None:
         )
     longer = float(study.curve(study.carried_at)) - study.measured
     caption = (
-        f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
-        "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "
-        "crossing call between them, made one."
+        f"Calls along the critical path that add up to the {seconds(longer)} by which the run is longer; shares are of the whole penalty. "
+        "What if: run time at the same distance with these calls changed. A batch: consecutive calls without another call to the GPU "
+        "between them, merged into one."
     )
     head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
     title = f"what carries the latency, at {seconds(study.carried_at)}"

@@ -99,7 +99,7 @@ def show_surface(console: Console, answer: Surface) -> None:
             table.add_row(seconds(float(slack)), *cells)
     console.print(table)
     console.print()
-    console.print(f"off by {answer.bound:.2%} of the run time at most; {answer.evaluations} longest paths", style="dim")
+    console.print(f"off by at most {answer.bound:.2%} of the run time; {answer.evaluations} longest paths replayed", style="dim")
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:
@@ -123,7 +123,7 @@ def _print_curve(console: Console, answer: Slack) -> None:
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
     console.print()
     starved = [] if answer.starved is None else ["with idle gaps"]
-    spread = ["90% interval"] if answer.repeats else []
+    spread = ["90% range"] if answer.repeats else []
     table = _table(console, "one-way latency added", "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
@@ -138,9 +138,7 @@ def _print_curve(console: Console, answer: Slack) -> None:
         row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
     console.print(table)
     if answer.repeats:
-        console.print(
-            Text(f"the interval is that of one more run, from how {len(answer.repeats)} runs without added latency differ", "dim")
-        )
+        console.print(Text(f"90% range: of one more run, from the spread of {len(answer.repeats)} runs without added latency", "dim"))
     parts = [
         f"{s.what} {s.seconds / answer.measured:.1%}" for s in answer.shares if answer.measured and s.seconds >= 0.005 * answer.measured
     ]
@@ -162,7 +160,7 @@ def _print_tolerances(console: Console, answer: Slack) -> None:
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
     if answer.assumed and any(t.low != t.high for t in answer.tolerances):
         console.print(
-            "the interval is what is not known of reads in flight: "
+            "the range comes from what is unknown about reads in flight: "
             + ", ".join(f"{READS[name]} {p}" for name, p in answer.assumed.items()),
             style="dim",
         )
@@ -177,7 +175,8 @@ def _print_carriers(console: Console, answer: Slack) -> None:
     console.print(drawn(table))
     console.print(
         Text(
-            f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: the same run with these calls changed", "dim"
+            f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: the same run with these calls changed",
+            "dim",
         )
     )
     console.print()
@@ -217,4 +216,4 @@ def _print_published(console: Console, published: Sequence[Beside]) -> None:
 
 def _exactness(breakpoints: int, gap: float) -> str:
     breaks = f"{breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}"
-    return f"exact, with {breaks}" if not gap else f"the first {breaks}; elsewhere off by {seconds(gap)} at most"
+    return f"exact, with {breaks}" if not gap else f"exact up to the first {breaks}; elsewhere off by at most {seconds(gap)}"

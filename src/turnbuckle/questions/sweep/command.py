@@ -77,7 +77,9 @@ def sweep(
         with _progress(study.name) as progress:
             swept = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
     except KeyboardInterrupt:
-        kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
+        kept = (
+            "the journal holds all answers so far; the same command continues from there" if output else "without --output nothing is kept"
+        )
         print(kept, file=sys.stderr)
         raise
     for note in swept.notes:
@@ -140,7 +142,7 @@ def _draw(swept: Swept, folder: Path) -> None:
     made = figures(swept)
     save(made, folder)
     if len(made) in (0, MOST):
-        why = f"the first {MOST} figures are drawn" if made else "nothing varies, or no point has an answer: no figures"
+        why = f"the first {MOST} figures are drawn" if made else "no figures: no setting varies, or no point has an answer"
         print(f"note: {why}", file=sys.stderr)
 
 
