@@ -120,7 +120,7 @@ def test_charts_and_a_sentence_for_each_recording(turnbuckle: Run, shared: Path)
     both = turnbuckle("sweep", "one/traces.otf2", "two/archive/traces.otf2", "--workers", "1", "--format", "csv").out
     assert [line.split(",")[0] for line in both.splitlines()[1:]] == ["one", "two"]
     few = turnbuckle("sweep", "one/traces.otf2", "--workers", "1", "--charts", "none")
-    assert few.code == 0 and "note: nothing varies" in few.err
+    assert few.code == 0 and "note: no figures: no setting varies" in few.err
 
 
 def test_the_result_is_seen_however_many_settings_vary(turnbuckle: Run, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
