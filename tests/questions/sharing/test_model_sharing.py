@@ -17,7 +17,7 @@ Run = Callable[..., Ran]
 def test_the_sample_shares_its_link(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "sharing", SAMPLE)
     assert ran.code == 0, ran.err
-    assert "fit behind one link, each less than 5 % slower" in ran.out and "the fastest recorded copy's rate" in ran.out
+    assert "fit behind one link, each at most 5 % slower" in ran.out and "the fastest recorded copy's rate" in ran.out
     about = json.loads(turnbuckle("model", "sharing", SAMPLE, "--runs", "1,2,16", "--format", "json").out)
     penalties = [r["penalty"] for r in about["rows"]]
     assert penalties[0] == pytest.approx(1.0, abs=1e-9) and penalties == sorted(penalties)

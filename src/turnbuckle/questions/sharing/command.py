@@ -292,8 +292,8 @@ def _verdict(answer: Sharing) -> str:
     if fit is None:
         return "not even one run stays within 5 % of its recorded time behind this link"
     if fit == most:
-        return f"{fit} of these runs fit behind one link, each less than 5 % slower; more were not tried"
-    return f"{fit} of these runs fit behind one link, each less than 5 % slower; {fit + 1} do not"
+        return f"{fit} of these runs fit behind one link, each at most 5 % slower; more were not tried"
+    return f"{fit} of these runs fit behind one link, each at most 5 % slower; {fit + 1} do not"
 
 
 def _larger(answer: Sharing, form: Form) -> str:
