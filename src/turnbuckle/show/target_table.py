@@ -88,7 +88,7 @@ def coupling_words(p: Projection) -> str:
             parts.append("link not observed")
     for kind, what in (("call", "call"), ("link", "one-way trip")):
         if added := c[f"added_{kind}_slack_s"]:
-            parts.append(f"+{number(added, 's')} a {what}")
+            parts.append(f"+{number(added, 's')} per {what}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
     if p.host is not None and abs(p.host - 1.0) > 1e-9:

@@ -29,20 +29,20 @@ def slack(
         Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
     ] = None,
     starvation: Annotated[
-        Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
+        Path | None, Parameter(help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading")
     ] = None,
     slack_class: Annotated[
         list[str] | None,
-        Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event"),
+        Parameter(help="api: only calls of these classes are delayed, separated by commas: launch, copy, memset, sync, alloc, event"),
     ] = None,
     repeats: Annotated[
         list[str] | None,
         Parameter(
-            help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"
+            help="run times of other runs of this program over the same part, separated by commas; their spread gives the 90 % range"
         ),
     ] = None,
     source: Source = None,
-    draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
+    draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
     format: FormatOption = "table",
     output: Output = None,

@@ -29,12 +29,12 @@ Clock = Annotated[
     Literal["collectives", "recorded"],
     Parameter(
         name="--clock",
-        help="collectives: put the clocks right on NCCL kernels and MPI collectives that the files share; recorded: trust the clocks that "
-        "the files state",
+        help="collectives: align the clocks on NCCL kernels and MPI collectives that the files share; recorded: trust the clocks of "
+        "the files",
     ),
 ]
 Skew = Annotated[
-    str | None, Parameter(name="--max-skew", help="how far a clock may still be off, else the merge is refused: 100 us if left out")
+    str | None, Parameter(name="--max-skew", help="largest clock error allowed, else the merge is refused; 100 us if left out")
 ]
 
 #: Findings of the merge itself; those of the recordings stand with every answer.

@@ -39,7 +39,7 @@ Forms = Annotated[
     Parameter(
         name="--form",
         help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; shared: "
-        "all runs on the recorded GPU; with commas; both is loose,tight, all is the four",
+        "all runs on the recorded GPU; separated by commas; both: loose,tight; all: all four",
     ),
 ]
 Link = Annotated[
@@ -49,32 +49,34 @@ Link = Annotated[
 Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
 Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
 Latency = Annotated[
-    list[str] | None, Parameter(help="surface: times from a call to the work it starts, with commas; 1 us to 1 ms", negative=())
+    list[str] | None, Parameter(help="surface: times from a call to the start of its work, separated by commas; 1 us to 1 ms", negative=())
 ]
-Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, with commas; 1 to 64 GB/s", negative=())]
+Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, separated by commas; 1 to 64 GB/s", negative=())]
 LawOption = Annotated[
     Literal["anchored", "agochart"],
     Parameter(
         name="--law",
-        help="surface: anchored keeps what copies and deliveries cost beyond link and latency; agochart has them cost nothing else",
+        help="surface: anchored keeps the costs of copies and deliveries beyond link and latency; agochart drops them",
     ),
 ]
-Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
+Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as recorded", show_default=False)]
 Speed = Annotated[float, Parameter(help="speed of a multiprocessor over the recorded one's, in every form")]
 Kernels = Annotated[
     Literal["blocks", "rounds", "full"],
     Parameter(
-        help="larger GPU: a kernel gains as its blocks, or as rounds of resident blocks, get fewer: the more of the two (blocks), the less "
-        "(rounds), or the GPU's full size (full)"
+        help="larger GPU: a kernel gains by fewer blocks or fewer rounds of blocks per multiprocessor: the larger gain (blocks), the "
+        "smaller (rounds), or the GPU's full size (full)"
     ),
 ]
-Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
+Apart = Annotated[bool, Parameter(help="GPUs of two processes are different even if they have the same number", negative=())]
 Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
 Cores = Annotated[
     int,
-    Parameter(help="host cores that all runs have between them; a call that waits leaves its core; 0: one a thread", show_default=False),
+    Parameter(help="host cores that all runs share; a waiting call releases its core; 0: one per thread", show_default=False),
 ]
-Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
+Steps = Annotated[
+    bool, Parameter(name="--differences", help="change of the run time with each parameter, for the most runs asked", negative=())
+]
 
 
 def sharing(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
 Cases = Annotated[Path, Parameter(name="--cases", help="folder of cases")]
-DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that the cases' recordings lie under")]
+DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that holds the recordings of the cases")]
 Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
 FailIf = Annotated[
     str | None,
