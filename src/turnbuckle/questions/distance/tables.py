@@ -196,7 +196,10 @@ def _beside(b: Beside) -> dict[str, object]:
 
 
 def _print_published(console: Console, published: Sequence[Beside]) -> None:
-    """The binned answer is a penalty for an application whose copies and kernels are those of the proxy."""
+    """Print the binned answer beside the replay.
+
+    The binned answer is the penalty of an application with the copies and kernels of the proxy.
+    """
     table = _table(
         console,
         "slack on every call: this replay, and the binned answer of Shorts and Grant",
