@@ -8,7 +8,7 @@ from typing import Any
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.page import answer_charts
-from turnbuckle.projection.projection import PARTS, faster
+from turnbuckle.projection.projection import PARTS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
@@ -32,7 +32,7 @@ def answer_section(targets: list[Verdict], distance: str = "") -> dict[str, Any]
 
 def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
     """Return the probabilities that the target of a row is faster than the target of a column."""
-    chance = faster(answer.projections)
+    chance = answer.faster()
     drawn = [v for v in targets if v.projection.target in chance]
     if len(drawn) < 2:
         return {"table": None}
@@ -140,7 +140,7 @@ def validity_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
     """Return the assumptions by code, what the model leaves out, and the distance of each target from the measured coupling."""
     by_code: dict[str, tuple[Finding, list[str], list[str]]] = {}
     sources = [("the source machine", f) for f in answer.run.source_findings if f.code[0] in "AM"]
-    for holders, f in [*sources, *((v.name, f) for v in targets for f in v.projection.findings)]:
+    for holders, f in [*sources, *((v.name, f) for v in targets for f in v.whole.findings)]:
         _, names, details = by_code.setdefault(f.code, (f, [], []))
         names.append(holders)
         if f.detail and f.detail not in details:
@@ -219,7 +219,7 @@ def _distance_table(answer: Answer, targets: list[Verdict]) -> Table | None:
             cells(
                 Cell(v.name, tone="strong", colour=v.colour),
                 *ratios,
-                factor(v.projection.alpha) if v.projection.alpha else DASH,
+                factor(v.whole.alpha) if v.whole.alpha else DASH,
                 declared_numbers,
             )
         )

@@ -30,7 +30,7 @@ _SIZES: Final = 6
 _WALKED: Final = 48
 #: Parts of the latency that a carrier can pay for, and the part that belongs to each kind of edge.
 _PAID: Final = ("call", "command", "host work", "return", "transfer")
-_PAY_OF: Final = {"deliver": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
+_PAY_OF: Final = {"deliver": "command", "stream": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
 _PAY_OF_EDGE: Final = np.array([_PAID.index(_PAY_OF.get(word, "call")) for word in EDGE])
 _TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d": "inside the device", "copy_p2p": "to another device"}
 

@@ -1,12 +1,13 @@
-"""How much distance a run tolerates: exact run time against added one-way latency between host and device.
+"""How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
 
-A device can be far away in two ways. They can differ by an order of magnitude on one profile:
+Three ways to be far away, and they can differ by an order of magnitude on one profile:
 
 `link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
         one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
         flight cannot cover the round trip (decision D12).
-`api`   the calls themselves go over a network (API remoting), or sleep as in Shorts and Grant: every call that crosses to
-        the device blocks its host thread for the delay.
+`api`   every crossing call blocks: it sleeps for the delay, as in Shorts and Grant.  A stand-in for a network, not a model of one.
+`remoting`  a layer of software sends the calls over a network: what each class of calls waits for is the layer's, a machine of its own
+        (decision D22).  What varies is the round trip; its software and its bandwidths stay.
 
 The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why a curve has corners and nothing between them.
 """
@@ -27,7 +28,7 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine import Machine, Pair, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.machine.parameter_names import READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
@@ -41,14 +42,15 @@ from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source
+from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
 from turnbuckle.questions.distance.carriers import Carrier, carriers
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
-from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
 
-Mode = Literal["link", "api"]
+Mode = Literal["link", "api", "remoting"]
 
+#: Those that need no machine.
 MODES: Final[tuple[Mode, ...]] = ("link", "api")
 #: Added one-way latencies asked about [s], and points shown a decade.
 NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
@@ -76,8 +78,8 @@ class Tolerance:
     Attributes
     ----------
     share : lengthening as a share of the recorded run time, such as 0.05.
-    slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
-    interval : `slack` at the 5 % and 95 % quantile of the draws of the fabric, None as above; None where nothing was drawn.
+    slack : the largest added one-way latency (`remoting`: round trip) within it [s]; None where even the farthest distance stays within.
+    interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
     """
 
     share: float
@@ -101,9 +103,9 @@ class Slack(Shown):
 
     Attributes
     ----------
-    mode : link or api.
+    mode : link, api or remoting.
     measured : recorded run time [s].
-    curve : run time [s] against added one-way latency [s], with every breakpoint.
+    curve : run time [s] against added one-way latency (`remoting`: the round trip) [s], with every breakpoint.
     tolerances : per threshold.
     carriers : groups of calls that carry the latency on the critical path at `carried_at`, the largest first.
     carried_at : the added latency for which the carriers are given [s].
@@ -111,6 +113,7 @@ class Slack(Shown):
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : the parameters of reads in flight that had to be assumed.
+    layer : the machine whose remoting layer the calls go through; empty in the other modes.
     """
 
     question: ClassVar[str] = "distance"
@@ -128,6 +131,26 @@ class Slack(Shown):
     starved: Curve | None = None
     assumed: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    layer: str = ""
+
+    @property
+    def trips(self) -> int:
+        """Return how many one-way trips the curve counts as one: two in a round trip."""
+        return 2 if self.mode == "remoting" else 1
+
+    def one_way(self) -> Slack:
+        """Return the same answer over one-way latency, as figures draw it."""
+        if self.trips == 1:
+            return self
+
+        def half(value: float | None) -> float | None:
+            return None if value is None else value / 2
+
+        curve = replace(self.curve, at=self.curve.at / 2, slopes=self.curve.slopes * 2)
+        tolerances = tuple(
+            Tolerance(t.share, half(t.slack), t.interval and (half(t.interval[0]), half(t.interval[1]))) for t in self.tolerances
+        )
+        return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2)
 
     def penalty(self, slack: float) -> float:
         """Return the run time at an added latency [s], relative to the recorded run time."""
@@ -166,7 +189,8 @@ class Slack(Shown):
     def headline(self) -> str:
         """Return the answer in one line."""
         tolerances = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
-        return f"Slack ({self.mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(tolerances)}"
+        mode = self.mode + (f" by {self.layer}" if self.layer else "")
+        return f"Slack ({mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(tolerances)}"
 
     def shown(self) -> Float:
         """Return the latencies that a table shows [s]."""
@@ -202,8 +226,9 @@ class Slack(Shown):
         """
         rows = []
         for hop in hops():
-            penalty = self.penalty(hop.one_way)
-            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(hop.one_way)), "penalty": penalty}
+            added = hop.one_way * self.trips
+            penalty = self.penalty(added)
+            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(added)), "penalty": penalty}
             rows.append({**row, "utilisation_factor": break_even_utilisation(penalty), "source": hop.source})
         return rows
 
@@ -239,34 +264,38 @@ def tolerate(
     starvation: Starvation | None = None,
     classes: Sequence[str] = (),
     repeats: Sequence[float] = (),
+    machine: Machine | str | None = None,
 ) -> Slack:
     """Return the run time of an inspected profile against added distance.
 
     Parameters
     ----------
     seen : the inspected profile, from `inspect`.
-    mode : link or api.
+    mode : link, api or remoting.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
     classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
     repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
+    machine : remoting: the machine, or its name or file, whose layer the calls go through; its round trip is what varies.
 
     Raises
     ------
-    UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
+    UsageError : A015 for classes or a machine in another mode, or a machine without a remoting layer; A004 for an unknown class; A427 for a
+        run time that is none.
     """
     if any(not 0 < seconds < math.inf for seconds in repeats):
         raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
-    distance = Distance.of(seen, mode, ready, classes)
+    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
     # in several parts, so that short latencies are resolved as finely as long ones
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
-    # the curve at zero is the recorded run, to the nanosecond
-    curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
+    # no distance is the recorded run, to the nanosecond; a layer's software costs time without any
+    unchanged = curve.seconds[0] if mode != "remoting" else float(replay.seconds(no_change(len(replay.run)))) + beyond
+    curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
@@ -294,6 +323,7 @@ def tolerate(
         starved=starved,
         assumed=distance.assumed,
         findings=findings,
+        layer=distance.layer.name if distance.layer is not None else "",
     )
 
 
@@ -340,6 +370,7 @@ class Distance:
     ----------
     source : the machine of the recording, with the assumptions on reads in flight.
     model : the prices of pieces.
+    layer : the machine as declared whose remoting layer the calls go through.
     """
 
     mode: Mode
@@ -348,10 +379,17 @@ class Distance:
     source: Machine
     assumed: Mapping[ParameterName, Parameter]
     model: Model = MODEL
+    layer: Machine | None = None
 
     @classmethod
-    def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
+    def of(
+        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None
+    ) -> Distance:
         """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
+        if (mode == "remoting") != (layer is not None):
+            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
+        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
+            raise error_of("A015.layer", found=layer.name)
         if classes and mode != "api":
             raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
         if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
@@ -370,13 +408,23 @@ class Distance:
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
+        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
 
-    def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
-        """Return the change that an added one-way latency makes; `slack` of shape (points, 1) [s]."""
+    def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
+        """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
         source = drawn or self.plain()
-        target = DrawnMachine({**source.values, "slack.link" if self.mode == "link" else "slack.call": slack}, source.copies_vanish)
-        return timeline_change(anchored(self.ready.run, source, target, self.model))
+        values = {**source.values, **(self.through(source) if layer is None else layer), _VARIED[self.mode]: slack}
+        return timeline_change(anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
+
+    def through(self, source: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
+        """Return the numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
+        if self.layer is None:
+            return {}
+        target = Pair(self.source, self.layer).target
+        if not draws:
+            return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
+        drawn = drawn_target(self.layer, target, source, draws, seed)
+        return {n: v for n, v in drawn.values.items() if n.startswith("remoting.")}
 
     def unpriced(self) -> list[Finding]:
         """Return the finding on charges that lack a number of the source machine.
@@ -396,34 +444,40 @@ class Distance:
         """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
         reached = link_bandwidth(self.source, "h2d", self.source)
         window, trip = _window(self.source), self.source.value("link.round_trip")
-        if self.mode == "api" or not reached or not window or not trip:
+        if self.mode != "link" or not reached or not window or not trip:
             return []
         return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
-        """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight [s]; None without draws."""
+        """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight, or of the layer [s]; None without draws."""
         if not draws:
             return [None] * len(THRESHOLDS)
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
         finite = [s for s in exact if s]
         draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
-        if self.mode == "api" or not reads or not finite:
+        if self.mode == "api" or not (reads or self.layer) or not finite:
             return [(s, s) for s in exact]
         grid = np.geomspace(min(finite) / 10, min(max(finite) * 10, FARTHEST), _GRID)
         drawn = _covered_draws(drawn_source(self.source, draws, seed))
+        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
         tolerances = []
         for d in range(draws):
             machine = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
-            change = self.change(np.concatenate([[0.0], grid])[:, None], machine)
+            layer = {n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in layers.items()}
+            change = self.change(np.concatenate([[0.0], grid])[:, None], machine, layer)
             seconds = self.replay.seconds(change)
-            bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
+            bent = Curve(np.concatenate([[0.0], grid]), seconds - unchanged + measured, np.diff(seconds), 0.0)
             tolerances.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
         quantile = np.quantile(np.array(tolerances), [0.05, 0.95], axis=0, method="nearest")
         # the stated values are inside, whatever the draws and the grid make of the edges
         stated = [np.inf if s is None else s for s in exact]
         low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
         return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
+
+
+#: What varies in each mode.
+_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
 
 
 def _window(machine: Machine) -> float:

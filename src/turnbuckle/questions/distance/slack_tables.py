@@ -1,4 +1,4 @@
-"""Tables of `turnbuckle slack`, for terminal and report: the tolerances, and the calls that carry the latency."""
+"""Tables of `turnbuckle slack`, for terminal and report alike: what a run tolerates, and which calls carry the latency."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _PAYS: Final = {
 _BYTES: Final = re.compile(r"(?<=\d) B\b")
 _GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
 #: Ways to be far away, as heads of columns.
-_AWAY: Final = {"link": "longer link", "api": "calls over a network"}
+_AWAY: Final = {"link": "longer link", "api": "every call blocks", "remoting": "round trip of the layer"}
+_SPREAD: Final = ("link", "remoting")
 
 
 def tolerance_table(*answers: Slack) -> Table:
@@ -33,15 +34,20 @@ def tolerance_table(*answers: Slack) -> Table:
     """
     rows, head = [], ["run may be"]
     for answer in answers:
-        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.mode == "link" else []), ">as fibre"]
+        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.mode in _SPREAD else []), ">as fibre"]
     for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
         for answer, t in zip(answers, tolerances, strict=True):
             interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
-            row += cells(reach(t.slack), *([interval] if answer.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
+            row += cells(
+                reach(t.slack),
+                *([interval] if answer.mode in _SPREAD else []),
+                fibre(t.slack / answer.trips) if t.slack is not None else DASH,
+            )
         rows.append(row)
+    varied = "round trip" if all(answer.mode == "remoting" for answer in answers) else "added one-way latency"
     caption = (
-        "Largest added one-way latency at which the run is longer by no more than the share in the first column, and the length of glass "
+        f"Largest {varied} at which the run is longer by no more than the share in the first column, and the length of glass "
         "fibre with that delay (5 ns per metre)."
     )
     if any(answer.mode == "link" for answer in answers):
@@ -71,7 +77,7 @@ def carrier_table(study: Slack) -> Table | None:
                 "; ".join(what_if(c, study)) or DASH,
             )
         )
-    longer = float(study.curve(study.carried_at)) - study.measured
+    longer = float(study.curve(study.carried_at)) - float(study.curve.seconds[0])
     caption = (
         f"Calls along the critical path that add up to the {seconds(longer)} by which the run is longer; shares are of the whole penalty. "
         "What if: run time at the same distance with these calls changed. A batch: consecutive calls without another call to the GPU "

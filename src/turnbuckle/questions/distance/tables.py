@@ -30,8 +30,13 @@ _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
 _MODES = {
     "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
-    "api": "in the calls (api): each call that crosses to the device blocks its thread for the delay",
+    "api": "in the calls (api): every crossing call blocks its thread for the delay",
+    "remoting": "a network: calls go through the layer of {layer}",
 }
+
+
+#: What varies, in words.
+AXES = {"link": "one-way latency added", "api": "one-way latency added", "remoting": "round trip"}
 
 
 def emit_slack(answer: Slack, published: Sequence[Beside], format: str, output: Path | None) -> None:
@@ -113,7 +118,7 @@ def _table(console: Console, title: str, *columns: str) -> Table:
 
 def _print_curve(console: Console, answer: Slack) -> None:
     console.print()
-    console.print(Text(f"run time {seconds(answer.measured)}; distance {_MODES[answer.mode]}"))
+    console.print(Text(f"run time {seconds(answer.measured)}; distance {_MODES[answer.mode].format(layer=answer.layer)}"))
     latencies = np.geomspace(NEAREST, FARTHEST, 49)
     longer = np.array([answer.penalty(float(s)) - 1.0 for s in latencies])
     ramp = _BARS if _encodes(console, _BARS) else _PLAIN_BARS
@@ -124,7 +129,7 @@ def _print_curve(console: Console, answer: Slack) -> None:
     console.print()
     starved = [] if answer.starved is None else ["with idle gaps"]
     spread = ["90% range"] if answer.repeats else []
-    table = _table(console, "one-way latency added", "as much as", "latency", "time", *spread, "vs now", *starved)
+    table = _table(console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
         above = [] if answer.starved is None or not answer.measured else [f"{float(answer.starved(slack)) / answer.measured:.3f}x"]
@@ -133,9 +138,12 @@ def _print_curve(console: Console, answer: Slack) -> None:
         table.add_row(words, seconds(slack), seconds(float(answer.curve(slack))), *interval, f"{answer.penalty(slack):.3f}x", *above)
 
     for hop in hops():
-        row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away", hop.one_way)
+        row(
+            f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
+            hop.one_way * answer.trips,
+        )
     for slack in (1e-5, 1e-4, 1e-3):
-        row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
+        row(f"{quantity(fibre_metres(slack / answer.trips) / 1e3, '1')} km of fibre", slack)
     console.print(table)
     if answer.repeats:
         console.print(Text(f"90% range: of one more run, from the spread of {len(answer.repeats)} runs without added latency", "dim"))
@@ -158,7 +166,11 @@ def _encodes(console: Console, text: str) -> bool:
 def _print_tolerances(console: Console, answer: Slack) -> None:
     console.print(drawn(tolerance_table(answer)))
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
-    if answer.assumed and any(t.low != t.high for t in answer.tolerances):
+    if answer.layer and any(t.low != t.high for t in answer.tolerances):
+        console.print(
+            f"the range comes from what is unknown about the layer of {answer.layer}: its software and its bandwidths", style="dim"
+        )
+    elif answer.assumed and any(t.low != t.high for t in answer.tolerances):
         console.print(
             "the range comes from what is unknown about reads in flight: "
             + ", ".join(f"{READS[name]} {p}" for name, p in answer.assumed.items()),
@@ -175,8 +187,7 @@ def _print_carriers(console: Console, answer: Slack) -> None:
     console.print(drawn(table))
     console.print(
         Text(
-            f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: the same run with these calls changed",
-            "dim",
+            f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: the same run with these calls changed", "dim"
         )
     )
     console.print()

@@ -63,6 +63,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "distance": {"measured": "text"},
     "message delay": {"measured": "text", "network": "text"},
     "sharing": {"measured": "text", "cores": "count"},
+    "remoting": {"layer": "text", "measured": "text"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
     "counts": {"variants": "words"},

@@ -6,6 +6,7 @@
     projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
     slack          A's run with every boundary call delayed                                      `study.slack`
     distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
+    remoting       A's programs through a remoting layer, many distances                    `questions.calibrate.layer`
     message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
     variant        a variant of a program from another, after one stated change                  `study.variants`
     counts         variants of a program from one of them: its costs, their counts               additive model

@@ -40,6 +40,7 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
+    "remoting": "run time through a remoting layer, measured",
     "message delay": "message delay, measured",
     "sharing": "run time of two at once, measured",
     "transfers": "time of pinned and device copies",
@@ -72,6 +73,8 @@ MODEL_TITLES: Final = {
     "count": "messages x delay",
     "shared": "model sharing",
     "turns": "taking turns",
+    "api": "every call blocks",
+    "link": "longer link",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
@@ -79,7 +82,7 @@ LARGE_BYTES: Final = 1e6
 FLOOR: Final = "noise"
 #: What no case looks at, whatever is found.
 NOT_VALIDATED: Final = (
-    "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
+    "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
     "collectives of more than two ranks, and copies between devices that share a host's link",

@@ -20,7 +20,7 @@ from turnbuckle.questions.validate.cases import Case
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.question`.
 KINDS: Final = (
-    "run time", "slack", "distance", "bandwidth", "tolerance", "message delay", "sharing",
+    "run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing",
     "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",
     "variants", "ranking", "noise",
 )  # fmt: skip
