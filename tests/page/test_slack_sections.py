@@ -133,7 +133,7 @@ def test_the_additive_model_has_no_timeline_beside_it(seen: Run) -> None:
     from turnbuckle.projection.model import additive
 
     found = studied(seen.project(model=additive({"data": 10.0}), draws=0))
-    assert isinstance(found, Studies) and found.both == [] and found.moved is None
+    assert isinstance(found, Studies) and found.by_replay == [] and found.moved is None
 
 
 def test_the_sum_says_so_where_the_timeline_answers(seen: Run) -> None:

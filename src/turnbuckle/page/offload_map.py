@@ -76,7 +76,7 @@ def _dots(shown: pl.DataFrame, floor: float) -> Rows:
         copies, exposed = r["transfer_s"], r["exposed_transfer_s"]
         tip = (
             f"{kernel}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
-            f"copies {number(copies, 's')} a launch, {number(exposed, 's')} exposed; pays: {r['pays']}"
+            f"copies {number(copies, 's')} per launch, {number(exposed, 's')} exposed; pays: {r['pays']}"
         )
         name, colour = shorten(_NAMESPACES.sub("", kernel), 34), dict(PAYS)[r["pays"]]
         place = {"x": max(copies, floor), "exposed": max(exposed, floor), "y": r["kernel_s"]}

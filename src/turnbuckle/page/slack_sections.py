@@ -47,7 +47,7 @@ def distance_section(studies: Studies, verdicts: list[Verdict], answer: Answer) 
     modes = [studies.link, studies.api]
     marks = placed(
         studies.surface,
-        [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, verdicts, strict=True)] if studies.both else [],
+        [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.by_replay, verdicts, strict=True)] if studies.by_replay else [],
     )
     return {
         "figures": [slack_curve(modes)],
@@ -209,10 +209,10 @@ def moved_section(studies: Studies) -> dict[str, Any]:
 
 def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]:
     """Return timeline and sum side by side."""
-    if not studies.both:
+    if not studies.by_replay:
         return {"table": None, "words": ""}
     rows, apart = [], []
-    for v, (timed, summed) in zip(verdicts, studies.both, strict=True):
+    for v, (timed, summed) in zip(verdicts, studies.by_replay, strict=True):
         if v.kind == "self":
             continue
         measured = timed.measured_seconds or 1.0

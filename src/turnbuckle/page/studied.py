@@ -41,9 +41,9 @@ class Studies:
     ----------
     link, api : run time against distance, both ways to be far away.
     surface : run time over added latency and bandwidth.
-    shares : what the recorded critical path is made of.
+    shares : classes of time on the recorded critical path.
     without : run time [s] if a class of time took no time at all, where that can be asked.
-    both : per projection of the answer, the same question through the timeline and through the sum.
+    by_replay : for each projection of the answer, its projection through the timeline and through the sum.
     moved, window : before and after on the target that changes most, and the stretch to show; None where nothing was projected.
     """
 
@@ -52,7 +52,7 @@ class Studies:
     surface: Surface
     shares: list[Share]
     without: dict[str, float]
-    both: list[tuple[Projection, Projection]]
+    by_replay: list[tuple[Projection, Projection]]
     moved: Moved | None
     window: Window | None
 

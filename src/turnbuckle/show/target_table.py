@@ -109,7 +109,7 @@ def coupling_words(p: Projection) -> str:
             parts.append("link not observed")
     for kind, what in (("call", "call"), ("link", "one-way trip")):
         if added := c[f"added_{kind}_slack_s"]:
-            parts.append(f"+{number(added, 's')} a {what}")
+            parts.append(f"+{number(added, 's')} per {what}")
     if (trip := c.get("round_trip_s")) is not None:
         rates = [DASH if rate is None else number(rate, "B/s") for rate in dict.fromkeys(c["network_bandwidth"])]
         parts.append(f"calls through a layer: round trip {number(trip, 's')}, {' and '.join(rates)}")

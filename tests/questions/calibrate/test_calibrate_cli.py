@@ -88,7 +88,7 @@ def test_a_base_of_another_device_is_told(turnbuckle: Turnbuckle, measured: list
         return found["device_unlike_base"]
 
     assert (told("h100-sxm5"), told("a100-sxm4-80")) == (None, "NVIDIA H100 80GB HBM3")
-    assert "another machine's numbers are mixed in" in turnbuckle("calibrate", measured[0], "--base", "a100-sxm4-80").out
+    assert "numbers of another machine are mixed in" in turnbuckle("calibrate", measured[0], "--base", "a100-sxm4-80").out
 
 
 def test_a_size_makes_rates_into_copies(turnbuckle: Turnbuckle, tmp_path: Path) -> None:

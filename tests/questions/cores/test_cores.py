@@ -107,7 +107,7 @@ def test_throughput_alone_answers_for_ranks(turnbuckle: Run, tmp_path: Path) -> 
     path = tmp_path / "shared.csv"
     path.write_text("ranks,throughput\n1,203.198\n2,256.53\n", encoding="utf-8")
     out = turnbuckle("cores", path).out
-    assert out.startswith("sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no interval)")
+    assert out.startswith("sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no range)")
     assert "256.5" in out and "no law: hybrid needs" in " ".join(out.split())
     assert "what this node reaches is not known: no law" in turnbuckle("cores", path, "--node", "64:4").out
     for form in ("csv", "parquet"):

@@ -255,9 +255,7 @@ def test_too_few_for_a_law_but_not_for_ranks() -> None:
     runs = Runs("x", np.array([1.0, 2.0]), np.ones(2), np.array([1 / 203.198, 1 / 256.53]), np.zeros(2), True, True, ("", ""))
     found = cores_per_gpu(runs)
     assert found.chosen is None and math.isnan(found.cores) and found.whole is None and "no law" in found.why
-    assert (
-        found.sentence() == "x: sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no interval)"
-    )
+    assert found.sentence() == "x: sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no range)"
 
 
 @pytest.mark.parametrize(

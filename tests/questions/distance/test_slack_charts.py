@@ -119,7 +119,7 @@ def test_lines_of_equal_loss_are_of_equal_loss(studies: Studies) -> None:
 
 
 def test_only_machines_the_map_can_speak_for_lie_on_it(studies: Studies, answer: Answer) -> None:
-    answers = [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, verdicts(answer.projections), strict=True)]
+    answers = [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.by_replay, verdicts(answer.projections), strict=True)]
     found = placed(studies.surface, answers)
     assert {m.name for m in found} == {"cdi-row-link", "cdi-datacentre-link"}
     for mark in found:

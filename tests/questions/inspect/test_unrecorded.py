@@ -104,9 +104,7 @@ def test_help_of_a_report_says_where_it_goes(turnbuckle: Run, verb: str) -> None
 def test_credentials_of_a_recording_are_not_told_of_its_anonymous_copy(turnbuckle: Run, shared: Path) -> None:
     file = shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter" / "perlmutter-cloverleaf-cuda.sqlite"
     ran = turnbuckle("anonymise", file, "-o", "copy")
-    assert ran.code == 0 and "P182  1  in the recording that was read, not in the copy: " in " ".join(ran.out.split("\n")).replace(
-        "   ", " "
-    )
+    assert ran.code == 0 and "P182  1  in the original recording, not in the copy: " in " ".join(ran.out.split("\n")).replace("   ", " ")
 
 
 @pytest.mark.shared

@@ -27,7 +27,7 @@ def test_a_recording_with_itself(turnbuckle: Run) -> None:
 def test_what_is_not_shown_is_counted(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more kinds" not in turnbuckle("model", "order", SAMPLE, SAMPLE).out
     monkeypatch.setattr("turnbuckle.questions.order.command._SHOWN", 0)
-    assert "more kinds of it; --format csv has all" in turnbuckle("model", "order", SAMPLE, SAMPLE).out
+    assert "more kinds; --format csv lists all" in turnbuckle("model", "order", SAMPLE, SAMPLE).out
 
 
 def test_one_recording_is_not_enough(turnbuckle: Run) -> None:

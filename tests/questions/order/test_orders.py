@@ -91,7 +91,7 @@ def test_kernels_in_one_chain_need_no_second_device() -> None:
     alone = runs_of(np.array([[0, 10, 20, 30], [0, 5, 6, 9]]), [0, 0]).at_once
     assert alone.second_device_used is False and alone.most == 1
     none = runs_of(np.array([[0, 10, 20, 30], [0, 5, 6, 9]]), [0, 0], "c").at_once
-    assert none.second_share is None and "cannot be told" in none.words()[0]
+    assert none.second_share is None and "it is unknown" in none.words()[0]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -58,7 +58,7 @@ def test_lines_hold_the_numbers_of_the_table(tmp_path: Path) -> None:
     drawn = {(r["line"], r["hop_seconds"]): r["communication_seconds"] for r in over.rows}
     assert drawn == {(f"{words[p]}, ranks per node {n}", h): r["communication_seconds"] for (p, n, h), r in table.items()}
     assert len(over.legend) == 6 and len({c for _, c in over.legend}) == 6, "each line has a colour of its own"
-    assert "Everything else as first asked: mapping linear" in over.caption
+    assert "All other settings at their first value: mapping linear" in over.caption
     x = over.spec["layer"][0]["encoding"]["x"]
     assert x["scale"]["type"] == "log" and x["axis"]["values"] == [1e-6, 1e-5, 1e-4]
 

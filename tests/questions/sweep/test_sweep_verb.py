@@ -120,7 +120,7 @@ def test_charts_and_a_sentence_for_each_recording(turnbuckle: Run, shared: Path)
     both = turnbuckle("sweep", "one/traces.otf2", "two/archive/traces.otf2", "--workers", "1", "--format", "csv").out
     assert [line.split(",")[0] for line in both.splitlines()[1:]] == ["one", "two"]
     few = turnbuckle("sweep", "one/traces.otf2", "--workers", "1", "--charts", "none")
-    assert few.code == 0 and "note: nothing varies" in few.err
+    assert few.code == 0 and "note: no figures: no setting varies" in few.err
 
 
 def test_the_result_is_seen_however_many_settings_vary(turnbuckle: Run, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_a_batch_system_ends_it_in_order(turnbuckle: Run, study: Path, monkeypat
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Journal, "write", ended)
     ran = turnbuckle("sweep", "study.toml", "-o", "t.csv", "--workers", "1")
-    assert ran.code == 143 and "the same command goes on from there" in ran.err and not Path("t.csv").exists()
+    assert ran.code == 143 and "the same command continues from there" in ran.err and not Path("t.csv").exists()
     assert signal.getsignal(signal.SIGTERM) == before
     monkeypatch.setattr(Journal, "write", write)
     assert "1 from the journal" in turnbuckle("sweep", "study.toml", "-o", "t.csv", "--workers", "1").out
@@ -269,5 +269,5 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path, study: Path) -> None:
     os.close(ours)
     told = b"".join(said).decode()
     assert "couplings" in told, "a bar"
-    assert "the same command goes on from there" in told and "Traceback" not in told and "KeyboardInterrupt" not in told
+    assert "the same command continues from there" in told and "Traceback" not in told and "KeyboardInterrupt" not in told
     assert not (tmp_path / "t.csv").exists()

@@ -157,7 +157,7 @@ def test_a_measured_value_that_is_none_is_no_row(tmp_path: Path, value: str) -> 
 def test_a_kind_of_question_in_one_line() -> None:
     rows = [row(1.1, 1.0, 0.9, 1.2, case="a", kind="run time"), row(3.0, 1.0, 2.5, 3.2, case="b", kind="run time")]
     said = Validation(tuple(rows)).in_words("run time", "line")
-    assert said == "run time on another machine off by 105.0% in the median, 200% at worst, 2 cases, 1 of 2 in the interval"
+    assert said == "run time on another machine off by 105.0% in the median, 200% at worst, 2 cases, 1 of 2 in the 90 % range"
     assert Validation(tuple(rows)).in_words("run time", "sum") == Validation(()).in_words("run time", "line") == ""
 
 

@@ -26,7 +26,7 @@ Folder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write t
 KeyFile = Annotated[
     Path | None, Parameter(name="--key-file", help="key of the hashes, 16 bytes or more: the same key makes the same hashes; else random")
 ]
-Keep = Annotated[str | None, Parameter(help="kernels whose names match this regular expression keep them")]
+Keep = Annotated[str | None, Parameter(help="regular expression: kernels with matching names keep them")]
 DryRun = Annotated[bool, Parameter(name="--dry-run", help="say what would be kept, hashed and dropped; write nothing", negative=())]
 Format = Annotated[Literal["table", "json"], Parameter(name="--format", help="how the answer is written: table or json")]
 
@@ -139,7 +139,7 @@ def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findi
     console.print(table)
     for f in findings:
         console.print()
-        whose = "in the recording that was read, not in the copy: " if folder is not None and f.code in of_source else ""
+        whose = "in the original recording, not in the copy: " if folder is not None and f.code in of_source else ""
         console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {whose}{f.meaning}; {f.advice}"))
     console.print()
     if folder is None:

@@ -253,7 +253,9 @@ def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callab
 
 
 def _range(text: str, names: _Names) -> str:
-    """A range keeps the number of its step, and that it creates a library's handle; of calls that are numbered the name is hashed.
+    """Hash the name of a range, but keep the number of a step and the fact that it creates a library's handle.
+
+    The serial number of a numbered call is left out of its hash.
 
     >>> _range("ProfilerStep#5", _Names(b"key")), _range("ncclCommInitRank", _Names(b"key"))[:9]
     ('ProfilerStep#5', 'ncclInit-')

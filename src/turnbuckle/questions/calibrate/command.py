@@ -40,13 +40,14 @@ Run = Annotated[
 ]
 Quick = Annotated[bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions", negative=())]
 Managed = Annotated[bool, Parameter(name="--managed", help="with --run: unified memory too (32 MiB)", negative=())]
-Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: these sections alone, with commas", negative=())]
-Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there, to be read again as FILE")]
-Base = Annotated[str | None, Parameter(name="--base", help="machine that gives what was not measured: a name or a TOML file")]
-Name = Annotated[str | None, Parameter(name="--name", help="what the machine is to be called")]
-CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies in a file of rates that does not say it")]
+Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: only these sections, separated by commas", negative=())]
+Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there; they can be read again as FILE")]
+Base = Annotated[str | None, Parameter(name="--base", help="machine that gives the numbers not measured: a name or a TOML file")]
+Name = Annotated[str | None, Parameter(name="--name", help="name of the machine")]
+CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies, for a file of rates that does not state it")]
 Between = Annotated[
-    bool, Parameter(name="--between-nodes", help="the ranks of messages were on different nodes, where the file does not say", negative=())
+    bool,
+    Parameter(name="--between-nodes", help="the ranks of messages were on different nodes, if the file does not state it", negative=()),
 ]
 Form = Annotated[Literal["table", "json"], Parameter(name="--format", help="summary: table for people, json for programs (stable)")]
 Surface = Annotated[

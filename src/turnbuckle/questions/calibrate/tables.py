@@ -35,7 +35,7 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
         console.print()
     unnamed = [e for e in answer.others if e.name not in schema() and not e.name.startswith("rate.")]
     if unnamed:
-        _estimates(console, "measured too; no parameter stands for it", unnamed)
+        _estimates(console, "also measured, but not a parameter of machine files", unnamed)
     if answer.fits:
         _fits(console, answer)
     if answer.surface:
@@ -47,7 +47,7 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
             base_names = ", ".join(answer.base.recognise)
             console.print(
                 Text(
-                    f"the base is {_plain(base_names)}, the files name {_plain(answer.stranger)}: another machine's numbers are mixed in",
+                    f"the base is {_plain(base_names)}, the files name {_plain(answer.stranger)}: numbers of another machine are mixed in",
                     "yellow",
                 )
             )
@@ -73,7 +73,7 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
     console.print(Text(title, "italic"))
     wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("name", "value", "90 % interval", *(["from"] if wide else [])):
+    for column in ("name", "value", "90 % range", *(["from"] if wide else [])):
         table.add_column(column, overflow="fold", no_wrap=column in ("name", "value"), justify="left")
     explanations = []
     for e in estimates:
@@ -89,11 +89,11 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
 
 
 def _fits(console: Terminal, answer: Calibration) -> None:
-    console.print(Text("curves: fitted on half of the sizes, they miss the other half by", "italic"))
+    console.print(Text("fitted curves, and their error at sizes left out of the fit (half of them at a time)", "italic"))
     table = unframed("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst")
     for origin, f in answer.fits:
         name = f"{origin.file}: {f.curve.name}" if len(answer.fits) > 1 else f.curve.name
-        rate = quantity(f.pieces[-1].rate, "B/s") if f.pieces[-1].rate < 1e18 else "no end seen"
+        rate = quantity(f.pieces[-1].rate, "B/s") if f.pieces[-1].rate < 1e18 else "no limit seen"
         held = (f"{f.held_median:.1%}", f"{f.held_worst:.1%}") if f.held_points else ("", "")
         table.add_row(
             _plain(name), f"{len(f.curve.size_bytes)}", f"{len(f.pieces)}", quantity(f.pieces[0].latency, "s"), rate,

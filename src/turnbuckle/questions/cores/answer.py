@@ -219,7 +219,7 @@ def sharing(curve: Curve) -> str:
     first = curve.steps[0].ranks
     ranks = f"{curve.ranks:g} rank{'' if curve.ranks == 1 else 's'}"
     each = "" if curve.threads == 1 else f" of {curve.threads:g} threads"
-    doubt = "single runs, no interval" if curve.low is None else f"90 % interval {curve.low:g} to {curve.high:g}"
+    doubt = "single runs, no range" if curve.low is None else f"90 % range {curve.low:g} to {curve.high:g}"
     if curve.ranks == first:
         then = curve.steps[1]
         return f"sharing a GPU does not pay: {then.ranks:g} ranks{each} gain {percent(then.gain or 0.0)} over {first:g} ({doubt})"

@@ -38,15 +38,15 @@ More = Annotated[Path, Parameter(help="recordings of the same program with other
 Efficiency = Annotated[str, Parameter(name="--efficiency", help="share of the shortest run time that any number of cores allows")]
 Law = Annotated[
     Literal["auto", "hybrid", "exponential", "usl"],
-    Parameter(name="--law", help="law of run time against cores; auto: the one with the lowest AICc, those not told from it beside it"),
+    Parameter(name="--law", help="law of run time against cores; auto: the one with the lowest AICc, beside those that fit as well"),
 ]
-At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else the ranks it shows")]
+At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else its number of ranks")]
 Worth = Annotated[str, Parameter(name="--worth", help="gain in performance from which one more rank on a GPU pays")]
-Node = Annotated[str | None, Parameter(name="--node", help="a node's CPU cores and GPUs, as 64:4: says what it reaches")]
+Node = Annotated[str | None, Parameter(name="--node", help="CPU cores and GPUs of a node, as 64:4: print the efficiency it reaches")]
 Extrapolate = Annotated[
     bool, Parameter(name="--extrapolate", help="answer even beyond twice the most cores that were measured", negative=())
 ]
-Draws = Annotated[int, Parameter(name="--draws", help="draws for the intervals, 100 to 100000")]
+Draws = Annotated[int, Parameter(name="--draws", help="draws for the 90 % ranges, 100 to 100000")]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
 
@@ -230,7 +230,7 @@ def _counts_table(answer: Cores) -> Table:
 def _laws_table(answer: Cores) -> Table:
     from turnbuckle.questions.cores.answer import span
 
-    table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
+    table = unframed("law", "cores (90% range)", "AICc", "RMS", "parameters", title="laws")
     for c in answer.candidates:
         law = c.fit.law
         if c.fit.missing:
@@ -255,7 +255,7 @@ def _curve_table(curve: Curve, runs: Runs) -> Table:
         "throughput" if runs.throughput else "run time",
         against,
         "gain of the step",
-        "90% interval",
+        "90% range",
         pays,
         title=sharing(curve),
     )

@@ -214,7 +214,7 @@ def sharing_figure(result: Cores, name: str) -> Figure:
 
 
 def _ring(c: Curve) -> str:
-    each = f"{c.threads:g} thread{'' if c.threads == 1 else 's'} a rank: "
+    each = f"{c.threads:g} thread{'' if c.threads == 1 else 's'} per rank: "
     doubt = "" if c.low is None or c.low == c.high else f" ({c.low:g} to {c.high:g})"
     last = ", most measured" if c.ranks == c.steps[-1].ranks else ""
     return each + (f"up to {c.ranks:g}{last}{doubt}" if c.ranks != c.steps[0].ranks else f"does not pay{doubt}")

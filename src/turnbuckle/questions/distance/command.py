@@ -36,20 +36,20 @@ def slack(
         Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
     ] = None,
     starvation: Annotated[
-        Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
+        Path | None, Parameter(help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading")
     ] = None,
     slack_class: Annotated[
         list[str] | None,
-        Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event"),
+        Parameter(help="api: only calls of these classes are delayed, separated by commas: launch, copy, memset, sync, alloc, event"),
     ] = None,
     repeats: Annotated[
         list[str] | None,
         Parameter(
-            help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"
+            help="run times of other runs of this program over the same part, separated by commas; their spread gives the 90 % range"
         ),
     ] = None,
     source: Source = None,
-    draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
+    draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
     format: FormatOption = "table",
     output: Output = None,
@@ -72,16 +72,16 @@ def slack(
         raise error_of("A010.option", found=f"--output {output.name}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
         raise error_of("A015.latency", found=f"--over {over}")
-    classes, others = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
+    classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = inspected(profile, source, no_cache, part)
     if over == "latency":
         with replaying():
-            found = slack_study.tolerate(
-                seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others, machine=layer
+            answer = slack_study.tolerate(
+                seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=repeat_seconds, machine=layer
             )
             beside = _published(seen, published)
-        show_slack.emit_slack(found, beside, format, output)
+        show_slack.emit_slack(answer, beside, format, output)
     elif over == "both":
         with replaying():
             surface = sweep.surface(seen, mode)
@@ -94,5 +94,5 @@ def slack(
 
 
 def _published(seen: Any, surface: str | None) -> list[Any]:
-    """The binned answers of the slack study beside the timeline's."""
+    """Return the binned answers of the slack study, to print beside the timeline's."""
     return [] if surface is None else list(registry.load("services", "binned slack")(seen.profile, surface))

@@ -50,7 +50,7 @@ def fibre(one_way: float) -> str:
     return f"{count(float(f'{metres:.1e}') / 1e3) if metres >= 1e4 else number(metres / 1e3, '1', 2)}{NARROW}km"
 
 
-def slack_curve(both: list[Slack]) -> Figure:
+def slack_curve(answers: list[Slack]) -> Figure:
     """Draw lengthening of the run against added one-way latency, both ways to be far away, over zones of slowdown."""
     left, right = 72, 22
     hop_names, rows = _hop_labels(FULL - left - right)
@@ -64,18 +64,25 @@ def slack_curve(both: list[Slack]) -> Figure:
         marks.cells(zones, None, of(y, "low"), y2="high"),
         marks.rules([{"change": DECISION}], None, y, color=INK, strokeDash=[4, 3]),
         *_hop_layers(hop_names, x),
-        *_curve_layers(both, x, y),
+        *_curve_layers(answers, x, y),
     ]
     spec = plot(layers, 300, (left, right, 13 * rows + 8, 58))
     table: Rows = [
-        {"mode": s.mode, "added_one_way_seconds": float(at), "run_seconds": float(s.curve(at)), "penalty": s.penalty(float(at))}
-        for s in both
-        for at in s.shown()
+        {
+            "mode": s.mode,
+            "added_one_way_seconds": float(latency),
+            "run_seconds": float(s.curve(latency)),
+            "penalty": s.penalty(float(latency)),
+        }
+        for s in answers
+        for latency in s.shown()
     ]
     alt = "Lengthening of the run against added one-way latency. " + " ".join(
-        f"{MODE_WORDS[s.mode]}: " + ", ".join(f"{percent(t.share)} at {reach(t.slack)}" for t in s.tolerances) + "." for s in both
+        f"{MODE_WORDS[s.mode]}: " + ", ".join(f"{percent(t.share)} at {reach(t.slack)}" for t in s.tolerances) + "." for s in answers
     )
-    return Figure("slack", "How much longer the run takes with distance", alt, spec, table, _curve_caption(both), legend=_legend(both))
+    return Figure(
+        "slack", "How much longer the run takes with distance", alt, spec, table, _curve_caption(answers), legend=_legend(answers)
+    )
 
 
 def reach(slack: float | None) -> str:
@@ -83,30 +90,30 @@ def reach(slack: float | None) -> str:
     return f"more than {seconds(FARTHEST)}" if slack is None else number(slack, "s", 2, all_digits=True)
 
 
-def _legend(both: list[Slack]) -> tuple[tuple[str, str], ...]:
+def _legend(answers: list[Slack]) -> tuple[tuple[str, str], ...]:
     words = {
         "link": "longer link (solid): asynchronous calls stay asynchronous",
         "api": "every crossing call blocks (dashed)",
         "remoting": "calls through a remoting layer, at its bandwidths and with its software",
     }
-    return tuple((words[s.mode], MODES[s.mode]) for s in both)
+    return tuple((words[s.mode], MODES[s.mode]) for s in answers)
 
 
-def _curve_caption(both: list[Slack]) -> str:
-    exact = all(not s.curve.gap for s in both)
-    breaks = " and ".join(f"{len(s.curve.breakpoints)} ({MODE_WORDS[s.mode]})" for s in both)
+def _curve_caption(answers: list[Slack]) -> str:
+    exact = all(not s.curve.gap for s in answers)
+    breaks = " and ".join(f"{len(s.curve.breakpoints)} ({MODE_WORDS[s.mode]})" for s in answers)
     caption = (
         "Both axes are logarithmic; a run that takes longer by less than 0.1" + NARROW + "% lies on the lower edge. Dots: where the run "
-        f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: what a distance adds; dotted, what one more trip over a link does. "
+        f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: the latency of well-known distances; dotted: one more trip over a link. "
     )
-    if any(_banded(s) for s in both):
-        caption += f"Shaded along a line: 90{NARROW}% of the draws of what is not known of reads in flight. "
+    if any(_banded(s) for s in answers):
+        caption += f"Shaded along a line: 90{NARROW}% of the draws of reads in flight, which were not measured. "
     if exact:
-        return caption + f"The curves are exact: every point at which the critical path changes was found, {breaks}."
+        return caption + f"The curves are exact: the search found every point at which the critical path changes, {breaks}."
     return (
         caption
         + f"The search stopped at its limit ({breaks} points at which the critical path changes): elsewhere off by "
-        + ", ".join(f"{seconds(s.curve.gap)} at most ({MODE_WORDS[s.mode]})" for s in both if s.curve.gap)
+        + ", ".join(f"{seconds(s.curve.gap)} at most ({MODE_WORDS[s.mode]})" for s in answers if s.curve.gap)
         + "."
     )
 
@@ -154,11 +161,11 @@ def _hop_layers(names: Rows, x: Spec) -> list[Spec]:
     return out
 
 
-def _curve_layers(both: list[Slack], x: Spec, y: Spec) -> list[Spec]:
+def _curve_layers(answers: list[Slack], x: Spec, y: Spec) -> list[Spec]:
     """Draw the curves with their bands, and dots on them."""
     grid = np.geomspace(NEAREST, FARTHEST, round(np.log10(FARTHEST / NEAREST) * _PER_DECADE) + 1)
     out: list[Spec] = []
-    for s in both:
+    for s in answers:
         colour = MODES[s.mode]
         interval = [
             {"change": t.share, "low": digits(t.low or NEAREST), "high": digits(FARTHEST if t.high is None else t.high)}
@@ -172,7 +179,7 @@ def _curve_layers(both: list[Slack], x: Spec, y: Spec) -> list[Spec]:
         curve = [{"at": digits(a), "change": digits(max(s.penalty(a) - 1.0, LOWEST / 2))} for a in latencies.tolist()]
         dash = {"strokeDash": [7, 4]} if s.mode == "api" else {}
         out.append(marks.line(_to_edges(curve), x, y, 2.6, color=colour, clip=True, strokeJoin="round", **dash))
-    return [*out, *_dots(both, x, y)]
+    return [*out, *_dots(answers, x, y)]
 
 
 def _to_edges(line: Rows) -> Rows:
@@ -183,10 +190,10 @@ def _to_edges(line: Rows) -> Rows:
     return line[max(inside[0] - 1, 0) : inside[-1] + 2]
 
 
-def _dots(both: list[Slack], x: Spec, y: Spec) -> list[Spec]:
+def _dots(answers: list[Slack], x: Spec, y: Spec) -> list[Spec]:
     """Draw a dot at each tolerated latency, and its name where it decides."""
     dots: Rows = []
-    for s in both:
+    for s in answers:
         for t in s.tolerances:
             if t.slack is not None and NEAREST <= t.slack <= FARTHEST:
                 tip = f"{MODE_WORDS[s.mode]}: {percent(t.share)} longer at {reach(t.slack)} ({fibre(t.slack)} of fibre)"
@@ -238,7 +245,7 @@ def break_even(slack: Slack, farthest: float = 1e-2) -> Figure:
     return Figure(f"break-even-{slack.mode}", title, alt, spec, table, half=True)
 
 
-def figures(found: Slack) -> list[Figure]:
+def figures(answer: Slack) -> list[Figure]:
     """Return run time against added latency, and what pooling must gain to pay for the distance."""
-    one_way = found.one_way()
+    one_way = answer.one_way()
     return [slack_curve([one_way]), break_even(one_way)]

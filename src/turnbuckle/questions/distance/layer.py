@@ -38,21 +38,21 @@ class Through:
         return cls(seen, Distance.of(seen, "remoting", ready, layer=layer))
 
     def change(self, numbers: Mapping[ParameterName, Float | float]) -> Change:
-        """What the layer changes, with some of its numbers replaced; arrays of shape (points, 1)."""
-        here = self.distance.plain()
+        """Return the change that the layer makes with some of its numbers replaced; arrays of shape (points, 1)."""
+        source = self.distance.plain()
         given = {n: np.reshape(v, (-1, 1)).astype(np.float64) for n, v in numbers.items()}
-        far = DrawnMachine({**here.values, **self.distance.through(here), **given}, here.copies_vanish)
-        return timeline_change(anchored(self.distance.ready.run, here, far, self.distance.model))
+        far = DrawnMachine({**source.values, **self.distance.through(source), **given}, source.copies_vanish)
+        return timeline_change(anchored(self.distance.ready.run, source, far, self.distance.model))
 
     def seconds(self, numbers: Mapping[ParameterName, Float | float]) -> Float:
-        """Run time [s] with some of the layer's numbers replaced, a value a point."""
+        """Return the run time [s] with some of the layer's numbers replaced, one value per point."""
         replay = self.distance.replay
         unchanged = float(replay.seconds(no_change(len(replay.run))))
         return np.asarray(self.seen.profile.seconds + (np.atleast_1d(replay.seconds(self.change(numbers))) - unchanged))
 
     def at_which(self, varied: ParameterName, seconds: float, most: float, numbers: Mapping[ParameterName, float]) -> float | None:
-        """The largest value of a number at which the run takes no longer than `seconds`; None where it is beyond `most`."""
+        """Return the largest value of a number at which the run takes no longer than `seconds`; None beyond `most`."""
         replay = self.distance.replay
         beyond = self.seen.profile.seconds - float(replay.seconds(no_change(len(replay.run))))
-        curve = along(replay, lambda at: self.change({**numbers, varied: at}), [0.0, most], beyond)
+        curve = along(replay, lambda value: self.change({**numbers, varied: value}), [0.0, most], beyond)
         return curve.reaches(seconds)

@@ -60,7 +60,7 @@ THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
 _FABRIC: Final = "cdi-rack-link"
 DRAWS: Final = 100
 _STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
-#: Prices of a run whose kernels stay what they are.
+#: Prices of a run whose kernels keep their recorded times.
 MODEL: Final = replace(nething("hold"), replay="timeline")
 _MEDIAN: Final = math.pi / 2
 #: Points of the grid that tolerances of draws are read from.
@@ -73,11 +73,11 @@ _WORK: Final = 400_000_000
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much added latency lengthens the run by a share.
+    """The added latency that lengthens the run by a given share.
 
     Attributes
     ----------
-    share : of the run time, as 0.05.
+    share : lengthening as a share of the recorded run time, such as 0.05.
     slack : the largest added one-way latency (`remoting`: round trip) within it [s]; None where even the farthest distance stays within.
     interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
     """
@@ -88,18 +88,18 @@ class Tolerance:
 
     @property
     def low(self) -> float | None:
-        """Lower end of the interval [s]; the tolerance itself where nothing was drawn."""
+        """Return the lower end of the interval [s], or the tolerance itself where nothing was drawn."""
         return self.interval[0] if self.interval else self.slack
 
     @property
     def high(self) -> float | None:
-        """Upper end of the interval [s]; the tolerance itself where nothing was drawn."""
+        """Return the upper end of the interval [s], or the tolerance itself where nothing was drawn."""
         return self.interval[1] if self.interval else self.slack
 
 
 @dataclass(frozen=True, repr=False)
 class Slack(Shown):
-    """What distance does to one run.
+    """Run time of one recorded run against added distance.
 
     Attributes
     ----------
@@ -107,12 +107,12 @@ class Slack(Shown):
     measured : recorded run time [s].
     curve : run time [s] against added one-way latency (`remoting`: the round trip) [s], with every breakpoint.
     tolerances : per threshold.
-    carriers : what carries the latency on the critical path, most first, at `carried_at`.
-    carried_at : the added latency the carriers are given for [s].
-    shares : what the recorded critical path is made of, largest first; together the run time.
+    carriers : groups of calls that carry the latency on the critical path at `carried_at`, the largest first.
+    carried_at : the added latency for which the carriers are given [s].
+    shares : classes of time on the recorded critical path, the largest first; they add up to the run time.
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
-    assumed : what had to be assumed of reads in flight.
+    assumed : the parameters of reads in flight that had to be assumed.
     layer : the machine whose remoting layer the calls go through; empty in the other modes.
     """
 
@@ -135,7 +135,7 @@ class Slack(Shown):
 
     @property
     def trips(self) -> int:
-        """One-way trips that the curve counts as one: two in a round trip."""
+        """Return how many one-way trips the curve counts as one: two in a round trip."""
         return 2 if self.mode == "remoting" else 1
 
     def one_way(self) -> Slack:
@@ -153,39 +153,47 @@ class Slack(Shown):
         return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2)
 
     def penalty(self, slack: float) -> float:
-        """Run time at an added latency [s] over the recorded one."""
+        """Return the run time at an added latency [s], relative to the recorded run time."""
         return float(self.curve(slack)) / self.measured if self.measured else 1.0
 
     def interval(self, slack: float, of: int = 1) -> tuple[float, float] | None:
-        """90 % interval of the run time of another run at an added latency [s], or of the median of so many; None without `repeats`."""
+        """Return the 90 % interval of another run's time at an added latency [s]; None without `repeats`.
+
+        With `of` above 1, the interval is that of the median of so many runs.
+        """
         if not self.repeats:
             return None
         return around(float(self.curve(slack)), self.measured, self.repeats, of)
 
     def tolerance(self, share: float) -> float | None:
-        """The added one-way latency that lengthens the run by a share [s]; None where even the farthest distance does not."""
+        """Return the added one-way latency that lengthens the run by a share [s]; None where the farthest distance does not."""
         return self.curve.reaches(self.measured * (1 + share))
 
     def table(self) -> pl.DataFrame:
-        """Run time at the latencies shown: ``slack_s``, ``seconds``, ``penalty``, and the 90 % interval where there are `repeats`."""
-        at = [0.0, *(float(s) for s in shown())]
+        """Return run time and penalty at the latencies shown, with the 90 % interval where there are `repeats`.
+
+        Columns: ``slack_s``, ``seconds``, ``penalty``, ``low_seconds``, ``high_seconds``.
+        """
+        latencies = [0.0, *(float(s) for s in shown())]
         rows: dict[str, list[float]] = {
-            "slack_s": at,
-            "seconds": [float(self.curve(s)) for s in at],
-            "penalty": [self.penalty(s) for s in at],
+            "slack_s": latencies,
+            "seconds": [float(self.curve(s)) for s in latencies],
+            "penalty": [self.penalty(s) for s in latencies],
         }
         if self.repeats:
-            rows["low_seconds"], rows["high_seconds"] = (list(side) for side in zip(*(self.interval(s) or () for s in at), strict=True))
+            rows["low_seconds"], rows["high_seconds"] = (
+                list(side) for side in zip(*(self.interval(s) or () for s in latencies), strict=True)
+            )
         return pl.DataFrame(rows)
 
     def headline(self) -> str:
-        """The answer in one line."""
-        told = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
+        """Return the answer in one line."""
+        tolerances = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
         mode = self.mode + (f" by {self.layer}" if self.layer else "")
-        return f"Slack ({mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
+        return f"Slack ({mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(tolerances)}"
 
     def shown(self) -> Float:
-        """Latencies a table shows [s]."""
+        """Return the latencies that a table shows [s]."""
         return shown()
 
     def points(self) -> list[dict[str, Any]]:
@@ -202,7 +210,7 @@ class Slack(Shown):
         ]
 
     def breakpoints(self) -> list[dict[str, float]]:
-        """Return the corners of the curve: latency [s], run time [s], slope on either side."""
+        """Return latency [s], run time [s] and the slope on either side at each corner of the curve."""
         curve = self.curve
         corners = zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
         return [{"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)} for s, t, a, b in corners]
@@ -212,17 +220,23 @@ class Slack(Shown):
         return {f"{t.share:.0%}": t for t in self.tolerances}
 
     def hops(self) -> list[dict[str, Any]]:
-        """Return what well-known distances cost: one-way latency [s], run time [s], penalty, how much better used a GPU must be there."""
+        """Return the cost of well-known distances.
+
+        Each row has the one-way latency [s], the run time [s], the penalty, and how much better used a GPU at that distance must be.
+        """
         rows = []
         for hop in hops():
-            at = hop.one_way * self.trips
-            penalty = self.penalty(at)
-            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(at)), "penalty": penalty}
+            added = hop.one_way * self.trips
+            penalty = self.penalty(added)
+            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(added)), "penalty": penalty}
             rows.append({**row, "utilisation_factor": break_even_utilisation(penalty), "source": hop.source})
         return rows
 
     def critical_path(self) -> list[dict[str, Any]]:
-        """Return what the recorded critical path is made of: seconds, change of run time if it gets faster or slower [s], elasticity."""
+        """Return the classes of time on the recorded critical path.
+
+        Each row has its seconds, the change of run time if the class gets faster or slower [s], and its elasticity.
+        """
         return [
             {"what": s.what, "seconds": s.seconds, "left": s.left, "right": s.right, "elasticity": s.elasticity(self.measured)}
             for s in self.shares
@@ -230,12 +244,12 @@ class Slack(Shown):
 
     @property
     def fibre_metres(self) -> float:
-        """Length of fibre that delays by a second [m/s]."""
+        """Return the length of fibre that delays a signal by one second [m/s]."""
         return fibre_metres(1.0)
 
     @property
     def all_findings(self) -> list[Finding]:
-        """Findings of the run, then those of this answer."""
+        """Return the findings of the run, then those of this answer."""
         return [*self.run.findings, *self.findings]
 
 
@@ -252,11 +266,11 @@ def tolerate(
     repeats: Sequence[float] = (),
     machine: Machine | str | None = None,
 ) -> Slack:
-    """Run time of an inspected profile against added distance.
+    """Return the run time of an inspected profile against added distance.
 
     Parameters
     ----------
-    seen : what `inspect` gave.
+    seen : the inspected profile, from `inspect`.
     mode : link, api or remoting.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
@@ -277,7 +291,7 @@ def tolerate(
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
-    # in stretches, so that the near end is found as finely as the far one
+    # in several parts, so that short latencies are resolved as finely as long ones
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
     # no distance is the recorded run, to the nanosecond; a layer's software costs time without any
     unchanged = curve.seconds[0] if mode != "remoting" else float(replay.seconds(no_change(len(replay.run)))) + beyond
@@ -285,8 +299,8 @@ def tolerate(
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
-    at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
-    carried = carriers(seen.profile, replay, curve, distance.change, at)
+    carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
+    carried = carriers(seen.profile, replay, curve, distance.change, carried_at)
     assert distance.ready.trust is not None
     findings = [finding("A309", 1, distance.ready.trust.words()), *uncalled(seen.profile), *distance.unpriced()]
     starved = None
@@ -302,7 +316,7 @@ def tolerate(
         curve=curve,
         tolerances=tolerances,
         carriers=tuple(carried),
-        carried_at=at,
+        carried_at=carried_at,
         trust=distance.ready.trust,
         shares=shares(replay, beyond),
         repeats=(measured, *repeats) if repeats else (),
@@ -314,10 +328,10 @@ def tolerate(
 
 
 def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
-    """90 % interval [s] of a run time that was replayed from a run of `measured` seconds, from the run times of runs without change.
+    """Return the 90 % interval [s] of a predicted run time, from the spread of `repeats`.
 
-    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t
-    has it for a new run (or the median of `of` new ones) around their median.  What is added does not vary.
+    The prediction was replayed from a run of `measured` seconds. The logarithms of the repeats are taken as normally distributed. The
+    interval is Student's t around their median, for one new run or for the median of `of` new runs. The added time does not vary.
     """
     logs = np.log(repeats)
     middle, count = float(np.median(logs)), len(repeats)
@@ -329,13 +343,13 @@ def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 
 
 
 def shown() -> Float:
-    """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
+    """Return the latencies a table shows [s]: `PER_DECADE` in each decade from `NEAREST` to `FARTHEST`."""
     decades = np.log10(FARTHEST / NEAREST)
     return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
 
 
 def delaying(classes: Sequence[str]) -> Model:
-    """The prices of `MODEL` where only calls of these classes are delayed."""
+    """Return the prices of `MODEL` in which only calls of these classes are delayed."""
 
     def covers(p: Pieces) -> Bool:
         return np.isin(p.call_class, list(classes))
@@ -350,12 +364,12 @@ def delaying(classes: Sequence[str]) -> Model:
 
 @dataclass(frozen=True)
 class Distance:
-    """One profile made ready to be moved away from its device.
+    """A profile prepared for replay at added distances.
 
     Attributes
     ----------
-    source : the machine it ran on, with what is assumed of reads in flight.
-    model : the prices.
+    source : the machine of the recording, with the assumptions on reads in flight.
+    model : the prices of pieces.
     layer : the machine as declared whose remoting layer the calls go through.
     """
 
@@ -371,7 +385,7 @@ class Distance:
     def of(
         cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None
     ) -> Distance:
-        """Prepare an inspected profile; with classes, only their calls are delayed, with a layer, they go through it (`tolerate`)."""
+        """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
         if (mode == "remoting") != (layer is not None):
             raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
         if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
@@ -397,34 +411,37 @@ class Distance:
         return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
 
     def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
-        """What an added one-way latency, or the round trip of a layer, changes; `slack` of shape (points, 1) [s]."""
-        here = drawn or self.plain()
-        values = {**here.values, **(self.through(here) if layer is None else layer), _VARIED[self.mode]: slack}
-        return timeline_change(anchored(self.ready.run, here, DrawnMachine(values, here.copies_vanish), self.model))
+        """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
+        source = drawn or self.plain()
+        values = {**source.values, **(self.through(source) if layer is None else layer), _VARIED[self.mode]: slack}
+        return timeline_change(anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
 
-    def through(self, here: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
-        """The numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
+    def through(self, source: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
+        """Return the numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
         if self.layer is None:
             return {}
         target = Pair(self.source, self.layer).target
         if not draws:
             return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
-        drawn = drawn_target(self.layer, target, here, draws, seed)
+        drawn = drawn_target(self.layer, target, source, draws, seed)
         return {n: v for n, v in drawn.values.items() if n.startswith("remoting.")}
 
     def unpriced(self) -> list[Finding]:
-        """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""
+        """Return the finding on charges that lack a number of the source machine.
+
+        Such a charge stays as recorded at every distance.
+        """
         plain = self.plain()
         missing = anchored(self.ready.run, plain, plain, MODEL).missing
         names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
         return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
 
     def plain(self) -> DrawnMachine:
-        """The source machine at its values, as arrays."""
+        """Return the source machine at its stated values, as arrays."""
         return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
 
     def kinks(self) -> list[float]:
-        """Added latencies [s] from which on reads in flight no longer cover the round trip."""
+        """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
         reached = link_bandwidth(self.source, "h2d", self.source)
         window, trip = _window(self.source), self.source.value("link.round_trip")
         if self.mode != "link" or not reached or not window or not trip:
@@ -432,27 +449,27 @@ class Distance:
         return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
-        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight, or of the layer [s]; None without draws."""
+        """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight, or of the layer [s]; None without draws."""
         if not draws:
             return [None] * len(THRESHOLDS)
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
-        known = [s for s in exact if s]
+        finite = [s for s in exact if s]
         draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
-        if self.mode == "api" or not (reads or self.layer) or not known:
+        if self.mode == "api" or not (reads or self.layer) or not finite:
             return [(s, s) for s in exact]
-        grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
+        grid = np.geomspace(min(finite) / 10, min(max(finite) * 10, FARTHEST), _GRID)
         drawn = _covered_draws(drawn_source(self.source, draws, seed))
         layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
-        found = []
+        tolerances = []
         for d in range(draws):
-            one = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
+            machine = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
             layer = {n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in layers.items()}
-            change = self.change(np.concatenate([[0.0], grid])[:, None], one, layer)
+            change = self.change(np.concatenate([[0.0], grid])[:, None], machine, layer)
             seconds = self.replay.seconds(change)
             bent = Curve(np.concatenate([[0.0], grid]), seconds - unchanged + measured, np.diff(seconds), 0.0)
-            found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
-        quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
+            tolerances.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
+        quantile = np.quantile(np.array(tolerances), [0.05, 0.95], axis=0, method="nearest")
         # the stated values are inside, whatever the draws and the grid make of the edges
         stated = [np.inf if s is None else s for s in exact]
         low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
@@ -464,12 +481,15 @@ _VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "sl
 
 
 def _window(machine: Machine) -> float:
-    """Bytes a device has asked for and not yet got, at most."""
+    """Return the most bytes that a device can have requested and not yet received."""
     return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
 
 
 def _covered(source: Machine) -> Machine:
-    """A link that reached B over a round trip R had B x R on its way: no assumption on reads in flight may say less (Little's law)."""
+    """Raise the assumed reads in flight to what the observed bandwidth needs.
+
+    By Little's law, a link that reached B over a round trip R had B x R bytes in flight.
+    """
     parts = {n: source.parameters[n] for n in READS_IN_FLIGHT}
     values = _at_least(
         {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
@@ -488,7 +508,7 @@ def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
 
 
 def _at_least(reads: Mapping[ParameterName, Any], bandwidth: Any, efficiency: Any) -> dict[ParameterName, Any]:
-    """Tags raised to what the link needs to reach its bandwidth."""
+    """Raise the number of tags to what the link needs to reach its bandwidth."""
     if bandwidth is None:
         return dict(reads)
     reached = bandwidth * (1.0 if efficiency is None else np.minimum(efficiency, 1.0))

@@ -33,28 +33,26 @@ def tolerance_table(*answers: Slack) -> Table:
     answers : of one run, one for each way to be far away.
     """
     rows, head = [], ["run may be"]
-    for found in answers:
-        head += [f">{_AWAY[found.mode]}", *([">interval"] if found.mode in _SPREAD else []), ">as fibre"]
-    for tolerances in zip(*(found.tolerances for found in answers), strict=True):
+    for answer in answers:
+        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.mode in _SPREAD else []), ">as fibre"]
+    for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
-        for found, t in zip(answers, tolerances, strict=True):
+        for answer, t in zip(answers, tolerances, strict=True):
             interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
             row += cells(
                 reach(t.slack),
-                *([interval] if found.mode in _SPREAD else []),
-                fibre(t.slack / found.trips) if t.slack is not None else DASH,
+                *([interval] if answer.mode in _SPREAD else []),
+                fibre(t.slack / answer.trips) if t.slack is not None else DASH,
             )
         rows.append(row)
-    varied = "round trip" if all(found.mode == "remoting" for found in answers) else "added one-way latency"
+    varied = "round trip" if all(answer.mode == "remoting" for answer in answers) else "added one-way latency"
     caption = (
-        f"Largest {varied} within which the run is longer by no more than the share in the first column, and the glass "
-        "fibre that delays as much (5 ns a metre)."
+        f"Largest {varied} at which the run is longer by no more than the share in the first column, and the length of glass "
+        "fibre with that delay (5 ns per metre)."
     )
-    if any(found.mode == "link" for found in answers):
-        caption += (
-            f" Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, how large, how long a round trip"
-        )
-        caption += "; nobody measured these here, they are assumed." if any(found.assumed for found in answers) else "."
+    if any(answer.mode == "link" for answer in answers):
+        caption += f" Range: 90{NARROW}% of the draws of reads in flight, that is of their number, their size and their round trip"
+        caption += ", which were not measured but assumed." if any(answer.assumed for answer in answers) else "."
     return Table(caption, head, rows, title="what the run tolerates")
 
 
@@ -81,9 +79,9 @@ def carrier_table(study: Slack) -> Table | None:
         )
     longer = float(study.curve(study.carried_at)) - float(study.curve.seconds[0])
     caption = (
-        f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
-        "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "
-        "crossing call between them, made one."
+        f"Calls along the critical path that add up to the {seconds(longer)} by which the run is longer; shares are of the whole penalty. "
+        "What if: run time at the same distance with these calls changed. A batch: consecutive calls without another call to the GPU "
+        "between them, merged into one."
     )
     head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
     title = f"what carries the latency, at {seconds(study.carried_at)}"
@@ -91,12 +89,12 @@ def carrier_table(study: Slack) -> Table | None:
 
 
 def carrier_words(c: Carrier) -> str:
-    """Which calls, with groups of three as everywhere in the report."""
+    """Name the calls, with digits grouped by three as everywhere in the report."""
     return clean(_BYTES.sub(NARROW + "B", _GROUPED.sub("\N{NARROW NO-BREAK SPACE}", c.what)))
 
 
 def what_if(c: Carrier, study: Slack) -> list[str]:
-    """Run times if these calls were changed, in short."""
+    """Return the run times that result if these calls were changed, in short."""
     out = []
     most = float(study.curve(study.carried_at)) - _SAME * study.measured
     if c.asynchronous is not None and c.asynchronous < most:

@@ -154,16 +154,16 @@ def _alt(surface: Surface, lines: dict[float, list[tuple[float, float]]]) -> str
 
 def _caption(surface: Surface, machines: list[Placed]) -> str:
     off = (
-        f"A longest path was found at each of its {surface.evaluations} points, so the map has no error of its own."
+        f"Each of the {surface.evaluations} points is a replay, so the map has no error of its own."
         if surface.bound < 1e-9
         else f"Between {surface.evaluations} longest paths the map lies midway between its bounds: "
-        f"off by {percent(surface.bound)} of the run time at most."
+        f"off by at most {percent(surface.bound)} of the run time."
     )
     drawn = "Lines: the run is 1, 2, 5 (thick), 10 and 50" + NARROW + "% longer. Ring: the recorded machine. "
     if machines:
         drawn += (
-            "Dots: targets that change nothing but added latency and bandwidth, so that the map can speak for them; "
-            f"it gives their projection to within {percent(AGREES)} of the run time. "
+            "Dots: targets that change only latency and bandwidth. "
+            f"For them the map agrees with their projection to within {percent(AGREES)} of the run time. "
         )
     return drawn + off
 

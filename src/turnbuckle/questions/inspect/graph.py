@@ -161,7 +161,7 @@ def _longest_path_ns(execution: ExecutionGraph, findings: list[Finding]) -> int 
     except UsageError as error:
         if error.code != "A025":
             raise
-        findings.append(finding("P184", 1, "nodes that wait for each other in a circle"))
+        findings.append(finding("P184", 1, "nodes that wait for each other in a cycle"))
         return None
     return round(done.seconds * 1e9)
 
@@ -175,7 +175,7 @@ def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], outp
     schema = f", schema {clean(execution.facts['schema'])}" if execution.facts["schema"] else ""
     has = "durations, no start times" if execution.measured else "it holds no times"
     if execution.timed:
-        has = "durations, and start times that are not the device's"
+        has = "durations, and start times that are not of the device"
     head.add_row("graph", f"{clean(path.name)}  {_WORDS[execution.format]}{schema}; {has}")
     data = "data dependencies not recorded" if graph["data_edges"] is None else f"{graph['data_edges']:,} data dependencies"
     head.add_row("", f"{graph['nodes']:,} nodes, {data}, {graph['control_edges']:,} of control")

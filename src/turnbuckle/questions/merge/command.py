@@ -29,12 +29,12 @@ Clock = Annotated[
     Literal["collectives", "recorded"],
     Parameter(
         name="--clock",
-        help="collectives: put the clocks right on NCCL kernels and MPI collectives that the files share; recorded: trust the clocks that "
-        "the files state",
+        help="collectives: align the clocks on NCCL kernels and MPI collectives that the files share; recorded: trust the clocks of "
+        "the files",
     ),
 ]
 Skew = Annotated[
-    str | None, Parameter(name="--max-skew", help="how far a clock may still be off, else the merge is refused: 100 us if left out")
+    str | None, Parameter(name="--max-skew", help="largest clock error allowed, else the merge is refused; 100 us if left out")
 ]
 
 #: Findings of the merge itself; those of the recordings stand with every answer.
@@ -129,8 +129,8 @@ def _print(merged: Merged, output: Path) -> None:
         table.add_row(_some(row["ranks"]), Text(_end(plain(row["name"], 4096), 12 if drifts else 21)), *figures)
     console.print(table)
     legend = (
-        "shift: added to the clock that the file states; allowed: by collectives that nobody leaves before all have come; skew: how far "
-        "the ends of shared collectives lie from the other recordings', nine in ten of them, and at worst"
+        "shift: added to the clock of the file; allowed: range of the shift in which no rank leaves a collective before all have entered; "
+        "skew: distance between the ends of shared collectives, 90th percentile and worst"
     )
     console.print(Text(legend, "dim"))
     print_findings(console, [f.as_dict() for f in merged.trace.findings if f.code in _OF_MERGING])

@@ -62,7 +62,7 @@ class AtOnce:
     def words(self) -> list[str]:
         """Return the answer in sentences."""
         if not self.kernels:
-            return ["No kernel is in all recordings: what may run at once on a device cannot be told."]
+            return ["No kernel is in all recordings, so it is unknown which kernels may run at once."]
         where = f"{len(self.streams)} stream{'s' if len(self.streams) > 1 else ''}"
         out = []
         if not self.beside.any():

@@ -68,11 +68,11 @@ def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None
     rows = (
         ("activities in all recordings", f"{about['activities']:,}; left out {', '.join(f'{n:,}' for n in about['unmatched'])}"),
         ("changed places on their own track", f"{about['disordered']:,}, set aside"),
-        ("also follow from the rules", "not worked out for so long a run" if explained is None else f"{explained:.1%}"),
+        ("also follow from the rules", "not computed for a run this long" if explained is None else f"{explained:.1%}"),
         ("refuted by the recording left out", ", ".join(f"{r:.1%}" for r in about["refuted"])),
         (
-            "false among what is left",
-            "cannot be told" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently",
+            "false among the rest",
+            "unknown" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently",
         ),
         ("levels", f"{about['levels']:,} with {about['widest_level']:,} activities at most, {about['mean_level']:.2f} on average"),
         (
@@ -96,10 +96,10 @@ def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None
             beside.add_row(f"{pair['pairs']:,}", *named)
         console.print(beside)
         if len(pairs) > _SHOWN:
-            console.print(Text(f"and {len(pairs) - _SHOWN:,} more kinds of it; --format json has them", style="dim"))
+            console.print(Text(f"and {len(pairs) - _SHOWN:,} more kinds; --format json lists them", style="dim"))
         console.print()
     if not any(about["refuted"]):
-        console.print(Text("no recording refutes another: disturbed too little, perhaps", style="yellow"))
+        console.print(Text("no recording refutes another; perhaps the runs were disturbed too little", style="yellow"))
     unknown = order_found.table()
     if explained is not None:
         unknown = unknown.filter(~unknown["rule"])
@@ -114,4 +114,4 @@ def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None
             shown.add_row(f"{row['len']:,}", first, row["first_track"], then, row["then_track"])
         console.print(shown)
         if groups.height > _SHOWN:
-            console.print(Text(f"and {groups.height - _SHOWN:,} more kinds of it; --format csv has all", style="dim"))
+            console.print(Text(f"and {groups.height - _SHOWN:,} more kinds; --format csv lists all", style="dim"))

@@ -39,7 +39,7 @@ Forms = Annotated[
     Parameter(
         name="--form",
         help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; shared: "
-        "all runs on the recorded GPU; with commas; both is loose,tight, all is the four",
+        "all runs on the recorded GPU; separated by commas; both: loose,tight; all: all four",
     ),
 ]
 Link = Annotated[
@@ -49,32 +49,34 @@ Link = Annotated[
 Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
 Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
 Latency = Annotated[
-    list[str] | None, Parameter(help="surface: times from a call to the work it starts, with commas; 1 us to 1 ms", negative=())
+    list[str] | None, Parameter(help="surface: times from a call to the start of its work, separated by commas; 1 us to 1 ms", negative=())
 ]
-Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, with commas; 1 to 64 GB/s", negative=())]
+Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, separated by commas; 1 to 64 GB/s", negative=())]
 LawOption = Annotated[
     Literal["anchored", "agochart"],
     Parameter(
         name="--law",
-        help="surface: anchored keeps what copies and deliveries cost beyond link and latency; agochart has them cost nothing else",
+        help="surface: anchored keeps the costs of copies and deliveries beyond link and latency; agochart drops them",
     ),
 ]
-Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
+Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as recorded", show_default=False)]
 Speed = Annotated[float, Parameter(help="speed of a multiprocessor over the recorded one's, in every form")]
 Kernels = Annotated[
     Literal["blocks", "rounds", "full"],
     Parameter(
-        help="larger GPU: a kernel gains as its blocks, or as rounds of resident blocks, get fewer: the more of the two (blocks), the less "
-        "(rounds), or the GPU's full size (full)"
+        help="larger GPU: a kernel gains by fewer blocks or fewer rounds of blocks per multiprocessor: the larger gain (blocks), the "
+        "smaller (rounds), or the GPU's full size (full)"
     ),
 ]
-Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
+Apart = Annotated[bool, Parameter(help="GPUs of two processes are different even if they have the same number", negative=())]
 Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
 Cores = Annotated[
     int,
-    Parameter(help="host cores that all runs have between them; a call that waits leaves its core; 0: one a thread", show_default=False),
+    Parameter(help="host cores that all runs share; a waiting call releases its core; 0: one per thread", show_default=False),
 ]
-Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
+Steps = Annotated[
+    bool, Parameter(name="--differences", help="change of the run time with each parameter, for the most runs asked", negative=())
+]
 
 
 def sharing(
@@ -219,14 +221,14 @@ def show(console: Console, answer: Sharing) -> None:
     console.print(table)
     if several:
         console.print(
-            Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (2x): twice as large", "dim")
+            Text("work done: runs per time, relative to one run alone; busy: the link, at full bandwidth; (2x): twice as large", "dim")
         )
     whence = "stated" if answer.stated else run.link_from
     note = (
         f"link {quantity(answer.bandwidth, 'B/s')} each way ({whence}), {quantity(answer.hop_seconds, 's')} added to each copy; "
         f"a run makes {len(run.moved.activity):,} copies, {quantity(answer.to_device_bytes, 'B')} to its devices and "
         f"{quantity(answer.to_host_bytes, 'B')} back; "
-        f"what a copy cost beyond its link stays; fair shares; {_hosts(answer.cores)}"
+        f"the cost of a copy beyond its link stays as recorded; runs share fairly; {_hosts(answer.cores)}"
     )
     console.print(Text(note, style="dim"))
     _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)
@@ -248,7 +250,7 @@ def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tupl
         for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
             table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
     console.print(table)
-    line = "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; "
+    line = "both begin at once and share the link and the GPU fairly; when one ends, the other has all of both; "
     console.print(Text(line + _hosts(cores), style="dim"))
 
 
@@ -256,15 +258,15 @@ def _hosts(cores: int) -> str:
     """Return what runs share besides GPUs and link."""
     if not cores:
         return "cores and host memory are not shared"
-    return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls leave; host memory is not shared"
+    return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls release; host memory is not shared"
 
 
 def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: str) -> None:
     """Print the assumptions of the answer."""
     if run.devices > 1:
-        console.print(Text(f"all {run.devices} GPUs of a run are behind the one link, one run alone too", "yellow"))
+        console.print(Text(f"all {run.devices} GPUs of a run share the one link, even when a run is alone", "yellow"))
     if run.sharers > 1:
-        gain = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
+        gain = f"{run.sharers} processes use the same GPU number: treated as one GPU; --apart treats each process's GPU as its own"
         console.print(Text(gain, "yellow"))
     faster = f"a multiprocessor is {speed:g} times as fast as recorded" if speed != 1.0 else ""
     if not larger:
@@ -272,24 +274,28 @@ def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: s
             console.print(Text(faster, "dim"))
         return
     if kernels == "full":
-        gain = "every kernel gains the full size of a larger GPU: the best that can be"
+        gain = "every kernel is assumed to fill the larger GPU, which is the best case"
     elif run.blocks_known:
-        gain = "a kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor: "
-        gain += "the more of the two, up to the less" if kernels == "blocks" else "the less of the two"
+        gain = "a kernel gains if each multiprocessor gets fewer of its blocks, or fewer rounds of resident blocks: "
+        gain += "the range is from the larger to the smaller gain" if kernels == "blocks" else "the smaller gain is taken"
         gain += f"; {run.unfilled:.1%} of kernel time is in kernels with too few blocks to gain"
-        gain += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
+        gain += (
+            ""
+            if run.blocks_known > 0.995
+            else f"; kernels with {1 - run.blocks_known:.1%} of the time have unknown blocks and are assumed to fill any GPU"
+        )
     else:
-        gain = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
+        gain = "thread blocks or multiprocessors are unknown (give --units): every kernel is assumed to fill the larger GPU, the best case"
     console.print(Text("; ".join(word for word in (gain, faster) if word), "dim"))
 
 
 def _verdict(answer: Sharing) -> str:
     fit, most = answer.fit, max(r.runs for r in answer.rows if r.form == "loose")
     if fit is None:
-        return "not even one run keeps within 5 % of its recorded time behind this link"
+        return "not even one run stays within 5 % of its recorded time behind this link"
     if fit == most:
-        return f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
-    return f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
+        return f"{fit} of these runs fit behind one link, each at most 5 % slower; more were not tried"
+    return f"{fit} of these runs fit behind one link, each at most 5 % slower; {fit + 1} do not"
 
 
 def _larger(answer: Sharing, form: Form) -> str:
@@ -339,8 +345,8 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
             table.add_row(form, name, place, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
     console.print(table)
     note = (
-        f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {scattered} runs whose work is scattered by {SPREAD:.0%}, "
-        "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
+        f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {scattered} runs with work scattered by {SPREAD:.0%}, "
+        "the same on both sides; competing runs have no derivative, so 'not stable' means that the steps disagree"
     )
     console.print(Text(note, "dim"))
 
@@ -405,7 +411,7 @@ def _print_surface(console: Console, answer: SharingSurface, given: dict[str, An
         console.print(Text(line.format(value, max(answer.runs)), "bold"))
     run = answer.run
     kept = (
-        "what copies and deliveries cost beyond link and latency stays"
+        "costs of copies and deliveries beyond link and latency stay as recorded"
         if answer.law == "anchored"
         else "copies and deliveries cost nothing else"
     )

@@ -148,7 +148,7 @@ def _alt(surface: SharingSurface) -> str:
 def _caption(surface: SharingSurface) -> str:
     run = surface.run
     anchored = (
-        "What a copy costs beyond its link, and a delivery beyond the latency, stays as recorded."
+        "The cost of a copy beyond its link, and of a delivery beyond the latency, stays as recorded."
         if surface.law == "anchored"
         else "A copy takes its bytes over the bandwidth, and each delivery the latency, as in AgoChart."
     )
@@ -158,14 +158,14 @@ def _caption(surface: SharingSurface) -> str:
     )
     limit = ""
     if set(surface.forms) - {"loose"}:
-        fewer = " A kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor,"
+        fewer = " A kernel gains if each multiprocessor gets fewer of its blocks, or fewer rounds of resident blocks;"
         limit = {
-            "full": " Every kernel is taken to fill the larger GPU, which is the best that can be.",
-            "blocks": f"{fewer} the more of the two: {percent(run.unfilled)} of kernel time is in kernels with too few to gain.",
-            "rounds": f"{fewer} the less of the two.",
+            "full": " Every kernel is assumed to fill the larger GPU, which is the best case.",
+            "blocks": f"{fewer} the larger gain is taken. {percent(run.unfilled)} of kernel time has too few blocks to gain.",
+            "rounds": f"{fewer} the smaller gain is taken.",
         }[surface.gain]
         if not run.blocks_known:
-            limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
+            limit = " Thread blocks are unknown: every kernel is assumed to fill the larger GPU, which is the best case."
     settings = f" {number(surface.hop_seconds, 's')} are added to each copy." if surface.hop_seconds else ""
     settings += f" A multiprocessor is {surface.speed:g} times as fast as recorded." if surface.speed != 1.0 else ""
     return axes + anchored + settings + limit

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
 Axis = Annotated[list[str] | None, Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect", negative=())]
-Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a setting that stays: hop_seconds=1us", negative=())]
+Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a fixed setting: hop_seconds=1us", negative=())]
 ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
-Shard = Annotated[str | None, Parameter(name="--shard", help="one part of so many, for job arrays: 2/8; needs --output")]
+Shard = Annotated[str | None, Parameter(name="--shard", help="one part of several, for job arrays: 2/8; needs --output")]
 Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
-Again = Annotated[bool, Parameter(name="--again", help="ask again where the journal holds a refusal", negative=())]
+Again = Annotated[bool, Parameter(name="--again", help="retry the points that the journal holds as refused", negative=())]
 By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
-Settings = Annotated[str | None, Parameter(name="--settings", help="list what a model can be asked: messages, project, slack or sharing")]
+Settings = Annotated[str | None, Parameter(name="--settings", help="list the settings of a model: messages, project, slack or sharing")]
 Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
 #: Names that tools give to every recording, or people to the folder of each.
 _ALIKE = ("traces", "trace", "archive", "anchor", "report1")
@@ -77,7 +77,9 @@ def sweep(
         with _progress(study.name) as progress:
             swept = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
     except KeyboardInterrupt:
-        kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
+        kept = (
+            "the journal holds all answers so far; the same command continues from there" if output else "without --output nothing is kept"
+        )
         print(kept, file=sys.stderr)
         raise
     for note in swept.notes:
@@ -140,7 +142,7 @@ def _draw(swept: Swept, folder: Path) -> None:
     made = figures(swept)
     save(made, folder)
     if len(made) in (0, MOST):
-        why = f"the first {MOST} figures are drawn" if made else "nothing varies, or no point has an answer: no figures"
+        why = f"the first {MOST} figures are drawn" if made else "no figures: no setting varies, or no point has an answer"
         print(f"note: {why}", file=sys.stderr)
 
 

@@ -74,7 +74,7 @@ class _Asked:
     def kept(self, fixed: Mapping[str, Scalar]) -> str:
         """Return the values of axes that a figure does not show, in words, for its caption."""
         values = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in fixed.items())
-        return f" Everything else as first asked: {values}." if values else ""
+        return f" All other settings at their first value: {values}." if values else ""
 
     def pick(self, recording: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row of a recording at these values."""
@@ -239,10 +239,11 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     title = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'run time'} over {asked.title(name)}"
     left_out = ""
     if second and len(some) < len(asked.axes[second]):
-        left_out = f" Of {len(asked.axes[second])} values of {asked.title(second)} {len(some)} are drawn."
+        left_out = f" {len(some)} of {len(asked.axes[second])} values of {asked.title(second)} are drawn."
     gone = len(series) * len(asked.axes[name]) - len(points)
+    predicted = f"As predicted by model {asked.swept.study.kind.name}."
     caption = (
-        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.swept.study.kind.name} tells it.")
+        ("Communication: all time of a rank that is not compute." if asked.metric == TALK else predicted)
         + asked.kept(fixed) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
     )  # fmt: skip
     alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
@@ -283,7 +284,7 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
             low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
             place = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
             tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (f"{first:+.1%}" if first is not None else "no answer")
-            tip += f", {low:+.1%} to {high:+.1%} with all else that varies" if high > low else ""
+            tip += f", {low:+.1%} to {high:+.1%} over all other settings" if high > low else ""
             common = {"x": place, "series": label, "colour": colour, "tip": tip}
             spans.append({**common, "low": low, "high": high})
             if first is not None:
@@ -295,7 +296,7 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         return None
     low, high = min(0.0, *(s["low"] for s in spans)), max(0.0, *(s["high"] for s in spans))
     side = 0.06 * (high - low or 0.01)
-    axis: Spec = {"title": "gain: host copies over GPUDirect, less 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}
+    axis: Spec = {"title": "gain: host copies over GPUDirect, minus 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}
     y = quantity("y", [low - side, high + side], **axis)
     layers = [marks.rules([{"y": 0.0}], None, y, color=INK)]
     if wide := [s for s in spans if s["high"] > s["low"]]:
@@ -305,8 +306,8 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
             layers.append(marks.rules(wide, x, of(y, "low"), 5, y2="high", opacity=0.3, encode=_shift(connected)))
     layers += _lines(points, x, y, connected=connected) if points else []
     title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(table)}"
-    pale = " Pale: from the least to the most gain with everything else that varies." if wide else ""
-    caption = "Communication by host copies over communication by GPUDirect, less 1." + pale + asked.kept(fixed)
+    pale = " Pale: range of the gain over all other settings." if wide else ""
+    caption = "Gain: communication time by host copies over that by GPUDirect, minus 1." + pale + asked.kept(fixed)
     alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
     return Figure(_named("gain", "over", name), title, alt, _plot(layers), table, caption, legend=tuple(legend))
 
@@ -352,7 +353,7 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
     shares = [r[TALK] / total for r in table if (total := r["compute_seconds"] + r[TALK]) > 0]
     share = _share(min(shares, default=0.0), max(shares, default=0.0))
     title = f"{shorten(clean(recording, 80), 40)}: communication is {share} of a rank's time"
-    caption = "Compute is what a rank does between its calls; communication is all else until its end." + asked.kept(fixed)
+    caption = "Compute: time of a rank between its MPI calls. Communication: the rest of its time." + asked.kept(fixed)
     alt = f"{title}. " + " ".join(f"{b.tip}." for _, bars in groups for b in bars)
     legend = (("compute", colours["compute"]), ("communication", colours["talk"]))
     return Figure(_named(recording, "node-shapes"), title, alt, spec, table, caption, legend=legend)

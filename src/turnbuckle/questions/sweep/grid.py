@@ -200,7 +200,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """``2/8`` -> (2, 8).
+    """Return the shard that a text names: ``2/8`` -> (2, 8).
 
     >>> shard_of("2/8")
     (2, 8)

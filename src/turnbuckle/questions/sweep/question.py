@@ -151,9 +151,10 @@ class _Batch:
 
 @contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C waits, and a process that begins here never sees it: the whole terminal is told, and a worker that still imports would say so.
+    """Block Ctrl-C while processes begin.
 
-    The tracker of multiprocessing lifts the mask when it starts, so it starts before.
+    Ctrl-C reaches every process of the terminal, and a worker that is still importing would print a traceback. Workers inherit the mask.
+    The tracker of multiprocessing lifts the mask when it starts, so it is started before.
     """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

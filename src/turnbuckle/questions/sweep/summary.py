@@ -90,7 +90,7 @@ class SweepSummary(Declared):
             # "at on gh200" would say it twice
             parts[0] += f", {place}" if place.startswith("on ") else f", at {place}"
         if self.verdict == "cannot be told":
-            parts.append(f"whether GPUDirect helps cannot be told: {self.unmatched:.0%} of its calls have no other side")
+            parts.append(f"it is unknown whether GPUDirect helps: {self.unmatched:.0%} of the calls have no matching call in the recording")
         elif self.verdict:
             parts.append(self._compared())
         if self.unpaired:

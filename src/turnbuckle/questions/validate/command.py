@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
 Cases = Annotated[Path, Parameter(name="--cases", help="folder of cases")]
-DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that the cases' recordings lie under")]
+DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that holds the recordings of the cases")]
 Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
 FailIf = Annotated[
     str | None,
@@ -144,8 +144,8 @@ def show(console: Console, validation: Validation, card_alone: bool = False) -> 
         _print_card(console, validation.card)
     if every is not None and every.coverage is not None:
         console.print(
-            f"of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}, itself between "
-            f"{every.low:.0%} and {every.high:.0%}"
+            f"{every.covered} of {every.stated} stated 90 % ranges contain the measured value: {every.coverage:.0%} "
+            f"(the 90 % range of that share: {every.low:.0%} to {every.high:.0%})"
         )
     console.print()
     if validation.not_run:
@@ -239,7 +239,7 @@ def _print_card(console: Console, card: list[Group]) -> None:
 
     from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES
 
-    columns = (("cases", 5), ("n", 3), ("median", 6), ("worst", 6), ("in interval", 11), ("90 % of that", 12))
+    columns = (("cases", 5), ("n", 3), ("median", 6), ("worst", 6), ("in 90 % range", 13), ("90 % of that", 12))
     console.print(_aligned(console, "how far off, by", columns, True))
     for kind in dict.fromkeys(g.kind for g in card):
         console.print(Text(TITLES[kind], "bold"))

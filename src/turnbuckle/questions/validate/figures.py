@@ -96,9 +96,9 @@ def scatter(rows: Sequence[Row]) -> Figure:
         )
     )
     caption = (
-        f"On the line a prediction is right; dark band: within 10{NARROW}%, light band: within 50{NARROW}%. Vertical lines are the "
-        f"90{NARROW}% intervals that the predictions state"
-        + (f"; {sum(stated)} of {len(stated)} hold the measured value, open dots are those that do not." if stated else ".")
+        f"On the line a prediction is right. Dark band: within 10{NARROW}%; light band: within 50{NARROW}%. Vertical lines: the "
+        f"90{NARROW}% ranges that the predictions state"
+        + (f"; {sum(stated)} of {len(stated)} contain the measured value, and the dots of the others are open." if stated else ".")
     )
     return Figure("accuracy-scatter", "Predicted against measured", alt, spec, [_as_row(r) for r in rows], caption, legend=_legend(rows))
 
@@ -176,16 +176,15 @@ def ratios(rows: Sequence[Row]) -> Figure:
         marks.labels(heads, 280 - left, y, "model", color=SOFT, limit=130, **text),
         marks.labels(heads, -10, y, "count", **count),
         marks.words("n", -10, -8, **count),
-        marks.words("median off", end, -8, color=FAINT, **text),
+        marks.words("median error", end, -8, color=FAINT, **text),
     ]
     spec = plot(layers, 23 * len(groups), (left, right, 20, 44))
     alt = "Predicted over measured. " + " ".join(
         f"{TITLES[k]}, {MODEL_TITLES[m]}: {row['words']} off in the median." for (k, m), row in zip(groups, medians, strict=True)
     )
     caption = (
-        f"Every dot is one quantity. Dark: within 10{NARROW}%, light: within 50{NARROW}%. Triangles lie beyond the "
-        "edge; the median is that of how far off, without sign (copies: WMAPE). "
-        "The last line is no model: it is one run against another of the same configuration."
+        f"Every dot is one quantity. Dark: within 10{NARROW}%; light: within 50{NARROW}%. Triangles lie beyond the edge. Median: of the "
+        "errors without sign (copies: WMAPE). The last line is not a model: it compares one run with another of the same configuration."
     )
     return Figure("accuracy-by-kind", "How far off the predictions are", alt, spec, [_as_row(r) for r in rows], caption)
 

@@ -216,7 +216,7 @@ class Validation(Shown):
         group = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
         if group is None or group.median is None or group.worst is None:
             return ""
-        held = f", {group.covered} of {group.stated} in the interval" if group.stated else ""
+        held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
         cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
         return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}"
 

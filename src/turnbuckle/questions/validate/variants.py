@@ -201,12 +201,12 @@ def changed(part: Part, old: Costs, new: Costs, parameters: frozenset[str]) -> C
 
 
 def by_timeline(part: Part, change: Change) -> float:
-    """Length of a part after a change [s], put in order along its dependencies."""
+    """Return the length of a part after a change [s], ordered by its dependencies."""
     return part.seconds + float(part.replay.seconds(change)) - part.unpriced
 
 
 def by_sum(part: Part, old: Costs, change: Change) -> tuple[float, float]:
-    """Length of a part after a change [s], by the sum, and as if nothing overlapped: every second of change counts."""
+    """Return the length of a part after a change [s] by the sum, and its length if nothing overlapped and every second counted."""
     run = part.replay.run
     device = np.isin(run.category, ["kernel", "copy"])
     call_seconds = np.array([old.calls.get(k, 0.0) for k in part.key])

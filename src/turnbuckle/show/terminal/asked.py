@@ -17,23 +17,27 @@ if TYPE_CHECKING:
 
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
+    Parameter(name="--on", help="target machine: a name, a TOML file or self; several times or separated by commas", negative=()),
 ]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
 Host = Annotated[
     float | None,
-    Parameter(name="--host", help="how many times faster the target's host is than the source's; else as the machines say, or a prior"),
+    Parameter(
+        name="--host", help="how many times faster the target's host is than the source's; else as the machine files state, or a prior"
+    ),
 ]
 PortOption = Annotated[
     Literal["as-is", "zero-copy", "managed"] | None,
-    Parameter(name="--port", help="what becomes of copies where CPU and GPU share one memory; left out, they are dropped or kept in doubt"),
+    Parameter(
+        name="--port", help="copies if CPU and GPU share one memory; left out, they are dropped, and the 90 % range holds that they stay"
+    ),
 ]
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
 ]
 Draws = Annotated[
-    int | None, Parameter(name="--draws", help="parameter draws for the interval: 1000, or fewer for very long runs; 0 leaves it out")
+    int | None, Parameter(name="--draws", help="parameter draws for the 90 % range: 1000, or fewer for very long runs; 0 leaves it out")
 ]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
