@@ -123,7 +123,7 @@ def test_page_of_keys_lists_no_key_that_does_not_exist(documents: dict[str, Any]
     groups = {key[: end.start()] for key in real for end in re.finditer(r"\.|$", key)}
     # the sample holds neither scheduling records nor all kinds of copies, and nobody asked for the published answer or for intervals
     absent = {k for answer in documents for k in _listed(answer) if k not in groups and k + "[]" not in groups}
-    others = r"profile\.cpu_activity\b|profile\.links\.(p2p|migration_...)\.|published\[\]|curve\[\]\.(interval|starved_seconds)"
+    others = r"profile\.cpu_activity\b|profile\.links\.(p2p|migration_...)\.|published\[\]|machine$|curve\[\]\.(interval|starved_seconds)"
     assert all(re.match(others, k) for k in absent), sorted(absent)
 
 

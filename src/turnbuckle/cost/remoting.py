@@ -35,8 +35,8 @@ LOCAL, SENT, WAITS, SERIAL = (MANNERS.index(word) for word in ("local", "sent", 
 def call_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
     """Return how much longer a call takes that waits for no work on the device [s].
 
-    >>> [float(call_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
-    [0.0, 1e-06, 1.1e-05, 0.0]
+    >>> [float(call_seconds(manner, 8e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
+    [0.0, 1e-06, 9e-06, 0.0]
     """
     return np.asarray((manner == WAITS) * np.asarray(round_trip) + (manner in (SENT, WAITS)) * np.asarray(command))
 
@@ -44,7 +44,7 @@ def call_seconds(manner: int, round_trip: Float | float, command: Float | float)
 def start_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
     """Return how much later than its call a command starts work on an idle device [s].
 
-    >>> [float(start_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
+    >>> [float(start_seconds(manner, 8e-6, 2e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 6e-06, 6e-06, 6e-06]
     """
     return np.asarray((manner != LOCAL) * (np.asarray(round_trip) / 2.0 + command))
@@ -53,8 +53,8 @@ def start_seconds(manner: int, round_trip: Float | float, command: Float | float
 def queue_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
     """Return how long a queue stands still before the next command starts [s].
 
-    >>> [float(queue_seconds(manner, 10e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
-    [0.0, 0.0, 0.0, 1.1e-05]
+    >>> [float(queue_seconds(manner, 8e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
+    [0.0, 0.0, 0.0, 9e-06]
     """
     return np.asarray((manner == SERIAL) * (np.asarray(round_trip) + command))
 
@@ -62,8 +62,8 @@ def queue_seconds(manner: int, round_trip: Float | float, command: Float | float
 def news_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
     """Return how much later a call that waits for work hears of its end [s]: one way, whatever the manner.
 
-    >>> float(news_seconds(WAITS, 10e-6, 1e-6))
-    5e-06
+    >>> float(news_seconds(WAITS, 8e-6, 1e-6))
+    4e-06
     """
     return np.asarray(round_trip) / 2.0
 
@@ -73,8 +73,8 @@ def return_seconds(manner: int, round_trip: Float | float, command: Float | floa
 
     A wait returns when both its answer is back and the news has come; its call is paid on either way.
 
-    >>> [round(float(return_seconds(m, 10e-6, 1e-6) + call_seconds(m, 10e-6, 1e-6)), 9) for m in (LOCAL, WAITS)]
-    [5e-06, 5e-06]
+    >>> [round(float(return_seconds(m, 8e-6, 1e-6) + call_seconds(m, 8e-6, 1e-6)), 9) for m in (LOCAL, WAITS)]
+    [4e-06, 4e-06]
     """
     return news_seconds(manner, round_trip, command) - call_seconds(manner, round_trip, command)
 
