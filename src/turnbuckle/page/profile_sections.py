@@ -405,6 +405,6 @@ def _added_latency(answer: Answer) -> float:
         d = p.coupling["h2d"]
         if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
             added.append(d["target_latency_s"] - d["source_latency_s"])
-        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"]]
+        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"], p.coupling.get("round_trip_s", 0.0) / 2]
     longest = max(added[1:], default=0.0)
     return longest if longest > 0 else ADDED_LATENCY_S

@@ -89,6 +89,9 @@ def coupling_words(p: Projection) -> str:
     for kind, what in (("call", "call"), ("link", "one-way trip")):
         if added := c[f"added_{kind}_slack_s"]:
             parts.append(f"+{number(added, 's')} a {what}")
+    if (trip := c.get("round_trip_s")) is not None:
+        rates = [DASH if rate is None else number(rate, "B/s") for rate in dict.fromkeys(c["network_bandwidth"])]
+        parts.append(f"calls through a layer: round trip {number(trip, 's')}, {' and '.join(rates)}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
     if p.host is not None and abs(p.host - 1.0) > 1e-9:

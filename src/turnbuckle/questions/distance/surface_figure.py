@@ -60,7 +60,8 @@ def placed(surface: Surface, answers: list[tuple[Machine, Projection, str]]) -> 
             _ratio(target.value(link_parameter(way, "bandwidth")), source.value(link_parameter(way, "bandwidth"))) for way in HOST_WAYS
         ]
         slack = float(target.value("slack.link") or 0.0) - float(source.value("slack.link") or 0.0)
-        called = target.value("slack.call") == source.value("slack.call") and target.copies_vanish == source.copies_vanish
+        called = all(target.value(n) == source.value(n) for n in ("slack.call", "remoting.round_trip"))
+        called &= target.copies_vanish == source.copies_vanish
         if target is source or None in rates or slack < 0 or not called or projection.alpha not in (None, 1.0):
             continue
         bandwidth = math.sqrt(math.prod(r for r in rates if r is not None))

@@ -31,6 +31,8 @@ COLOURS: Final = {
     "count": "#ddcc77",
     "shared": "#44aa99",
     "turns": "#aa4499",
+    "api": "#b3450b",
+    "link": "#6699cc",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))

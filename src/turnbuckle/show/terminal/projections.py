@@ -221,7 +221,8 @@ def card_line(answer: Answer) -> str:
     if answer.model is None or not answer.model.carded:
         return ""
     if all(m.relative for m in answer.targets):
-        accuracy = shipped().in_words("distance", "timeline")
+        layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
+        accuracy = shipped().in_words("remoting" if layers else "distance", "timeline")
         return f"held against an OpenCL device on a processor, not yet a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
     accuracy = shipped().in_words("run time", model)
