@@ -101,7 +101,7 @@ def test_what_the_table_says(turnbuckle: Run) -> None:
     for words in ("run time", "100 ns", "100 ms", "a rack away", "20 km of fibre", "10 %", "what carries the latency", "breakpoint"):
         assert words in out, words
     out = turnbuckle("slack", SAMPLE, "--mode", "api", *FEW).out
-    assert "each call that crosses to the device blocks" in out
+    assert "every crossing call blocks its thread" in out
 
 
 @pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb", "NO_COLOR": "1"}])
@@ -198,3 +198,30 @@ def test_names_of_calls_are_harmless(turnbuckle: Run, tmp_path: Path, evil: str)
     assert len(ran.out) < 40_000, "a long name is cut"
     found = document(turnbuckle("slack", path, *FEW, "--format", "json"))
     assert found["calls"]
+
+
+def test_what_the_table_says_of_a_layer(turnbuckle: Run) -> None:
+    out = turnbuckle("slack", SAMPLE, "--mode", "remoting", "--machine", "cdi-row-api", *FEW).out
+    for words in (
+        "calls go through the layer of cdi-row-api",
+        "round trip",
+        "a rack away          520 ns",
+        "what is not known of the layer",
+    ):
+        assert words in out, words
+    assert "without any round trip the layer's software and network take more already" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--mode", "remoting"), "--mode remoting and --machine belong together"),
+        (("--machine", "cdi-row-api"), "--mode remoting and --machine belong together"),
+        (("--mode", "remoting", "--machine", "pcie4-x16"), "this machine has no remoting layer"),
+        (("--mode", "remoting", "--machine", "cdi-row-api", "--over", "both"), "--mode applies only to distance"),
+        (("--mode", "remoting", "--machine", "cdi-row-apj"), "cdi-row-api"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(turnbuckle: Run, options: tuple[str, ...], said: str) -> None:
+    found = turnbuckle("slack", SAMPLE, *options, *FEW)
+    assert found.code == 2 and said in found.err

@@ -164,6 +164,8 @@ def _encodes(console: Console, text: str) -> bool:
 def _print_tolerances(console: Console, found: Slack) -> None:
     console.print(drawn(tolerance_table(found)))
     console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+    if any(t.slack == 0 for t in found.tolerances):
+        console.print("0 s: without any round trip the layer's software and network take more already", style="dim")
     if found.layer and any(t.low != t.high for t in found.tolerances):
         console.print(f"the interval is what is not known of the layer of {found.layer}: its software, its bandwidths", style="dim")
     elif found.assumed and any(t.low != t.high for t in found.tolerances):
