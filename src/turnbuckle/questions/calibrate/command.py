@@ -149,7 +149,7 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
             coupling="remoting",
             base=below if "/" in below or not below.endswith(".toml") else f"./{below}",
             recognise=(),
-            parameters=found,
+            parameters={str(n): p for n, p in found.items()},
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
