@@ -238,7 +238,7 @@ def test_tenfold_is_tenfold() -> None:
 
 
 @pytest.mark.parametrize("distance", ["switch-hop", "rack", "row", "datacentre"])
-def test_distance_is_the_same_on_the_link_and_in_the_api(distance: str) -> None:
+def test_a_round_trip_is_twice_the_distance_of_the_link(distance: str) -> None:
     source = load("perlmutter")
     link, api = (load(f"cdi-{distance}-{way}").resolved(source) for way in ("link", "api"))
     assert 2 * link.parameters["slack.link"].value == pytest.approx(api.parameters["remoting.round_trip"].value)

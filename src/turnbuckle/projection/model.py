@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 import numpy as np
@@ -180,6 +180,12 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: floa
         port=port,
         carded=not charges and not port and host is None,
     )
+
+
+def coupling_alone(model: Model) -> Model:
+    """Return the model with the kernels and the host of the recording: what the coupling changes by itself."""
+    device = ("kernel", "copies inside a device", "memset")
+    return replace(model, charges=tuple(c for c in model.charges if c.name not in device), alpha="hold", host=1.0)
 
 
 def charge_named(name: str) -> Charge:

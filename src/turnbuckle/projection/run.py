@@ -526,8 +526,8 @@ class Answer(Shown):
         return pl.DataFrame(flat, infer_schema_length=None)
 
     def faster(self) -> dict[str, dict[str, float]]:
-        """Return the probability that one target is faster than another, by common draws."""
-        return faster(self.projections)
+        """Return the probability that one target is faster than another by the coupling alone, by common draws."""
+        return faster([p.by_coupling for p in self.projections])
 
     def headline(self) -> str:
         """Return the answer in one line."""

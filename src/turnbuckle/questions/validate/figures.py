@@ -191,7 +191,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
 
 
 def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Rows, Rows]:
-    """Return of each line its dots, its median, and what stands before it; a kind is named once."""
+    """Return the dots, the median and the label of each line; each kind is named once."""
     dots: Rows = []
     medians: Rows = []
     heads: Rows = []

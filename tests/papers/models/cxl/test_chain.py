@@ -177,6 +177,8 @@ def test_links_price_messages_by_their_equations() -> None:
     n = 10_000.0
     assert Link("pcie", "pcie4-x16", start_up=1e-6).seconds(n) == float(pcie_seconds(n, Pcie(4, 16).bandwidth(n, "both"), 1e-6))
     assert Link("cxl1", lines_in_flight=4).seconds(n) == float(cxl_line_seconds(n, lines_in_flight=4))
+    wire = Pcie(4, 16).bandwidth(n, "both")
+    assert Link("cxl1", "pcie4-x16", lines_in_flight=256).seconds(n) == n / float(wire)
     assert Link("loggp", latency=1e-6, bandwidth=1e10).seconds(n) == pytest.approx(2e-6)
     assert Link("time", time=3.0).seconds(n) == 3.0
 

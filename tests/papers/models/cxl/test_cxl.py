@@ -49,6 +49,15 @@ def test_a_line_takes_one_access_and_the_next_byte_another() -> None:
     assert cxl.cxl_line_seconds([0, 1, 64, 65, 128]).tolist() == pytest.approx([0.0, 40e-9, 40e-9, 80e-9, 80e-9])
 
 
+@given(sizes, links, st.floats(1e-9, 1e-6), st.integers(1, 4096))
+def test_lines_in_flight_never_beat_the_wire(n: int, link: Pcie, access: float, open_misses: int) -> None:
+    b = link.bandwidth(n, "both")
+    free = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses))
+    bound = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses, bandwidth=b))
+    assert bound == max(free, n / float(b))
+    assert bound >= float(cxl.cxl_stream_seconds(n, b, 1.0, 0.0)) * (1 - 1e-12)
+
+
 @given(sizes, st.floats(0.01, 1.0), st.floats(0.01, 1.0))
 def test_a_larger_share_is_never_slower(n: int, one: float, other: float) -> None:
     at = np.array([float(n)])

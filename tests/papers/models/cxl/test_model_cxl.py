@@ -108,7 +108,15 @@ def test_csv_and_parquet_hold_the_rows(turnbuckle: Run, tmp_path: Path) -> None:
 
 def test_settings_change_the_answer(turnbuckle: Run) -> None:
     assert "CXL 1 is faster than PCIe below 1,358 B" in turnbuckle("model", "cxl", "--as-printed").out
-    assert "CXL 1 is faster than PCIe at every size" in turnbuckle("model", "cxl", "--lines-in-flight", "64").out
+    flown = ("model", "cxl", "--lines-in-flight", "256")
+    ran = turnbuckle(*flown)
+    assert "CXL 1 is faster than PCIe at every size" in ran.out
+    assert "256 lines in flight ask for 410 GB/s; the link carries 12.5 GB/s" in " ".join(ran.out.split())
+    found = json.loads(turnbuckle(*flown, "--format", "json").out)
+    largest = next(r for r in found["rows"] if r["law"] == "cxl1" and r["size_bytes"] == 1 << 24)
+    assert largest["size_bytes"] / largest["seconds"] == pytest.approx(found["wire_bandwidth"])
+    assert found["lines_bandwidth"] == pytest.approx(256 * 64 / 40e-9)
+    assert "lines in flight ask" not in turnbuckle("model", "cxl").out
     assert "CXL 2 0.6 is never faster than PCIe" in turnbuckle("model", "cxl", "--start-up", "0 s", "--share", "0.6").out
     assert "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns" in turnbuckle(
         "model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns"

@@ -57,7 +57,7 @@ LINK_KEYS: Final[dict[str, str]] = {
 }  # fmt: skip
 KINDS: Final[dict[Kind, tuple[str, ...]]] = {
     "pcie": ("pcie", "start_up"),
-    "cxl1": ("line_time", "lines_in_flight"),
+    "cxl1": ("pcie", "line_time", "lines_in_flight"),
     "cxl2": ("pcie", "share", "line_time"),
     "time": ("time",),
     "loggp": ("latency", "bandwidth"),
@@ -71,7 +71,7 @@ class Link(Declared):
     Attributes
     ----------
     kind : ``pcie`` (eq 9), ``cxl1`` (eq 10), ``cxl2`` (eq 11), ``time`` (always `time`), ``loggp`` (latency + n / bandwidth).
-    pcie : the wire below ``pcie`` and ``cxl2``, with both directions busy.
+    pcie : the wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy.
     start_up, share, line_time, lines_in_flight : parameters of the equations, see `turnbuckle.papers.models.cxl.cost`.
     time, latency, bandwidth : measured values [s], [s], [B/s].
     """
@@ -92,9 +92,9 @@ class Link(Declared):
             return self.time
         if self.kind == "loggp":
             return float(loggp_seconds(np.asarray(size_bytes, dtype=np.float64), self.latency, self.bandwidth))
-        if self.kind == "cxl1":
-            return float(cxl_line_seconds(size_bytes, self.line_time, lines_in_flight=self.lines_in_flight))
         bandwidth = packet.link(self.pcie).bandwidth(size_bytes, "both")
+        if self.kind == "cxl1":
+            return float(cxl_line_seconds(size_bytes, self.line_time, lines_in_flight=self.lines_in_flight, bandwidth=bandwidth))
         if self.kind == "pcie":
             return float(pcie_seconds(size_bytes, bandwidth, self.start_up))
         return float(cxl_stream_seconds(size_bytes, bandwidth, self.share, self.line_time))

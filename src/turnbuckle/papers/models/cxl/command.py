@@ -42,7 +42,7 @@ Shares = Annotated[
     Parameter(name="--share", help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out", negative=()),
 ]
 LinkName = Annotated[str, Parameter(name="--link", help="PCI Express below both: generation and lanes")]
-LinesInFlight = Annotated[int, Parameter(help="cache misses open at once (equation 10); the report has 1")]
+LinesInFlight = Annotated[int, Parameter(help="cache misses open at once (equation 10), up to what the link carries; the report has 1")]
 AsPrinted = Annotated[bool, Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=())]
 Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe")]
 StartUpTime = Annotated[
@@ -161,7 +161,10 @@ def compared(
     whole_lines: bool,
     reads: tuple[int, float] | None,
 ) -> dict[str, Any]:
-    """Return the document of ``model cxl``: one row for each size and law, and where each law stops being faster than PCIe."""
+    """Return the document of ``model cxl``: one row for each size and law, and where each law stops being faster than PCIe.
+
+    ``wire_bandwidth`` is what the link carries at the largest size, ``lines_bandwidth`` what the lines in flight would ask of it.
+    """
     import numpy as np
 
     from turnbuckle.cost import packet
@@ -176,7 +179,8 @@ def compared(
         return law.pcie_seconds(n, wire.bandwidth(n, "both"), start_up)
 
     def lines(n: Float) -> Float:
-        return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines)
+        carried = wire.bandwidth(n, "both")
+        return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines, bandwidth=carried)
 
     def limited(n: Float) -> Float:
         return law.pcie_seconds(n, bandwidth(n), start_up)
@@ -210,6 +214,8 @@ def compared(
         "line_seconds": line_seconds,
         "line_bytes": law.LINE_BYTES,
         "lines_in_flight": lines_in_flight,
+        "lines_bandwidth": lines_in_flight * law.LINE_BYTES / line_seconds if line_seconds else None,
+        "wire_bandwidth": float(wire.bandwidth(sizes_bytes.max(), "both")),
         "whole_lines": whole_lines,
         "tags": None if reads is None else reads[0],
         "round_trip_seconds": None if reads is None else reads[1],
@@ -257,6 +263,10 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
     if real is not laws:
         console.print(Text("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL", "dim"))
     console.print(Text("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth", "dim"))
+    asked, carried = document["lines_bandwidth"], document["wire_bandwidth"]
+    if asked is None or asked > carried:
+        flown = f"{document['lines_in_flight']:,} lines in flight ask for {'any speed' if asked is None else show(asked, 'B/s')}"
+        console.print(Text(f"CXL 1: {flown}; the link carries {show(carried, 'B/s')}, which bounds them", "dim"))
     console.print()
     for crossing in document["crossovers"]:
         console.print(_crossed(crossing, document["searched_bytes"]))

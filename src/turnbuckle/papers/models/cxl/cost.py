@@ -1,7 +1,7 @@
 """Small transfers over CXL and over PCIe, and chains of accelerators (Austin et al. 2021, ECP-HIHE01-35, eqs 9 to 13).
 
     (9)  t_pcie = n / b_n + t_s                  b_n: `pcie.Pcie.bandwidth`, both directions at once
-    (10) t_cxl1 = ceil(n / 64) 40 ns             one line after the other
+    (10) t_cxl1 = ceil(n / 64) 40 ns             one line after the other; with more in flight never less than n / b_n
     (11) t_cxl2 = n / (0.6 .. 0.9 b_n) + 40 ns   a stream, after the access time of one line
     (12) t_app  = (d + n - 1) t_stage + s        balanced; unbalanced: sum t_j + (n - 1) max t_j + s
     (13) penalty = t_total / (t_1 + t_2 + ...)
@@ -67,6 +67,7 @@ def cxl_line_seconds(
     line_bytes: float = LINE_BYTES,
     lines_in_flight: float = 1.0,
     whole_lines: bool = True,
+    bandwidth: ArrayLike = np.inf,
 ) -> Float:
     """Return the time to move n bytes by cache misses [s] (eq 10, CXL model 1).
 
@@ -77,15 +78,16 @@ def cxl_line_seconds(
     line_bytes : size of a cache line [B].
     lines_in_flight : misses that may be open at once; the report has one, which caps CXL at 1.6 GB/s (Little's law).
     whole_lines : whether a part of a line costs a line; False is the equation as printed.
+    bandwidth : b_n of the wire below, which the lines cannot exceed [B/s].
 
     >>> [round(float(cxl_line_seconds(n)) * 1e9) for n in (1, 64, 65)]
     [40, 40, 80]
+    >>> round(float(cxl_line_seconds(1e9, lines_in_flight=256, bandwidth=12.5e9)), 3)
+    0.08
     """
-    lines = np.asarray(size_bytes, dtype=np.float64) / line_bytes
-    if whole_lines:
-        lines = np.ceil(lines)
-        return np.asarray(np.ceil(lines / lines_in_flight) * line_seconds)
-    return np.asarray(lines / lines_in_flight * line_seconds)
+    size = np.asarray(size_bytes, dtype=np.float64)
+    turns = np.ceil(np.ceil(size / line_bytes) / lines_in_flight) if whole_lines else size / line_bytes / lines_in_flight
+    return np.asarray(np.maximum(turns * line_seconds, size / np.asarray(bandwidth)))
 
 
 def cxl_stream_seconds(
