@@ -206,7 +206,6 @@ def test_what_the_table_says_of_a_layer(turnbuckle: Run) -> None:
         "calls go through the layer of cdi-row-api",
         "round trip",
         "520 ns",
-        "what is not known of the layer",
     ):
         assert words in out, words
     assert "without any round trip the layer's software and network take more already" in out
