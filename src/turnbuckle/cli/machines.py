@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.foundation.units import MANNER
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, all_machines, load
 from turnbuckle.machine.check import check as examine
@@ -30,7 +31,8 @@ def rows(machine: Machine) -> list[dict[str, Any]]:
 
 
 def _number(p: Any) -> dict[str, Any]:
-    return {"value": p.value, "unit": p.unit, "error": p.error, "nature": p.nature, "source": p.source, "note": p.note}
+    value = quantity(p.value, p.unit) if p.unit == MANNER else p.value
+    return {"value": value, "unit": p.unit, "error": p.error, "nature": p.nature, "source": p.source, "note": p.note}
 
 
 def list_all(format: str) -> int:
@@ -82,7 +84,13 @@ def show(name: str, format: str) -> int:
             unit = "1" if r["change"] == "scale" else r["unit"]
             change = {"set": "", "": "", "add": "+ ", "scale": "x ", "limit": "at most ", "assume": "if unknown: "}[r["change"]]
             note = Text(str(r["source"]) + (f" ({r['note']})" if r["note"] else ""), style="dim")
-            table.add_row(r["parameter"], change + quantity(r["value"], unit), f"{r['error']:.0%}" if r["error"] else "", r["nature"], note)
+            table.add_row(
+                r["parameter"],
+                change + (r["value"] if unit == MANNER else quantity(r["value"], unit)),
+                f"{r['error']:.0%}" if r["error"] else "",
+                r["nature"],
+                note,
+            )
         console.print(table)
         if machine.copies_vanish and machine.memory_shared:
             console.print(Text(f"one memory: copies between host and device vanish ({machine.memory_shared.source})", style="dim"))

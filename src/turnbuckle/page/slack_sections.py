@@ -78,7 +78,7 @@ def answer_sentence(studies: Studies) -> str:
     link, api = tolerated(studies.link), tolerated(studies.api)
     return (
         f"Distance: the run stays within {percent(DECISION)} up to {_with_interval(link)} of added one-way latency on a longer link, and "
-        f"up to {reach(api.slack)} where every call crosses a network."
+        f"up to {reach(api.slack)} where every crossing call blocks for it."
     )
 
 
@@ -89,10 +89,10 @@ def modes_sentences(link: Slack, api: Slack) -> list[str]:
         "A longer link is a composable machine: the GPU sits behind PCIe or CXL switches or an optical cable. Asynchronous calls stay "
         "asynchronous; each one-way trip that something waits for takes longer, and reads of host memory slow down once the requests in "
         "flight cannot cover the round trip.",
-        "Calls over a network are API remoting: every call that crosses to the GPU blocks its host thread for the added latency, as in "
-        "studies that put a sleep into each call.",
+        "Every call blocks: each call that crosses to the GPU holds its host thread for the added latency, as in studies that put a sleep "
+        "into each call. It stands in for a network; what a remoting layer waits for, and what it does not, a machine of its own says.",
     ]
-    text = f"Here {percent(DECISION)} is reached at {_with_interval(a)} on a longer link and at {reach(b.slack)} with calls over a network"
+    text = f"Here {percent(DECISION)} is reached at {_with_interval(a)} on a longer link and at {reach(b.slack)} where every call blocks"
     if a.slack is None or b.slack is None:
         return [*sentences, text + "."]
     ratio = max(a.slack, b.slack) / min(a.slack, b.slack)
@@ -102,7 +102,7 @@ def modes_sentences(link: Slack, api: Slack) -> list[str]:
 
 
 def _farther(link: bool, ratio: float) -> str:
-    near, far = "calls over a network", "a longer link"
+    near, far = "calls that block", "a longer link"
     if not link:
         near, far = far, near
     return f"the run tolerates {factor(ratio, 2)} as much distance with {far} as with {near}"

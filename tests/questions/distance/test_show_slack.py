@@ -198,3 +198,29 @@ def test_names_of_calls_are_harmless(turnbuckle: Run, tmp_path: Path, evil: str)
     assert len(ran.out) < 40_000, "a long name is cut"
     found = document(turnbuckle("slack", path, *FEW, "--format", "json"))
     assert found["calls"]
+
+
+def test_what_the_table_says_of_a_layer(turnbuckle: Run) -> None:
+    out = turnbuckle("slack", SAMPLE, "--mode", "remoting", "--machine", "cdi-row-api", *FEW).out
+    for words in (
+        "calls go through the layer of cdi-row-api",
+        "round trip",
+        "520 ns",
+    ):
+        assert words in out, words
+    assert "without any round trip the layer's software and network take more already" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--mode", "remoting"), "--mode remoting and --machine belong together"),
+        (("--machine", "cdi-row-api"), "--mode remoting and --machine belong together"),
+        (("--mode", "remoting", "--machine", "pcie4-x16"), "this machine has no remoting layer"),
+        (("--mode", "remoting", "--machine", "cdi-row-api", "--over", "both"), "--mode applies only to distance"),
+        (("--mode", "remoting", "--machine", "cdi-row-apj"), "cdi-row-api"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(turnbuckle: Run, options: tuple[str, ...], said: str) -> None:
+    found = turnbuckle("slack", SAMPLE, *options, *FEW)
+    assert found.code == 2 and said in found.err

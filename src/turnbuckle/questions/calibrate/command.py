@@ -44,6 +44,12 @@ Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: on
 Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there; they can be read again as FILE")]
 Base = Annotated[str | None, Parameter(name="--base", help="machine that gives the numbers not measured: a name or a TOML file")]
 Name = Annotated[str | None, Parameter(name="--name", help="name of the machine")]
+Pings = Annotated[
+    Path | None,
+    Parameter(
+        name="--pings", help="JSON: programs that ran without and through a remoting layer; --base is the layer as far as it is known"
+    ),
+]
 CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies, for a file of rates that does not state it")]
 Between = Annotated[
     bool,
@@ -69,6 +75,7 @@ def calibrate(
     only: Only = None,
     keep: Keep = None,
     surface: Surface = None,
+    pings: Pings = None,
     format: Form = "table",
     output: Written = None,
 ) -> int:
@@ -77,6 +84,10 @@ def calibrate(
     from turnbuckle.questions.calibrate.question import calibrate as fitted
     from turnbuckle.questions.calibrate.question import one_device, read_origin
 
+    if pings is not None:
+        if files or run or base is None:
+            raise error_of("A410.pings")
+        return _layer(pings, base, name, format, output)
     if not files and not run:
         raise error_of("A408")
     if not run:
@@ -121,11 +132,45 @@ def calibrate(
     return 0
 
 
+def _layer(pings: Path, base: str, name: str | None, format: str, output: Path | None) -> int:
+    """A remoting layer from programs that ran through it: what they say, and a machine file on the layer that was known."""
+    from turnbuckle.questions.calibrate.layer import calibrated, read_pings
+
+    if name is not None and not is_name(name):
+        raise error_of("A409", found=name[:60])
+    layer = load(base)
+    found = calibrated(read_pings(pings), layer, f"turnbuckle calibrate --pings {pings.name}")
+    if output is not None:
+        below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        text = machine_text(
+            name or layer.name,
+            f"{layer.title}, as measured",
+            f"{', '.join(found)} from {pings.name}; the rest is {layer.name}'s.",
+            year=0,
+            coupling="remoting",
+            base=below if "/" in below or not below.endswith(".toml") else f"./{below}",
+            recognise=(),
+            parameters={str(n): p for n, p in found.items()},
+        )
+        write_text(text, output)
+        load(f"{output.parent}/{output.name}")
+    rows = [
+        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note} for n, p in found.items()
+    ]
+    if format == "json":
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": rows}, None)
+    else:
+        from turnbuckle.questions.calibrate.tables import emit_layer
+
+        emit_layer(found, layer, output)
+    return 0
+
+
 def _refuse_idle(given: dict[str, bool]) -> None:
     """Raise A410 where an option of --run is given without it."""
     word = next((option for option, is_given in given.items() if is_given), None)
     if word is not None:
-        raise error_of("A410", word=word)
+        raise error_of("A410.run", word=word)
 
 
 def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:

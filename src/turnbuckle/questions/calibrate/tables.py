@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
+from turnbuckle.machine import Machine, Parameter, ParameterName
 from turnbuckle.machine.machine import schema
 from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate, Origin
 from turnbuckle.show.terminal.cells import plain
@@ -116,3 +117,15 @@ def _surface(console: Terminal, answer: Calibration) -> None:
         table.add_row(f"{p['size']:.0f}", f"{p['threads']:.0f}", quantity(p["slack_s"], "s"), quantity(p["seconds"], "s"), over)
     console.print(table)
     console.print()
+
+
+def emit_layer(found: Mapping[ParameterName, Parameter], layer: Machine, output: Path | None) -> None:
+    """What programs say of a remoting layer: value, error, and from which of them."""
+    console = Terminal(highlight=False)
+    table = unframed("parameter", "value", "error", "from", words=("parameter", "from"), title="the layer, as measured")
+    for name, p in found.items():
+        table.add_row(name, quantity(p.value, p.unit), f"{p.error:.1%}", _plain(p.note, 300))
+    console.print(table)
+    console.print(Text(f"not measured, taken from {_plain(layer.name)}: everything else", "dim"))
+    if output is not None:
+        console.print(Text(str(output)))

@@ -166,6 +166,8 @@ def _encodes(console: Console, text: str) -> bool:
 def _print_tolerances(console: Console, answer: Slack) -> None:
     console.print(drawn(tolerance_table(answer)))
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
+    if any(t.slack == 0 for t in answer.tolerances):
+        console.print("0 s: the software and network of the layer alone take more than this share", style="dim")
     if answer.layer and any(t.low != t.high for t in answer.tolerances):
         console.print(
             f"the range comes from what is unknown about the layer of {answer.layer}: its software and its bandwidths", style="dim"

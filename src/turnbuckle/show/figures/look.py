@@ -24,7 +24,7 @@ CATEGORIES: Final = {"kernel": "#1f4e79", "copy": "#e08214", "mpi": "#8073ac", "
 """Categories of the exclusive time line; kernels and copies as in the breakdown."""
 SAVED, ADDED = "#2c7fb8", "#d95f0e"
 MODES: Final = {"link": "#1f4e79", "api": "#b3450b", "remoting": "#5b4a8a"}
-"""Two ways to be far away: a longer link, and calls over a network."""
+"""Ways to be far away: a longer link, every call blocking, and calls through a remoting layer."""
 CRITICAL: Final = "#b5123f"
 """The critical path, and nothing else."""
 
