@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import strategies
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.papers.models.node.cost import fraction_speedup
-from turnbuckle.papers.models.node.question import Communication, closer, communication, off_node_share
+from turnbuckle.papers.models.node.question import Communication, closer, communication, off_node_share, quickest_messages
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.trace.read import read
 
@@ -194,8 +195,9 @@ def test_any_run_gains_between_nothing_and_its_bound(profile: Profile, per_node:
     assert 1 - 1e-12 <= found.speedup <= found.speedup_bound * (1 + 1e-12) and found.speedup == pytest.approx(found.speedup_all)
     assert found.share_all <= found.share_then + 1e-12 and found.share_all >= 0 and found.share_then <= 1
     paths = ((2e-9, 1e9), (1e-9, 8e9))
-    told = closer(profile, ranks_per_node=per_node, paths=paths)
+    told = closer(profile, ranks_per_node=per_node, paths=paths, on_node_factor=factor)
     assert told.speedup_bytes is not None and told.speedup is not None and told.speedup_bytes <= told.speedup * (1 + 1e-12)
+    assert told.share_bytes is not None and told.share_then is not None and told.share_then - 1e-12 <= told.share_bytes <= 1
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -223,6 +225,36 @@ def test_the_bytes_alone() -> None:
     assert found.speedup_bytes == pytest.approx(1 / (1 - 0.5 * 100 / 990 * 0.9))
     slow = closer(ring(), ranks_per_node=2, paths=((0.0, 1e9), (0.0, 10e9)))
     assert slow.speedup_bytes == slow.speedup, "never more than the time in MPI"
+
+
+def test_the_quickest_message_tells_what_bytes_take() -> None:
+    """The second message waits for no rank: 200 B in 20 ns, so the first took no more of its 600; 300 B are as fast as the third."""
+    sizes = ((200, 100, 700), (200, 800, 820), (300, 830, 930))
+    calls = [
+        row for n, begin, end in sizes for row in (call(0, "Send", begin, begin + 10, **to(1, n)), call(1, "Recv", begin, end, **to(0, n)))
+    ]
+    profile = run(*session(2), *calls, ranks=2)
+    quickest = quickest_messages(profile.trace)
+    assert quickest is not None
+    assert quickest(np.array([1.0, 200.0, 300.0, 301.0])).tolist() == pytest.approx([20e-9, 20e-9, 100e-9, math.inf])
+    found = closer(profile, ranks_per_node=1, bandwidth_ratio=2.0, on_node_factor=2.0)
+    busy = (20 + 20 + 100) / (2 * 990)
+    assert found.bytes_from == "recording" and found.speedup_bytes == pytest.approx(1 / (1 - busy / 2))
+    assert found.share_bytes == 1.0 and found.share_all_bytes == pytest.approx(1 - busy / 2), "no message stays on a node of one rank"
+    stages = found.as_dict()["stages"]
+    assert stages["gain_of_bytes"] == 0.0 and stages["gain_of_bytes_all_on_node"] == pytest.approx(1 / (1 - busy / 2) - 1)
+    skewed = run(*session(2), call(0, "Send", 100, 110, **to(1)), call(1, "Recv", 50, 90, **to(0)), ranks=2)
+    assert quickest_messages(skewed.trace) is None, "clocks that do not agree tell nothing"
+    told = closer(skewed, ranks_per_node=1, bandwidth_ratio=2.0, on_node_factor=2.0)
+    assert (told.bytes_from, told.speedup_bytes, told.share_bytes) == (None, None, None)
+
+
+def test_stages_of_a_collective_are_messages() -> None:
+    """Two stages of 100 B, each as quick as the one message of 100 B: 2 x 10 ns of the 200 on every rank."""
+    message = (call(0, "Send", 50, 60, **to(1, 100)), call(1, "Recv", 50, 60, **to(0, 100)))
+    reduced = [call(r, "Allreduce", 100, 300, size_bytes=100) for r in range(4)]
+    found = closer(run(*session(), *message, *reduced), ranks_per_node=4, on_node_factor=math.inf)
+    assert found.share_all_bytes == pytest.approx(1 - (4 * 2 * 10 + 10) / (4 * 990))
 
 
 def test_small_messages_keep_their_time() -> None:

@@ -12,6 +12,7 @@ recording does not name the partners, the user says how much leaves the node.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -26,7 +27,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, path_ratio, staged_share, tree_stages
-from turnbuckle.profile.messages.mpi_calls import communicators, operation, placed, posted, same_call
+from turnbuckle.profile.messages.mpi_calls import communicators, described, matched, operation, placed, posted, same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import UNNAMED
 from turnbuckle.trace.ids import process_of
@@ -115,11 +116,13 @@ class Closer(Declared):
     bandwidth_ratio : of the path that the moved messages take, new over old; with latencies where both paths are given.
     speedup, speedup_bound : run time now over the projected run time (section 8.1), and the same with a path that costs nothing.
     speedup_all : the speed-up with every rank on one node.
-    speedup_bytes : the speed-up from the time that the moved messages themselves take on both paths, where the paths are given: the rest
-        of MPI time is waiting for late ranks, which no path shortens.
+    bytes_from : what tells how long messages take by themselves: ``paths``, ``recording``, ``paths and recording`` (the shorter time
+        counts), or None.  The rest of MPI time is waiting for late ranks, which no path shortens.
+    speedup_bytes : the speed-up from the time that the moved messages themselves take; None where nothing tells it.
     on_node_factor : bandwidth on the node, new over old.
     parts : shares of run time that bandwidth limits, with their stages (section 8.2).
     share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
+    share_bytes, share_all_bytes : the same two from the time that messages and stages themselves take; None where nothing tells it.
     """
 
     of: Communication
@@ -133,11 +136,14 @@ class Closer(Declared):
     speedup: float | None = None
     speedup_bound: float | None = None
     speedup_all: float | None = None
+    bytes_from: str | None = None
     speedup_bytes: float | None = None
     on_node_factor: float | None = None
     parts: tuple[Staged, ...] = ()
     share_then: float | None = None
     share_all: float | None = None
+    share_bytes: float | None = None
+    share_all_bytes: float | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -149,7 +155,10 @@ class Closer(Declared):
         """Return this answer with its gains by stages (section 8.2), or None where it has none."""
         if self.share_then is None or self.share_all is None:
             return None
-        return {"answer": self, "gain": float(gain(1.0, self.share_then)), "gain_all": float(gain(self.share_then, self.share_all))}
+        gains = {"gain": float(gain(1.0, self.share_then)), "gain_all": float(gain(self.share_then, self.share_all))}
+        of_bytes = None if self.share_bytes is None else float(gain(1.0, self.share_bytes))
+        of_all = None if of_bytes is None else float(gain(self.share_bytes or 1.0, self.share_all_bytes or 1.0))
+        return {"answer": self, **gains, "gain_bytes": of_bytes, "gain_all_bytes": of_all}
 
 
 def communication(profile: Profile) -> Communication:
@@ -364,22 +373,35 @@ def closer(
     off_node_now, moved = _leaving(shares, large, ranks_per_node, then, mapping, off_node, findings)
     answer: dict[str, Any] = {}
     ratio = bandwidth_ratio
+    quickest = quickest_messages(profile.trace)
+    sources = [name for name, there in (("paths", paths), ("recording", quickest)) if there is not None]
+    answer["bytes_from"] = " and ".join(sources) or None
+    rank_seconds = shares.ranks * shares.seconds or math.inf
+
+    def taken(sizes: Float) -> Float:
+        """Return the most that messages can take by themselves, each as a share of the run time of all ranks."""
+        stated = np.full(len(sizes), np.inf) if paths is None else loggp_seconds(sizes, *paths[0])
+        return np.minimum(stated, math.inf if quickest is None else quickest(sizes)) / rank_seconds
+
+    sizes = _moved_sizes(large, ranks_per_node, then, mapping, shares.world)
     if paths is not None:
-        sizes = _moved_sizes(large, ranks_per_node, then, mapping, shares.world)
         ratio = path_ratio(sizes, *paths[0], *paths[1])
-        rank_seconds = shares.ranks * shares.seconds
-        sent = float(loggp_seconds(sizes, *paths[0]).sum()) / rank_seconds if rank_seconds else 0.0
-        answer["speedup_bytes"] = float(fraction_benefit(min(sent, shares.share * shares.p2p * moved), ratio))
     if ratio is not None:
+        if sources:
+            sent = min(float(taken(sizes).sum()), shares.share * shares.p2p * kept * moved)
+            answer["speedup_bytes"] = float(fraction_benefit(sent, ratio))
         speedups = [
             float(fraction_speedup(shares.share, shares.p2p * kept, *how))
             for how in ((moved, ratio), (moved, math.inf), (off_node_now, ratio))
         ]
         answer |= dict(zip(("bandwidth_ratio", "speedup", "speedup_bound", "speedup_all"), (ratio, *speedups), strict=True))
     if on_node_factor is not None:
-        parts = _parts(shares, ranks_per_node, off_node_now, kept, least_bytes)
+        parts, of_bytes = _parts(shares, large, ranks_per_node, off_node_now, kept, least_bytes, taken)
         answer |= {"on_node_factor": on_node_factor, "parts": parts, "share_then": staged_share(parts, on_node_factor)}
         answer["share_all"] = staged_share(all_on_node(parts), on_node_factor)
+        if sources:
+            answer["share_bytes"] = staged_share(of_bytes, on_node_factor)
+            answer["share_all_bytes"] = staged_share(all_on_node(of_bytes), on_node_factor)
     return Closer(
         shares,
         ranks_per_node,
@@ -442,14 +464,38 @@ def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: M
     return placed["size_bytes"].to_numpy()[moved].astype(np.float64)
 
 
-def _parts(shares: Communication, ranks_per_node: int, off_node_now: float, kept: float, least_bytes: float) -> tuple[Staged, ...]:
-    """Return the shares of run time that on-node bandwidth limits: messages that stay on the node, and collectives by communicator size."""
-    parts = [Staged(shares.share * shares.p2p * kept, 1.0 - off_node_now, 1)] if shares.p2p else []
+def quickest_messages(trace: Trace) -> Callable[[Float], Float] | None:
+    """Return what messages of given sizes [B] take at most [s] by the quickest recorded one; None where no two ranks show a message.
+
+    From the begin of its send to the end of its receive a message was moved.  So no message of n bytes takes longer, waits apart, than the
+    quickest recorded one of n bytes or more; infinity where none was as large.  Clocks by which a receive ends before its send tell
+    nothing.
+    """
+    calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
+    pairs = matched(calls, members)[2].drop_nulls(["size_bytes", "done_until_r"]).filter(pl.col("done_r") >= 0)
+    by_size = pairs.group_by("size_bytes").agg(ns=(pl.col("done_until_r") - pl.col("start_ns")).min()).sort("size_bytes")
+    if not by_size.height or int(by_size["ns"].min()) <= 0:  # type: ignore[arg-type]
+        return None
+    sizes = by_size["size_bytes"].to_numpy()
+    seconds = np.append(np.minimum.accumulate(by_size["ns"].to_numpy()[::-1])[::-1] * 1e-9, np.inf)
+    return lambda asked: seconds[np.searchsorted(sizes, asked)]
+
+
+def _parts(
+    shares: Communication, messages: pl.DataFrame, ranks_per_node: int, off_node_now: float, kept: float, least_bytes: float,
+    taken: Callable[[Float], Float],
+) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:  # fmt: skip
+    """Return the shares of run time that on-node bandwidth limits, of MPI time and of what the bytes themselves take.
+
+    They are the messages that stay on the node, and collectives by communicator size; each stage of a collective is a message.
+    """
+    parts = [(Staged(shares.share * shares.p2p * kept, 1.0 - off_node_now, 1), messages)] if shares.p2p else []
     every = float(shares.collective_calls["seconds"].sum())
     large = shares.collective_calls.filter(pl.col("size_bytes") >= max(least_bytes, 1.0))
-    by_size = large.with_columns(members=pl.col("members").fill_null(shares.world)).group_by("members").agg(pl.col("seconds").sum())
-    for members, seconds in by_size.sort("members").iter_rows():
+    for (members,), calls in sorted(large.with_columns(pl.col("members").fill_null(shares.world)).group_by("members")):
         on_node, stages = tree_stages(int(members), ranks_per_node)
         if stages and every > 0:
-            parts.append(Staged(shares.share * shares.collectives * float(seconds) / every, on_node, stages))
-    return tuple(parts)
+            parts.append((Staged(shares.share * shares.collectives * float(calls["seconds"].sum()) / every, on_node, stages), calls))
+    by_bytes = (part.stages * float(taken(sent["size_bytes"].to_numpy().astype(np.float64)).sum()) for part, sent in parts)
+    bounded = tuple(part._replace(share=min(part.share, most)) for (part, _), most in zip(parts, by_bytes, strict=True))
+    return tuple(part for part, _ in parts), bounded

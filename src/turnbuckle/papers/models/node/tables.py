@@ -179,9 +179,11 @@ def print_integration(document: Mapping[str, Any]) -> None:
         console.print()
         console.print(Text("collectives and on-node messages keep their time; at most: the new path costs nothing", "dim"))
     if document.get("fractions"):
-        _print_fractions(console, document)
+        _print_fractions(console, document["fractions"])
     if stages := document.get("stages"):
         _print_stages(console, stages)
+    if "communication" in document:
+        console.print(Text(_bytes_words(document["bytes_from"]), "dim"))
     print_findings(console, document.get("findings", ()))
 
 
@@ -211,26 +213,29 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
     console.print()
 
 
-def _print_fractions(console: Terminal, document: Mapping[str, Any]) -> None:
-    fractions = document["fractions"]
+def _bytes_words(source: str | None) -> str:
+    """Return what bounds a gain by the bytes of its messages, and what the shares of MPI time alone give."""
+    if source is None:
+        return "at most: MPI time holds waits for late ranks and latencies, which no bandwidth shortens; give --old-path and --new-path"
+    by = {"paths": "on the stated path", "recording": "by the quickest recorded message"}.get(
+        source, "by the quicker of path and recording"
+    )
+    return f"what the bytes take: {by}; the rest of MPI time is waits for late ranks and latencies, which no bandwidth shortens"
+
+
+def _print_fractions(console: Terminal, fractions: Mapping[str, Any]) -> None:
     table = titled(console, "more GPUs on a node: off-node messages that come to stay on it", "", "of the bytes", "speed-up")
     table.add_row("leave the node now", f"{fractions['off_node_share']:.1%}", "")
-    table.add_row(
-        f"stay on the new node, {fractions['bandwidth_ratio']:.4g}x faster",
-        f"{fractions['moved_share']:.1%}",
-        f"{fractions['speedup']:.3f}x",
-    )
+    faster, moved = f"{fractions['bandwidth_ratio']:.4g}x faster", f"{fractions['moved_share']:.1%}"
     if (speedup_of_bytes := fractions["speedup_of_bytes"]) is not None:
-        table.add_row("the same, by what their bytes take alone", "", f"{speedup_of_bytes:.3f}x")
-    table.add_row("the same, were their path free", "", f"{fractions['speedup_bound']:.3f}x")
-    table.add_row(
-        f"all on one node, {fractions['bandwidth_ratio']:.4g}x faster",
-        f"{fractions['off_node_share']:.1%}",
-        f"{fractions['speedup_all_on_node']:.3f}x",
-    )
+        table.add_row(f"stay on the new node, {faster}, by their bytes", moved, f"{speedup_of_bytes:.3f}x")
+        table.add_row("the same, were all their MPI time transfer", "", f"{fractions['speedup']:.3f}x")
+    else:
+        table.add_row(f"stay on the new node, {faster}", moved, f"{fractions['speedup']:.3f}x")
+    table.add_row("and were their path free", "", f"{fractions['speedup_bound']:.3f}x")
+    table.add_row(f"and all on one node, {faster}", f"{fractions['off_node_share']:.1%}", f"{fractions['speedup_all_on_node']:.3f}x")
     console.print(table)
     console.print()
-    console.print(Text("at most: MPI time holds waits for late ranks and latencies, which no bandwidth shortens", "dim"))
 
 
 def _print_stages(console: Terminal, stages: Mapping[str, Any]) -> None:
@@ -241,8 +246,11 @@ def _print_stages(console: Terminal, stages: Mapping[str, Any]) -> None:
     console.print()
     low, high = stages.get("run_time_share_low"), stages.get("run_time_share_high")
     interval = "" if low is None else f" [{low:.2%}, {high:.2%}]"
-    console.print(f"run time then {stages['run_time_share']:.3%}{interval} of now: {stages['gain']:.2%} more done")
-    console.print(
-        f"with every stage on the node {stages['run_time_share_all_on_node']:.3%}: another {stages['gain_all_on_node']:.2%}, at most"
-    )
+    readings = [("run time then", "")]
+    if stages.get("gain_of_bytes") is not None:
+        readings = [("by what the bytes take, run time then", "_of_bytes"), ("were all that MPI time transfer,", "")]
+    for words, of in readings:
+        console.print(f"{words} {stages[f'run_time_share{of}']:.3%}{interval} of now: {stages[f'gain{of}']:.2%} more done")
+        then, more = stages[f"run_time_share{of}_all_on_node"], stages[f"gain{of}_all_on_node"]
+        console.print(f"with every stage on the node {then:.3%}: another {more:.2%}, at most")
     console.print(Text("a collective is a binary tree whose stages all take the same time, a message one stage", "dim"))
