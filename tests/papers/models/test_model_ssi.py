@@ -26,7 +26,7 @@ def test_the_sample(turnbuckle: Run) -> None:
 
 
 def test_options_stand_above_the_recording(turnbuckle: Run) -> None:
-    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--kernel", "all", "--calls", 7, "--format", "json").out)
+    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--calls", 7, "--format", "json").out)
     assert about["loop"]["calls"] == 7 and about["recorded"]["calls"] > 7 and about["recorded"]["kernel"] == ""
 
 
@@ -77,7 +77,7 @@ def test_no_such_kernel(turnbuckle: Run, hostile: Path) -> None:
 def test_what_a_loop_of_a_recording_leaves_out_is_said(turnbuckle: Run, shared: Path) -> None:
     """Kernels of two GPUs, and pages moved on demand (268,500,992 B in and 268,435,456 B out, truth.json)."""
     traces = shared / "traces" / "nsys"
-    two = ("model", "ssi", next((traces / "mfu_2gpu_before").glob("*.sqlite")), "--kernel", "all", "--link", "pcie5-x16")
+    two = ("model", "ssi", next((traces / "mfu_2gpu_before").glob("*.sqlite")), "--link", "pcie5-x16")
     apart = ("--streams", 2, "--workers", 2, "--calls", 2005)
     assert f"calls of 2 GPUs, here one after the other; {' '.join(map(str, apart))} has" in " ".join(turnbuckle(*two).out.split())
     assert "GPUs" in turnbuckle(*two, "--workers", 2).out and "GPUs" not in turnbuckle(*two, *apart).out

@@ -108,12 +108,13 @@ def test_a_loop_without_any_time() -> None:
 def test_a_recording(shared: Path) -> None:
     """CloverLeaf: 1312 kernels busy for 294404540 ns, 225065752 B to the device, 51200 B back (truth.json)."""
     profile = Run.read(next((shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter").glob("*.sqlite"))).profile
-    every = recorded(profile, "all")
+    every = recorded(profile)
+    assert every == recorded(profile, "all")
     assert (every.kernel, every.calls) == ("", 1312)
     assert every.calls * every.kernel_seconds == pytest.approx(0.294404540, rel=1e-12)
     assert every.calls * every.to_device_bytes == pytest.approx(225065752) and every.calls * every.to_host_bytes == pytest.approx(51200)
-    largest, some = recorded(profile), recorded(profile, "advec")
-    assert "advec" in some.kernel
+    largest, some = recorded(profile, "largest"), recorded(profile, "advec")
+    assert "advec" in some.kernel and 0 < largest.calls < every.calls
     assert largest.calls * largest.kernel_seconds >= some.calls * some.kernel_seconds
     loop = largest.loop(calls=5, streams=2)
     assert (loop.calls, loop.streams, loop.kernel_seconds) == (5, 2, largest.kernel_seconds)

@@ -47,7 +47,10 @@ Quantum = Annotated[
     Parameter(name="--quantum", help="what pays propagation: message as on a wire, byte as the report's numbers need it"),
 ]
 Kernel = Annotated[
-    str, Parameter(name="--kernel", help="of the recording: part of a name, or all; the kernel with the most time if left out")
+    str,
+    Parameter(
+        name="--kernel", help="of the recording: part of a name, or largest (the one with the most time, as in the report); all if left out"
+    ),
 ]
 Calls = Annotated[int | None, Parameter(name="--calls", help="of each stream")]
 ToDevice = Annotated[str | None, Parameter(name="--to-device", help="bytes to the device of one call")]

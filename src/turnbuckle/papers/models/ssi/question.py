@@ -224,7 +224,7 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
 
     Parameters
     ----------
-    kernel : part of a name; empty takes the kernel with the most time, as the report does, and ``all`` takes all of them.
+    kernel : part of a name; empty or ``all`` takes all kernels, ``largest`` the one with the most time, as the report does.
 
     Raises
     ------
@@ -237,14 +237,14 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
         .agg(pl.len().alias("calls"), (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
         .sort("ns", "called")
     )
-    if kernel not in ("", "all"):
+    every, named_so = kernel in ("", "all"), kernel not in ("", "all", "largest")
+    if named_so:
         groups = groups.filter(pl.col("called").str.contains(kernel, literal=True))
     if not groups.height or not groups["ns"].sum():
-        mismatch = f'none whose name holds "{kernel[:40]}"' if kernel not in ("", "all") else "none"
-        raise error_of("A169", found=mismatch)
-    taken = groups if kernel == "all" else groups.tail(1)
+        raise error_of("A169", found=f'none whose name holds "{kernel[:40]}"' if named_so else "none")
+    taken = groups if every else groups.tail(1)
     calls = int(taken["calls"].sum())
-    called = "" if kernel == "all" else str(taken["called"][0])
+    called = "" if every else str(taken["called"][0])
     into, out = (summary.moved_bytes(profile, direction) / calls for direction in ("h2d", "d2h"))
     ran = named.join(taken.select("called"), on="called", how="semi").join(profile.tracks.select("track", "device"), on="track")
     paged = sum(summary.moved_bytes(profile, direction) for direction in ("migration_h2d", "migration_d2h"))
