@@ -24,7 +24,7 @@ over their intervals. The verdict follows from the two intervals:
 | verdict | meaning |
 | --- | --- |
 | reproduced | what comes out overlaps what is printed |
-| reproduced* | it does, under an assumption that the paper does not print; the note says which |
+| reproduced* | it does, but rests on what the paper does not print: a formula, a reading of a range, the number; the note says which |
 | trunc | the paper cut its digits off where it should have rounded |
 | off | it does not overlap |
 | contradiction | the paper disagrees with itself, or a formula cannot mean what it says: [all of them, and what we do](contradictions.md) |

@@ -75,7 +75,8 @@ def _print(rows: list[Row], verdicts: dict[str, int], output: Path | None) -> No
         console.print()
     total = sum(verdicts.values())
     console.print(Text.assemble(f"{total} numbers: ", *_joined(verdicts)))
-    console.print(Text("* under an assumption the paper does not print; --format json has notes, intervals and resolutions", style="dim"))
+    star = "* rests on what the paper does not print: a formula, a reading of a range, or the number, compared with itself then"
+    console.print(Text(f"{star}; --format json says which, with intervals and resolutions", style="dim"))
 
 
 def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:

@@ -6,7 +6,8 @@ A printed number x whose last digit has the unit `u` is the interval [x - u/2, x
 verdict            meaning
 =================  ===================================================================================
 ``reproduced``     the recomputed interval overlaps the printed one
-``reproduced*``    it overlaps under an assumption that the paper does not print
+``reproduced*``    it overlaps under an assumption that the paper does not print (a formula, a reading of a range), or is compared
+                   with itself, as the paper prints no number of its own
 ``trunc``          the paper cut its digits off where it should have rounded
 ``off``            it does not overlap
 ``contradiction``  the paper disagrees with itself, or a printed formula cannot be meant
@@ -205,7 +206,7 @@ def judged(
     ----------
     text : a plain number, as printed.
     recomputed : the recomputed number, in the same unit.
-    assumed : whether it rests on an assumption that the paper does not print (stated in `note`).
+    assumed : whether it rests on an assumption that the paper does not print, or is compared with itself (stated in `note`).
     within : interval of the text where the paper says "about", "roughly" or "up to"; if left out, that of its last digit.
     rounded_down_to : the step to which the paper cuts off; if left out, the unit of the last digit.
     """

@@ -59,14 +59,13 @@ def _amrex() -> Iterator[Recomputed]:
         "MFiX": "share of launches alone",
         "WarpX": "share of launches alone; cut off where 1.36 rounds to 1.4",
         "PeleC": "share of unified memory alone",
-        "Castro": "launches and unified memory; printed in Table 13 only",
+        "Castro": "which share counts is not printed: launches and unified memory; the gain stands in Table 13 only",
     }
     for app, note in why.items():
         share = amrex_share(app, "Table 2")
         text = PAPER.text(app, "CPU-GPU integration" if app == "Castro" else "integration gain")
-        yield judged(
-            f"R.T2.{app}", f"{app}: gain of a tenfold link", text, swept(lambda f: float(fraction_benefit(f, ten)), share), note=note
-        )
+        gain = swept(lambda f: float(fraction_benefit(f, ten)), share)
+        yield judged(f"R.T2.{app}", f"{app}: gain of a tenfold link", text, gain, assumed=app not in _USED, note=note)
     for app in ("PeleC", "Castro", "MFiX", "WarpX"):
         share = amrex_share(app, "Table 11")
         text = PAPER.text(app, "disaggregation penalty", "Table 11")
@@ -347,8 +346,8 @@ def _closer_gpus() -> Iterator[Recomputed]:
         text, recomputed = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
         note = "the formula is not printed; 1 / (1 - c p o (1 - 1/k)) fits all four rows (D13)"
         if round(recomputed.value, 2) != float(text):
-            note = f"{recomputed.value:.3f}; {text} only at the upper end of its rounded shares"
-        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, recomputed, note=note)
+            note += f"; {recomputed.value:.3f}, and {text} only at the upper end of its rounded shares"
+        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, recomputed, assumed=True, note=note)
     shares, factor = epsilon_shares(), PAPER.number("Epsilon", "bandwidth change on the node").value
 
     def left(*s: float) -> float:
