@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import console_for
@@ -58,7 +59,6 @@ def dgemm(
     """Ask from which size, bandwidth and launch time on a matrix product is worth moving to the device."""
     import numpy as np
 
-    from turnbuckle.machine import load
     from turnbuckle.papers.models.dgemm import question as study
 
     console = console_for(output) if format == "table" else None

@@ -14,6 +14,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output, listed
 from turnbuckle.show.terminal.output import write_answer
@@ -123,7 +124,6 @@ def _links(names: tuple[str, ...], machines: list[str], way: str, settings: dict
 
     from turnbuckle.cost.packet import link as named
     from turnbuckle.cost.pcie import Pcie
-    from turnbuckle.machine import load
     from turnbuckle.papers.models.on_machine import wire
 
     links = [Chosen(found, found.name) for name in names for part in name.split(",") if part.strip() for found in [named(part)]]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
@@ -164,7 +165,6 @@ def _link(text: str, width: int) -> tuple[Link, str]:
 
 def _machine(name: str, width: int) -> tuple[Link, str]:
     """Return the link of a machine, and its length as the report takes it for its kind; an empty text where the report has no such link."""
-    from turnbuckle.machine import load
     from turnbuckle.papers.models.on_machine import large_copy
     from turnbuckle.replay.contention.loop import Link
 
