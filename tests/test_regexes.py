@@ -12,6 +12,7 @@ from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.profile import classify
 from turnbuckle.show import unknowns
+from turnbuckle.trace import window
 from turnbuckle.trace.readers.recorded import text as recorded_text
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "turnbuckle"
@@ -26,6 +27,7 @@ BOUNDED = {
 MADE = {
     "profile/classify.py": [rule.pattern for rule, _ in classify.RULES],
     "show/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
+    "trace/window.py": [window._step(word) for word in window._STEPS],
     "page/html.py": [r"(gh200\-x|gh200|x86)"],
     "trace/readers/recorded/text.py": [rb"^[A-Za-z](?:," + recorded_text._NUMBER + rb"){5}$"],
 }

@@ -89,6 +89,7 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "slack": ("turnbuckle.questions.validate.predictions:delayed",),
         "distance": ("turnbuckle.questions.validate.measured.distance:moved_away",),
         "sharing": ("turnbuckle.questions.validate.measured.side_by_side:side_by_side",),
+        "remoting": ("turnbuckle.questions.validate.measured.through_layer:through_layer",),
         "variant": ("turnbuckle.questions.validate.predictions:variant",),
         "counts": ("turnbuckle.questions.validate.predictions:counts",),
         "repeat": ("turnbuckle.questions.validate.predictions:repeat",),

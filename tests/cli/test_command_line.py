@@ -235,7 +235,7 @@ def test_placement(turnbuckle: Run) -> None:
     found = document(turnbuckle("inspect", SAMPLE, "--minus", SAMPLE, "--format", "json"))
     assert {r["direction"]: r["nic_bound_bytes"] for r in found["placement"]} == {"h2d": 0, "d2h": 0}
     assert len(found["provenance"]) == 2
-    assert "network" in turnbuckle("inspect", SAMPLE, "--minus", SAMPLE).out
+    assert "NIC" in turnbuckle("inspect", SAMPLE, "--minus", SAMPLE).out
 
 
 def test_additive_on_a_recording_and_on_printed_totals(turnbuckle: Run) -> None:

@@ -13,6 +13,7 @@ from turnbuckle.foundation.errors import MachineError
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
 from turnbuckle.machine.check import check
+from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 
 ASKED = [
     "v100-sxm2",
@@ -191,7 +192,13 @@ def test_measured_shares_agree_with_the_collected_facts(
     assert value(machine, share) * value(machine, nominal) == pytest.approx(fact(facts, *theirs[:3]), rel=theirs[3])
 
 
-OUR_OWN = ("NVIDIA/TransformerEngine issue 2053", "the host of a DGX H100, by which", "by construction", "PCI Express Base Specification")
+OUR_OWN = (
+    "Wang et al., Characterizing Network Requirements for GPU API Remoting",
+    "NVIDIA/TransformerEngine issue 2053",
+    "the host of a DGX H100, by which",
+    "by construction",
+    "PCI Express Base Specification",
+)
 
 
 @pytest.mark.shared
@@ -231,19 +238,30 @@ def test_tenfold_is_tenfold() -> None:
 
 
 @pytest.mark.parametrize("distance", ["switch-hop", "rack", "row", "datacentre"])
-def test_distance_is_the_same_on_the_link_and_in_the_api(distance: str) -> None:
+def test_a_round_trip_is_twice_the_distance_of_the_link(distance: str) -> None:
     source = load("perlmutter")
     link, api = (load(f"cdi-{distance}-{way}").resolved(source) for way in ("link", "api"))
-    assert link.parameters["slack.link"].value == api.parameters["slack.call"].value
+    assert 2 * link.parameters["slack.link"].value == pytest.approx(api.parameters["remoting.round_trip"].value)
     assert link.parameters["link.round_trip"].value == pytest.approx(0.9e-6)
-    assert link.value("slack.call") is None and api.value("slack.link") is None
+    assert link.value("remoting.round_trip") is None and api.value("slack.link") is None and api.value("slack.call") is None
     assert api.parameters["link.h2d.latency"] == link.parameters["link.h2d.latency"] == source.parameters["link.h2d.latency"]
-    assert set(load(f"cdi-{distance}-api").unknowns()) <= set(load(f"cdi-{distance}-link").unknowns())
+    near, far = (load(f"cdi-{distance}-{way}").unknowns() for way in ("link", "api"))
+    (common,) = (u for u in far if u.startswith("common/distance"))
+    assert near[common] == far[common]
+
+
+def test_a_layer_says_everything_of_its_calls() -> None:
+    layers = [m for m in all_machines() if m.coupling == "remoting"]
+    assert len(layers) == 5
+    for layer in layers:
+        stated = {c.parameter for c in layer.changes}
+        assert {"remoting.round_trip", "remoting.h2d.bandwidth", "remoting.d2h.bandwidth", "remoting.command"} <= stated, layer.name
+        assert {f"remoting.{word}" for word in REMOTING_CLASSES} <= stated, layer.name
 
 
 def test_farther_is_slower() -> None:
     slack = [
-        load(f"cdi-{d}-api").resolved(load("perlmutter")).parameters["slack.call"].value
+        load(f"cdi-{d}-api").resolved(load("perlmutter")).parameters["remoting.round_trip"].value
         for d in ("switch-hop", "rack", "row", "datacentre")
     ]
     assert slack == sorted(slack) and parse("100 ns", "s") < slack[0] and slack[-1] < parse("100 us", "s")

@@ -74,6 +74,20 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert machine.get("gpu.count").value == 4  # type: ignore[union-attr]
 
 
+def test_a_manner_is_a_word_without_an_error(tmp_path: Path) -> None:
+    layer = (
+        HEAD.replace('"pcie"', '"remoting"\nbase = "source"')
+        + '\n[remoting.launch]\nvalue = "VALUE"\nnature = "measured"\nsource = "a ping"\n'
+    )
+    machine = load(str(write(tmp_path, layer.replace("VALUE", "serial"))))
+    (change,) = machine.changes
+    assert change.set is not None and (change.set.value, change.set.error, str(change.set)) == (3.0, 0.0, "serial")
+    assert check(machine) == []
+    said = only_flaw(tmp_path, layer.replace("VALUE", "serail"), "M009", "10:9")
+    assert "not a manner of crossing" in said and "did you mean serial" in said
+    assert "one of local, sent, waits, serial" in only_flaw(tmp_path, layer.replace("VALUE", "2 us"), "M009", "10:9")
+
+
 def test_a_number_without_a_source_does_not_load(tmp_path: Path) -> None:
     text = HEAD + '\n[gpu.fp64]\nvalue = "9.7 TFLOP/s"\nnature = "spec"\n'
     assert "a number without a source is refused" in only_flaw(tmp_path, text, "M007", "8:6")

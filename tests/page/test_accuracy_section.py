@@ -47,10 +47,10 @@ def test_the_section_counts_as_the_card_does(recorded: Run) -> None:
 
 def test_the_page_shows_it_and_no_longer_says_that_there_is_none(brief: Run) -> None:
     text = page(asked(brief))
-    assert 'id="accuracy"' in text and "held the measured value" in text and "turnbuckle validate --card" in text
+    assert 'id="accuracy"' in text and "contain the measured value" in text and "turnbuckle validate --card" in text
     assert "No validation against measured targets" not in text
     alone = page(brief)
-    assert "Nothing was projected, so there is nothing to hold against measurements." in alone
+    assert "Nothing was projected, so there is nothing to check against measurements." in alone
 
 
 def test_figures_of_the_whole_card() -> None:

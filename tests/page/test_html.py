@@ -67,16 +67,14 @@ def test_every_section_is_there(text: str) -> None:
 
 def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -> None:
     words = Page(text).text
-    for p in answer.projections:
-        assert p.interval is not None
-        for printed in (
-            seconds(p.seconds),
-            f"{p.penalty:.3f}×",
-            f"{p.benefit:.3f}×",
-            f"[{p.interval.low / p.measured_seconds:.3f}, {p.interval.high / p.measured_seconds:.3f}]",
-            span(*p.envelope),
-        ):
-            assert printed in words, (p.target, printed)
+    for whole in answer.projections:
+        for p in (whole, whole.by_coupling):
+            assert p.interval is not None
+            interval = f"[{p.interval.low / p.measured_seconds:.3f}, {p.interval.high / p.measured_seconds:.3f}]"
+            for printed in (seconds(p.seconds), f"{p.penalty:.3f}×", interval):
+                assert printed in words, (p.target, printed)
+        for printed in (f"{whole.by_coupling.benefit:.3f}×", span(*whole.by_coupling.envelope)):
+            assert printed in words, (whole.target, printed)
     for m in answer.targets:
         assert m.name in words
         for number in [part for c in m.changes for part in c.parts().values()] if m.relative else m.parameters.values():
@@ -157,7 +155,7 @@ def test_a_report_without_projections(brief: Run) -> None:
 def test_a_report_without_draws(brief: Run) -> None:
     text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
     self_contained(text)
-    assert "No interval was drawn" in Page(text).text
+    assert "No range was drawn" in Page(text).text
 
 
 def test_a_report_on_the_same_machine_only(brief: Run) -> None:

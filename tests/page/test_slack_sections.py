@@ -152,7 +152,7 @@ def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> No
     why = studied(answer)
     assert isinstance(why, str) and "overlap another on their own stream" in why
     words = Page(page(answer)).text
-    assert "Only the sum could be asked." in words and words.count("overlap another on their own stream") >= 4
+    assert "Only the sum replay was possible." in words and words.count("overlap another on their own stream") >= 4
     assert "before-after" not in json.loads(Page(page(answer)).scripts[0][1])
 
 

@@ -131,7 +131,7 @@ def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Pat
 
 
 def test_cases_are_small_and_hold_no_trace_but_of_our_own_recordings() -> None:
-    recorded = [*CASES.glob("distance_*"), CASES / "message_delay", CASES / "sharing_opencl"]
+    recorded = [*CASES.glob("distance_*"), CASES / "message_delay", CASES / "sharing_opencl", CASES / "remoting_pocl"]
     ours = {p for folder in recorded for p in folder.rglob("*") if p.is_file()}
     files = {p for p in CASES.rglob("*") if p.is_file()} - ours
     assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {"case.toml"}

@@ -23,6 +23,7 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.projection.run import Run
 from turnbuckle.show.run_tables import start_up_words
 from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.recording import inspected
@@ -110,7 +111,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
             if answer.projectable
             else _line("look", "clock", "no host call is recorded to hold the device's times against"),
         ),
-        *_start_up(answer, path),
+        *_start_up(answer),
         *_messages(traffic(trace)),
         _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time")
         if trace.overheads.height
@@ -127,17 +128,17 @@ def recording(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _start_up(run: Run, path: Path) -> list[dict[str, Any]]:
+def _start_up(run: Run) -> list[dict[str, Any]]:
     """Say whether the recording holds more than its start-up; one that does not is unfit for an answer about a longer run."""
     begun = run.start_up
     if begun is None:
         return []
-    said = start_up_words(run, begun)
+    said = plain_text(start_up_words(run, begun)).plain
     if begun.is_all:
         calls = f", {begun.call_share:.0%} of its calls" if begun.call_share > begun.share else ""
         return [_line("bad", "start-up", f"unfit, the run is all start-up{calls}: {said}; record more of the work that repeats")]
     if begun.tells:
-        return [_line("look", "start-up", f"{said}; turnbuckle project {_clean(path.name)} --part steady leaves it out")]
+        return [_line("look", "start-up", f"{said}; --part steady leaves it out")]
     return [_line("ok", "start-up", said)]
 
 

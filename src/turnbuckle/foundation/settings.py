@@ -58,7 +58,7 @@ class Setting:
         """Describe the possible values in words."""
         parts = [", ".join(self.words)] if self.words else []
         if self.kinds & {"int", "float"} and self.unit != "1":
-            parts.append(f"a {UNITS[self.unit]}, as {_EXAMPLES[self.unit]}")
+            parts.append(f"a {UNITS.get(self.unit, self.unit)}, as {_EXAMPLES[self.unit]}")
         elif self.kinds & {"int", "float"}:
             parts.append("a number" if "float" in self.kinds else "a whole number")
         parts += ["true or false"] * ("bool" in self.kinds) + ["a text"] * ("str" in self.kinds and not self.words)
@@ -117,7 +117,16 @@ class Setting:
         return text if "str" in self.kinds and not self.words else None
 
 
-_EXAMPLES: Final = {"s": "2 us", "B": "64 KiB", "B/s": "100 Gb/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz"}
+_EXAMPLES: Final = {
+    "s": "2 us",
+    "B": "64 KiB",
+    "B/s": "100 Gb/s",
+    "FLOP/s": "9.7 TFLOP/s",
+    "W": "400 W",
+    "Hz": "1.4 GHz",
+    "s/B": "0.1 ns/B",
+    "manner": "waits",
+}
 
 
 @cache

@@ -37,12 +37,18 @@ UNITS: Final[dict[str, str]] = {
     "FLOP/s": "floating-point rate",
     "W": "power",
     "Hz": "frequency",
+    "s/B": "time for a byte",
     "1": "plain number",
 }
 """Every SI unit `parse` and `show` know, and what it measures."""
 
+MANNER: Final = "manner"
+MANNERS: Final = ("local", "sent", "waits", "serial")
+"""How a call crosses to a device behind a network: the words of the unit `MANNER`; a value is the place of its word."""
+
 _EXAMPLE: Final[dict[str, str]] = {
-    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "1": '0.85" or "85 %'
+    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "s/B": "0.1 ns/B",
+    "1": '0.85" or "85 %'
 }  # fmt: skip
 
 _THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
@@ -112,7 +118,8 @@ def _spellings() -> dict[str, tuple[str, Decimal]]:
     }
     for prefix, factor in _BELOW.items():
         out[f"{prefix}s"] = ("s", Decimal(factor))
-    out |= {"s": ("s", Decimal(1)), "mW": ("W", Decimal("1e-3"))}
+        out[f"{prefix}s/B"] = ("s/B", Decimal(factor))
+    out |= {"s": ("s", Decimal(1)), "s/B": ("s/B", Decimal(1)), "mW": ("W", Decimal("1e-3"))}
     for power, prefix in enumerate(_THOUSANDS):
         factor_1000 = Decimal(1000) ** power
         for word, unit in (("FLOP/s", "FLOP/s"), ("Hz", "Hz"), ("W", "W"), ("B", "B"), ("B/s", "B/s")):
@@ -133,7 +140,8 @@ def parse(text: str, unit: str) -> float:
     Parameters
     ----------
     text : a number and its unit; the space between them may be left out.
-    unit : the SI unit wanted, one of `UNITS`.  For ``"1"`` the number may stand alone or carry ``%`` or ``x``.
+    unit : the SI unit wanted, one of `UNITS`, or `MANNER`, whose values are words.  For ``"1"`` the number may stand alone or carry
+        ``%`` or ``x``.
 
     Returns
     -------
@@ -143,6 +151,11 @@ def parse(text: str, unit: str) -> float:
     ------
     UnitError : U001 to U005, with the spelling that was probably meant.
     """
+    if unit == MANNER:
+        if text not in MANNERS:
+            fix = did_you_mean(text, MANNERS) or None
+            raise error_of("U004.manner", found=f'"{clipped(text, 40)}"', fix=fix, manners=", ".join(MANNERS))
+        return float(MANNERS.index(text))
     if unit not in UNITS:
         raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
     example = f'write for example "{_EXAMPLE[unit]}"'
@@ -220,6 +233,8 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     For example ``"3.2 ms"``, ``"24.1 GB/s"``, ``"64 KiB"`` (bytes that are a round power of two) or ``"0.85"``.
     `parse` reads it back to the digits shown.
     """
+    if unit == MANNER:
+        return MANNERS[int(value)]
     if unit == "%":
         return f"{_digits(value * 100, digits)} %"
     if unit not in UNITS:
@@ -231,7 +246,7 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     if unit == "B" and (binary := _binary(value, digits)):
         return binary
     steps = [(Decimal(1000) ** k, p) for k, p in enumerate(_THOUSANDS)]
-    if unit == "s":
+    if unit in ("s", "s/B"):
         steps = [(Decimal(_BELOW[p]), p) for p in ("n", "u", "m")] + [(Decimal(1), "")]
     shown = _EXACT.create_decimal_from_float(value)
     for factor, prefix in steps:

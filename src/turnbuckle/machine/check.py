@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from turnbuckle.foundation.findings import Severity
-from turnbuckle.foundation.units import show
+from turnbuckle.foundation.units import MANNER, show
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 
 from .machine import Machine, Parameter, schema
@@ -64,7 +64,7 @@ def _value(name: ParameterName, parameter: Parameter) -> Iterator[Remark]:
 def _origin(name: str, parameter: Parameter) -> Iterator[Remark]:
     if not parameter.source.strip():
         yield Remark("error", name, "has no source")
-    if parameter.nature == "measured" and parameter.error == 0:
+    if parameter.nature == "measured" and parameter.error == 0 and parameter.unit != MANNER:
         yield Remark("warning", name, "is measured, yet claims no error")
     if parameter.nature != "assumption" and UNVERIFIED in f"{parameter.source} {parameter.note}".lower():
         yield Remark("warning", name, "is general knowledge: call it an assumption until a source is found")

@@ -42,7 +42,7 @@ from turnbuckle.foundation.errors import MachineError, TurnbuckleError, UnitErro
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.toml_text import NotToml, Positions, parsed
 from turnbuckle.foundation.toml_text import Path as Keys
-from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import MANNER, parse
 from turnbuckle.machine.parameter_names import ParameterName, found_parameter
 
 from .machine import (
@@ -296,7 +296,7 @@ class _Reader:
             error = self._quantity(path, parts, "error", "1", f"the error of {name}")
             if not 0 <= error <= 3:
                 self._flaw("M010.error", (*path, "error"), found=_plain(parts["error"]), value=True, name=name)
-        elif nature != "spec" and len(self.problems) == before:
+        elif nature != "spec" and unit != MANNER and len(self.problems) == before:
             self._flaw("M006.error", path, name=name, nature=nature)
         if "value" in parts and len(self.problems) == before:
             self._in_range(path, number, parts["value"], name, meaning)

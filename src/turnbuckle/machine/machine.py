@@ -20,7 +20,7 @@ from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 
 Nature = Literal["spec", "measured", "assumption"]
-Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "api-remoting", "relative"]
+Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "remoting", "relative"]
 
 NATURES: Final[tuple[str, ...]] = get_args(Nature)
 InstructionSet = Literal["", "x86", "arm", "power"]

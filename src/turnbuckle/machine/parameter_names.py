@@ -48,6 +48,18 @@ ParameterName: TypeAlias = Literal[
     "bare.copy",
     "slack.link",
     "slack.call",
+    "remoting.round_trip",
+    "remoting.h2d.bandwidth",
+    "remoting.d2h.bandwidth",
+    "remoting.command",
+    "remoting.byte",
+    "remoting.launch",
+    "remoting.write",
+    "remoting.read",
+    "remoting.wait",
+    "remoting.event",
+    "remoting.allocation",
+    "remoting.query",
     "node.gpus",
     "nic.bandwidth",
     "nic.count",
@@ -102,6 +114,8 @@ LINK_WAYS: Final[tuple[LinkWay, ...]] = get_args(LinkWay)
 READS_IN_FLIGHT: Final[tuple[ParameterName, ...]] = ("link.tags", "link.read_request", "link.round_trip")
 #: The two ways to describe distance.
 DISTANCES: Final[tuple[ParameterName, ...]] = ("slack.call", "slack.link")
+#: Classes of calls that a remoting layer may treat each in its own manner: ``remoting.CLASS``.
+REMOTING_CLASSES: Final = ("launch", "write", "read", "wait", "event", "allocation", "query")
 #: Every name, in the order of the manual.
 PARAMETER_NAMES: Final[tuple[ParameterName, ...]] = get_args(ParameterName)
 _BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".")): name for name in PARAMETER_NAMES}

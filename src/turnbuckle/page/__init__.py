@@ -1,4 +1,4 @@
-"""One self-contained HTML file that says what a run would do elsewhere, and why; `write` makes it."""
+"""One self-contained HTML report of what a run would do elsewhere, and why; `write` makes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good predictions of the kind a report makes have been: rows of the card that ships with this version."""
+"""Accuracy of earlier predictions of the kinds in a report: rows of the card that ships with this version."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ WHY: Final = {
     "migrations": "moves of unified memory on a line fitted to another run",
     "launches": "launch calls and launch latency, kept or stated, as here",
     "kernels": "one ratio for all kernels, as here",
-    "replay": "the order alone: kernels' and copies' own times were given",
+    "replay": "the order alone: the times of single kernels and copies were given",
     "noise": "no prediction: one run against another of the same configuration",
 }
 
 
 def accuracy_section(answer: Answer) -> dict[str, Any]:
-    """The rows of the card that concern what was asked, a figure of them, and what has no row."""
-    found = shipped()
+    """Return the rows of the card that concern the question, their figure, and what is not validated."""
+    card = shipped()
     wanted = concerned(answer)
-    groups = [g for g in found.card if (g.kind, g.model) in wanted]
+    groups = [g for g in card.card if (g.kind, g.model) in wanted]
     table = _table(groups) if groups else None
-    rows = [r for r in found.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
+    rows = [r for r in card.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
     stated = [g for g in groups if g.stated and g.kind != FLOOR]
     held, all_of_them = (sum(getattr(g, name) for g in stated) for name in ("covered", "stated"))
     return {
@@ -40,13 +40,13 @@ def accuracy_section(answer: Answer) -> dict[str, Any]:
         "figures": [ratios(rows)] if rows else [],
         "held": f"{held} of {all_of_them}" if all_of_them else "",
         "level": f"{LEVEL:.0%}".replace("%", f"{NARROW}%"),
-        "about": _about(found),
-        "not_validated": list(found.not_validated),
+        "about": _about(card),
+        "not_validated": list(card.not_validated),
     }
 
 
 def concerned(answer: Answer) -> set[tuple[str, str]]:
-    """Kind and model of the card's rows that say something about this answer."""
+    """Return kind and model of the card's rows that say something about this answer."""
     if not answer.projections:
         return set()
     replay = answer.projections[0].replay
@@ -66,19 +66,19 @@ def concerned(answer: Answer) -> set[tuple[str, str]]:
     return out
 
 
-def _about(found: Validation) -> str:
-    cases = len({r.case for r in found.rows} - {"(all)"})
-    return f"{len(found.rows)} quantities of {cases} cases, found on {clean(found.day)} with version {clean(found.release)}"
+def _about(card: Validation) -> str:
+    cases = len({r.case for r in card.rows} - {"(all)"})
+    return f"{len(card.rows)} quantities of {cases} cases, computed on {clean(card.day)} with version {clean(card.release)}"
 
 
-def _whole(share: float) -> str:
+def _rounded(share: float) -> str:
     return f"{100 * share:.0f}{NARROW}%"
 
 
 def _table(groups: list[Group]) -> Table:
     rows = []
     for g in groups:
-        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_whole(g.low)} to {_whole(g.high)})"
+        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_rounded(g.low)} to {_rounded(g.high)})"
         tone = "" if g.high is None or g.high >= LEVEL else "poor"
         rows.append(
             cells(
@@ -86,9 +86,9 @@ def _table(groups: list[Group]) -> Table:
                 Cell(held, tone=tone),
             )
         )  # fmt: skip
-    head = ["kind of question", "answered by", ">cases", ">quantities", ">median off", ">worst off", ">in the interval"]
+    head = ["kind of question", "answered by", ">cases", ">quantities", ">median error", ">worst error", f">in the 90{NARROW}% range"]
     caption = (
-        "How far predictions of these kinds were off where the answer had been measured. Off: WMAPE over copies, else the relative error. "
-        f"In brackets: the 90{NARROW}% interval of the coverage itself, of as many draws as there are cases."
+        "Errors of predictions of these kinds where the answer was measured: WMAPE over copies, otherwise the relative error. "
+        f"In brackets: the 90{NARROW}% range of the coverage itself, if each case counts as one draw."
     )
     return Table(caption, head, rows, notes=[WHY.get(g.kind, "") for g in groups])

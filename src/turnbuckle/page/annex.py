@@ -14,7 +14,7 @@ from turnbuckle.show.text import DASH, clean, number, percent, shorten
 
 
 def annex_section(answer: Answer) -> dict[str, Any]:
-    """Machine files in full, command line, provenance."""
+    """Return machine files in full, command line and provenance."""
     machines = [_machine(answer.run.source, "source machine, as observed")]
     seen = {(answer.run.source.name, answer.run.source.sha256)}
     for m in answer.targets:

@@ -1,4 +1,4 @@
-"""Figures of the answer: verdict strip, breakdown, steps from the recorded run to a target, what an interval is made of."""
+"""Figures of the answer: verdict strip, breakdown, steps from the recorded run to a target, drivers of an interval."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     rows: Rows = []
     ends: Rows = []
     for i, (name, parts, total, change) in enumerate(runs):
-        whole = sum(parts.values())
+        part_sum = sum(parts.values())
         for part in stack((parts[p], {"part": p}) for p in PARTS):
             kind, length = part["part"], parts[part["part"]]
             ends_of = {end: part[end] / divisor for end in ("from", "to", "middle")}
             look = {"colour": PART_COLOURS[kind], "ink": "#ffffff" if kind in ("kernel", "launch") else INK}
             label = number(length, "s", 2) if length > 0.09 * longest else ""
-            tip = f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (whole or 1.0))}"
+            tip = f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (part_sum or 1.0))}"
             rows.append({"row": i, "part": words[kind], **ends_of, **look, "label": label, "tip": tip})
         label = f"{seconds(total)}{', ' if change else ''}{change}"
         ends.append({"row": i, "name": shorten(name, 24), "to": rows[-1]["to"], "label": label})
@@ -127,9 +127,9 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
         marks.labels(ends, quantity("to"), y, align="left", dx=7, fontWeight="bold"),
         marks.row_names(ends, y, NAMES, fontSize=12),
     ]
-    told: Rows = [{"row": i, "to": value / divisor} for i, value in enumerate(windows) if value is not None]
-    if told:
-        layers.append(marks.points(told, quantity("to"), y, 60, shape="diamond", color=INK))
+    diamonds: Rows = [{"row": i, "to": value / divisor} for i, value in enumerate(windows) if value is not None]
+    if diamonds:
+        layers.append(marks.points(diamonds, quantity("to"), y, 60, shape="diamond", color=INK))
     spec = plot(layers, 32 * len(runs), (NAMES, 118, 2, 42), rows)
     table: Rows = [
         {"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total, "kernel_window_seconds": window}
@@ -140,7 +140,7 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     only = "Time on the critical path only: a copy nobody waits for" if path else "Exposed time only: a copy behind a kernel"
     caption = (
         f"{only} costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
-        + (" The diamond stands at the kernel window: the time from the first kernel's start to the last kernel's end." if told else "")
+        + (" The diamond stands at the kernel window: the time from the first kernel's start to the last kernel's end." if diamonds else "")
     )
     legend = tuple((words[p], PART_COLOURS[p]) for p in PARTS)
     return Figure("breakdown", "Run time by part, recorded and projected", alt, spec, table, caption, legend=legend)

@@ -1,4 +1,4 @@
-"""Figures of an answer, as the report has them: where each target lies, and what run times are made of."""
+"""Figures of an answer, as the report has them: the change of each target, and the parts of run times."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from turnbuckle.show.verdict import verdicts
 
 def figures(answer: Answer) -> list[Figure]:
     """Return the strip of verdicts and the breakdown of run times; none for an answer without targets."""
-    found = verdicts(answer.projections)
-    return [verdict_strip(found), breakdown(found)] if found else []
+    targets = verdicts(answer.projections)
+    return [verdict_strip(targets), breakdown(targets)] if targets else []

@@ -8,7 +8,7 @@ from typing import Any
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.page import answer_charts
-from turnbuckle.projection.projection import PARTS, faster
+from turnbuckle.projection.projection import PARTS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
@@ -18,22 +18,22 @@ from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, what_would_change
 
 
-def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
-    """Verdict strip, three sentences and one on distance, what would change the answer, the table of all targets."""
-    if not found:
+def answer_section(targets: list[Verdict], distance: str = "") -> dict[str, Any]:
+    """Return the verdict strip, the sentences, what would change the answer, and the table of all targets."""
+    if not targets:
         return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
     return {
-        "figures": [answer_charts.verdict_strip(found)],
-        "sentences": [*three_sentences(found), *([distance] if distance else [])],
-        "turns": what_would_change(found),
-        "table": targets_table(found),
+        "figures": [answer_charts.verdict_strip(targets)],
+        "sentences": [*three_sentences(targets), *([distance] if distance else [])],
+        "turns": what_would_change(targets),
+        "table": targets_table(targets),
     }
 
 
-def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Probability that the target of the row is faster than that of the column."""
-    chance = faster(answer.projections)
-    drawn = [v for v in found if v.projection.target in chance]
+def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the probabilities that the target of a row is faster than the target of a column."""
+    chance = answer.faster()
+    drawn = [v for v in targets if v.projection.target in chance]
     if len(drawn) < 2:
         return {"table": None}
     rows = []
@@ -48,18 +48,18 @@ def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
             )
         rows.append(row)
     caption = (
-        "Probability that the target of the row is faster than the target of the column. The same draws are used for all "
-        "targets, so errors they share cancel; ties count half."
+        "Probability that the target of the row is faster than the target of the column. All targets use the same draws, "
+        "so shared errors cancel. Ties count half."
     )
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
 
-def projection_section(found: list[Verdict]) -> dict[str, Any]:
-    """Breakdown of every target and the steps from the recorded run to it."""
-    if not found:
+def projection_section(targets: list[Verdict]) -> dict[str, Any]:
+    """Return the breakdown of every target, and the steps from the recorded run to it."""
+    if not targets:
         return {"figures": [], "steps": [], "table": None}
     rows = []
-    for v in found:
+    for v in targets:
         p = v.projection
         deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
         rows.append(
@@ -70,13 +70,13 @@ def projection_section(found: list[Verdict]) -> dict[str, Any]:
                 seconds(p.seconds),
             )
         )
-    head = ["target", *(f">{answer_charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
-    shown = [v for v in found if v.kind != "self"]
+    head = ["target", *(f">{answer_charts.part_words(targets[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
+    shown = [v for v in targets if v.kind != "self"]
     return {
-        "figures": [answer_charts.breakdown(found)],
+        "figures": [answer_charts.breakdown(targets)],
         "steps": named([answer_charts.steps(v) for v in shown]),
         "table": Table(
-            f"Change of {'time on the critical path' if on_timeline(found) else 'exposed time'} by part, against the recorded run.",
+            f"Change of {'time on the critical path' if on_timeline(targets) else 'exposed time'} by part, against the recorded run.",
             head,
             rows,
         ),
@@ -91,17 +91,17 @@ def _delta(change: float, measured: float) -> Cell:
 
 
 def named(figures: list[Figure]) -> list[Figure]:
-    """The same figures with numbers after their names, so that names are unique."""
+    """Return the figures with numbered names, so that names are unique."""
     return [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
 
 
 #: Widths of intervals below this share of the run time are not told apart.
-_TOLD = 1e-4
+_NARROWEST = 1e-4
 
 
-def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Where each interval comes from, and what to measure to shrink it."""
-    moving = [v for v in found if v.projection.drivers and v.projection.interval]
+def uncertainty_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the sources of each interval, and what to measure to shrink it."""
+    moving = [v for v in targets if v.projection.drivers and v.projection.interval]
     rows = []
     for v in moving:
         interval = v.projection.interval
@@ -110,23 +110,23 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
             continue
         width, m = interval.high - interval.low, v.projection.measured_seconds or 1.0
         left = width * max(1.0 - share, 0.0) ** 0.5
-        rest = "almost nothing" if share >= 0.995 or left < _TOLD * m else f"about {percent(left / m, 2)}"
+        rest = "almost nothing" if share >= 0.995 or left < _NARROWEST * m else f"about {percent(left / m, 2)}"
         rows.append(
             cells(
                 Cell(v.name, tone="strong", colour=v.colour),
                 unknown_label(v.unknown),
                 percent(share, 2),
-                f"{percent(width / m, 2)} to {rest}" if width >= _TOLD * m else f"{percent(width / m, 2)} as it is",
+                f"{percent(width / m, 2)} to {rest}" if width >= _NARROWEST * m else f"{percent(width / m, 2)} as it is",
                 advice(v.unknown),
             )
         )
     table = None
     if rows:
         caption = (
-            "The width of the interval, as a share of the recorded time, now and if the largest unknown were known exactly "
-            "(width times the root of what is left of the variance)."
+            "Width of the 90\N{NARROW NO-BREAK SPACE}% range as a share of the recorded time, now and with the largest unknown known "
+            "exactly (width times the square root of the remaining variance)."
         )
-        table = Table(caption, ["target", "largest unknown", ">share", ">interval shrinks", "what to measure"], rows)
+        table = Table(caption, ["target", "largest unknown", ">share", ">range shrinks", "what to measure"], rows)
     return {
         "figures": named([answer_charts.drivers(v) for v in moving]),
         "table": table,
@@ -136,31 +136,31 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
-    """Assumptions by code, what the model leaves out, how far each target lies from what was measured."""
+def validity_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the assumptions by code, what the model leaves out, and the distance of each target from the measured coupling."""
     by_code: dict[str, tuple[Finding, list[str], list[str]]] = {}
     sources = [("the source machine", f) for f in answer.run.source_findings if f.code[0] in "AM"]
-    for who, f in [*sources, *((v.name, f) for v in found for f in v.projection.findings)]:
-        _, targets, details = by_code.setdefault(f.code, (f, [], []))
-        targets.append(who)
+    for holders, f in [*sources, *((v.name, f) for v in targets for f in v.whole.findings)]:
+        _, names, details = by_code.setdefault(f.code, (f, [], []))
+        names.append(holders)
         if f.detail and f.detail not in details:
             details.append(f.detail)
-    everyone = {v.name for v in found if v.kind != "self"}
+    everyone = {v.name for v in targets if v.kind != "self"}
     rows = []
     for code in sorted(by_code, key=lambda c: (by_code[c][0].severity == "info", c)):
-        f, targets, details = by_code[code]
-        who = "all targets" if len(everyone) > 1 and everyone <= set(targets) else listed(list(dict.fromkeys(targets)))
-        rows.append(cells(severity_cell(f), f.meaning, who, clean("; ".join(details)) or DASH, _sentence(f.advice)))
+        f, names, details = by_code[code]
+        holders = "all targets" if len(everyone) > 1 and everyone <= set(names) else listed(list(dict.fromkeys(names)))
+        rows.append(cells(severity_cell(f), f.meaning, holders, clean("; ".join(details)) or DASH, _sentence(f.advice)))
     assumptions = (
         Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings")
         if rows
         else None
     )
-    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found)}
+    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, targets)}
 
 
 def severity_cell(f: Finding) -> Cell:
-    """A code, marked by how bad it is; the mark is a word too, for those who see no colour."""
+    """Return a code marked by its severity; the mark has a word too, for readers who see no colour."""
     return Cell(f.code, f.severity, tone={"error": "poor", "warning": "fair", "info": "soft"}[f.severity])
 
 
@@ -169,40 +169,40 @@ def _sentence(text: str) -> str:
 
 
 def left_out(answer: Answer) -> list[str]:
-    """What this version does not model, whatever the target."""
+    """Return what this version does not model, whatever the target."""
     out = [
         (
-            "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations "
-            "keep their recorded length; a faster or slower CPU is not projected."
+            "The host: MPI calls keep their recorded time. So do the application's own work and host calls without a price, unless the "
+            "target's host is another; then one ratio changes all of them (--host)."
         ),
         (
-            "Order: activities of one track keep their order; what overlaps is found out anew. Work that shares a resource without waiting "
-            "for it, as kernels side by side do, is not slowed by it."
+            "Order: activities of one track keep their order, and the overlap between tracks is recomputed. Work that shares a resource "
+            "without waiting for it, such as concurrent kernels, is not slowed."
             if any(p.replay == "timeline" for p in answer.projections)
-            else "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
-            "envelope bounds what another order could do."
+            else "Order: activities keep their recorded order and overlap, and only exposed time changes. The envelope bounds the effect "
+            "of another order."
         ),
-        "Sharing: links, host memory and network are taken as used by this run alone; neighbours on a pooled fabric are not there.",
-        "The network: messages between nodes keep their recorded time, also where a card would share the link with the GPU.",
+        "Sharing: links, host memory and network are assumed to serve this run alone. Neighbours on a pooled fabric are not modelled.",
+        "The network: messages between nodes keep their recorded time, even where a NIC shares the link with the GPU.",
         (
-            "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or "
-            "batches its calls across a longer distance."
+            "Software that would use another coupling differently: a program that drops copies on shared memory, or batches its calls "
+            "over a longer distance."
         ),
-        "The profiler: what recording cost is part of the recorded times and is not subtracted.",
+        "The profiler: its overhead is part of the recorded times and is not subtracted.",
     ]
     if not answer.projections:
         return []
     if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):
-        out.append("The GPU: kernels keep their recorded time on every target asked.")
+        out.append("The GPU: kernels keep their recorded time on every target.")
     else:
-        out.append("Kernels change by one ratio for all of them; which kernel is bound by memory and which by arithmetic is not looked at.")
+        out.append("All kernels change by one ratio, whether memory or arithmetic bounds them.")
     return out
 
 
-def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
-    """How far each target lies from the measured coupling, and how much of it rests on assumptions."""
+def _distance_table(answer: Answer, targets: list[Verdict]) -> Table | None:
+    """Return each target's distance from the measured coupling, and how many of its numbers are assumed."""
     rows = []
-    for v, declared in zip(found, answer.targets, strict=False):
+    for v, declared in zip(targets, answer.targets, strict=False):
         if v.kind == "self":
             continue
         c = v.projection.coupling
@@ -212,11 +212,16 @@ def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
             ratios.append(_ratio(d["source_latency_s"], d["target_latency_s"]))
             ratios.append(_ratio(d["source_bandwidth"], d["target_bandwidth"]))
         natures = nature_counts(declared)
-        said = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
+        declared_numbers = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
         if c["copies_vanish"]:
             ratios = ["no copies"] * 4
         rows.append(
-            cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.projection.alpha) if v.projection.alpha else DASH, said)
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                *ratios,
+                factor(v.whole.alpha) if v.whole.alpha else DASH,
+                declared_numbers,
+            )
         )
     head = [
         "target",
@@ -227,7 +232,7 @@ def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
         ">kernel rate",
         "numbers declared, by nature",
     ]
-    caption = "Distance from what was measured: target over source. Far from 1× a projection leaves what this run can vouch for."
+    caption = "Target over source. Far from 1×, a projection leaves the range in which this run was measured."
     return Table(caption, head, rows) if rows else None
 
 
@@ -236,8 +241,8 @@ def _ratio(before: float | None, after: float | None) -> str:
 
 
 def nature_counts(machine: Machine) -> dict[str, int]:
-    """How many of a machine's own numbers are stated by a vendor, measured, or assumed."""
+    """Count a machine's own numbers by nature: stated by a vendor, measured, or assumed."""
     parts = [part for c in machine.changes for part in c.parts().values()] if machine.relative else list(machine.parameters.values())
     words = {"spec": "stated", "measured": "measured", "assumption": "assumed"}
-    found = [words[p.nature] for p in parts]
-    return {w: found.count(w) for w in words.values() if w in found}
+    natures = [words[p.nature] for p in parts]
+    return {w: natures.count(w) for w in words.values() if w in natures}

@@ -42,7 +42,7 @@ def report(
 
     chosen = replace(model_of(alpha, "nething", None, host=host, port=port), replay=replay)
     seen, machines = inspected(profile, source, no_cache, part), targets(on)
-    # a recording without GPU activity still has a report; only a question about targets is refused
+    # a recording without GPU activity has a report; only a question about targets is refused
     answer = seen if machines is None and not seen.projectable else seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)

@@ -90,30 +90,30 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path
 
 
 def page(answer: Answer | Run, *, question: str = "") -> str:
-    """The report as text; see `write`."""
+    """Return the report as text; see `write`."""
     answer = Answer(answer) if isinstance(answer, Run) else answer
-    found = verdicts(answer.projections)
+    targets = verdicts(answer.projections)
     studies = studied(answer)
     timed = not isinstance(studies, str)
     sections, drawn = _drawn(
         {
-            "answer": answer_section(found, "" if isinstance(studies, str) else answer_sentence(studies)),
-            "comparison": comparison_section(answer, found),
+            "answer": answer_section(targets, "" if isinstance(studies, str) else answer_sentence(studies)),
+            "comparison": comparison_section(answer, targets),
             "profiled": profiled_section(answer),
             "usage": usage_section(answer),
-            "projections": projection_section(found),
-            "replays": {} if isinstance(studies, str) else replays_section(studies, found),
+            "projections": projection_section(targets),
+            "replays": {} if isinstance(studies, str) else replays_section(studies, targets),
             "moved": {} if isinstance(studies, str) else moved_section(studies),
-            "distance": {} if isinstance(studies, str) else distance_section(studies, found, answer),
+            "distance": {} if isinstance(studies, str) else distance_section(studies, targets, answer),
             "made": {} if isinstance(studies, str) else shares_section(studies, answer.run.profile.seconds),
-            "uncertainty": uncertainty_section(answer, found),
+            "uncertainty": uncertainty_section(answer, targets),
             "accuracy": accuracy_section(answer),
-            "validity": validity_section(answer, found),
+            "validity": validity_section(answer, targets),
             "annex": annex_section(answer),
         }
     )
-    names = [v.name for v in found if v.kind != "self"]
-    shown = answer.run.projectable or bool(found)
+    names = [v.name for v in targets if v.kind != "self"]
+    shown = answer.run.projectable or bool(targets)
     script = _part("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -122,10 +122,10 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
         .render(
             question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
             names=names,
-            sentence=sentence(found, answer.run.profile.seconds),
+            sentence=sentence(targets, answer.run.profile.seconds),
             facts=cover_facts(answer),
             synthetic=synthetic(answer),
-            projected=bool(found),
+            projected=bool(targets),
             projectable=answer.run.projectable,
             on_device=answer.run.on_device,
             exchanged=answer.run.profile.trace.mpi.height > 0,
@@ -146,13 +146,13 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
 
 
 def embedded(value: Any) -> Markup:
-    """JSON for a ``<script type="application/json">``: ASCII only, and nothing in it that HTML could take for markup."""
+    """Return JSON for a ``<script type="application/json">``: ASCII only, without anything that HTML could take for markup."""
     text = json.dumps(finite(value), ensure_ascii=True, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def _each(value: Any, change: Callable[[Figure], Figure]) -> Any:
-    """The same nested value with every figure changed."""
+    """Return the same nested value with every figure changed."""
     if isinstance(value, Figure):
         return change(value)
     if isinstance(value, dict):
@@ -161,7 +161,7 @@ def _each(value: Any, change: Callable[[Figure], Figure]) -> Any:
 
 
 def _drawn(sections: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """The sections with every figure drawn, and these figures by name; one engine draws them all."""
+    """Draw every figure with one engine, and return the sections and the figures by name."""
     named: dict[str, Figure] = {}
 
     def name(figure: Figure) -> Figure:
@@ -176,7 +176,7 @@ def _drawn(sections: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Figure]]
 
 
 def with_names(text: str, names: list[str]) -> Markup:
-    """A sentence, escaped, with target names marked, so that none breaks at its hyphens."""
+    """Escape a sentence and mark target names, so that none breaks at its hyphens."""
     if not names:
         return escape(text)
     pieces = re.split("(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text)
@@ -187,7 +187,7 @@ _BREAK = re.compile(r"(?<=[_./:,])(?=[\w\\])")
 
 
 def breakable(text: str) -> Markup:
-    """Text, escaped, that may go on in the next line inside its long words."""
+    """Escape a text and allow line breaks inside its long words."""
     if all(len(word) <= 16 for word in text.split()):
         return escape(text)
     return Markup(" ").join(Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w) for w in text.split(" "))

@@ -88,7 +88,7 @@ def _caption(launch_s: float, alpha: float, shaded_s: float | None, kernels: int
     """Return the caption; `shaded_s`: the added latency that the zones are of; None where there are none."""
     caption = (
         "One dot a kernel, its area the total time. Above the black line a kernel is faster on the device, copies and "
-        f"launch ({number(launch_s, 's')}) included, than on a host CPU taken {alpha:g} times slower. "
+        f"launch ({number(launch_s, 's')}) included, than on a host CPU assumed to be {alpha:g} times slower. "
         "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge."
     )
     if shaded_s is not None:
@@ -97,7 +97,7 @@ def _caption(launch_s: float, alpha: float, shaded_s: float | None, kernels: int
             f"by 1, 5 and 20{NARROW}% or more."
         )
     if unified:
-        caption += " Migrations of unified memory are charged to no kernel."
+        caption += " Migrations of unified memory are not charged to any kernel."
     return caption + (f" The {MOST_KERNELS} with the longest total of {kernels} are drawn." if kernels > MOST_KERNELS else "")
 
 

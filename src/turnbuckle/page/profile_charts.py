@@ -48,13 +48,13 @@ def overlap(copies: dict[str, Any]) -> Figure:
         ("not hidden", total - hidden, PARTS["copy"], INK),
     ]
     parts = []
-    for what, s, colour, ink in kinds:
+    for state, s, colour, ink in kinds:
         label = f"{number(s, 's')}, {percent(s / total, 2)}" if s / total > 0.16 else ""
-        tip = f"{what}: {number(s, 's')}, {percent(s / total)} of copy time"
+        tip = f"{state}: {number(s, 's')}, {percent(s / total)} of copy time"
         parts.append((s / total, {"colour": colour, "ink": ink, "label": label, "tip": tip}))
     alt = f"Of {number(total, 's')} in which copies run, {percent(hidden / total)} is hidden behind kernels of the same device."
     table = [{"hidden_seconds": hidden, "not_hidden_seconds": total - hidden}]
-    legend = tuple((what, colour) for what, _, colour, _ in kinds)
+    legend = tuple((state, colour) for state, _, colour, _ in kinds)
     return Figure("overlap", "Overlap of copies with kernels", alt, _one_bar(parts, 30), table, legend=legend)
 
 
@@ -89,9 +89,9 @@ def _histogram(
         words = DIRECTION.get(direction, "unified memory, moved by the driver")
         for r in frame.to_dicts():
             ends = {"low": r["low"], "high": r["high"], "middle": (r["low"] * r["high"]) ** 0.5}
-            for what, share in ((weight, r["weight"] / weights), ("copies", r["count"] / counts)):
-                tip = f"{words}, {number(r['low'], unit)} to {number(r['high'], unit)}: {percent(share)} of the {what}"
-                rows.append({"direction": words, **ends, "share": share, "what": what, "tip": tip})
+            for measure, share in ((weight, r["weight"] / weights), ("copies", r["count"] / counts)):
+                tip = f"{words}, {number(r['low'], unit)} to {number(r['high'], unit)}: {percent(share)} of the {measure}"
+                rows.append({"direction": words, **ends, "share": share, "what": measure, "tip": tip})
     order = list(dict.fromkeys(r["direction"] for r in rows))
     low, high = min((r["low"] for r in rows), default=1.0), max((r["high"] for r in rows), default=2.0)
     x = quantity("low", [low / 1.2, high * 1.2], log=10, title=axis_title, labelExpr=label, values=log_ticks(low, high, 5), grid=False)
@@ -176,11 +176,11 @@ def fit_words(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -
     if fit.bandwidth and nominal_rate:
         rate += f" of {'an assumed ' if assumed else ''}{number(nominal_rate, 'B/s')} ({percent(fit.bandwidth / nominal_rate, 2)})"
     fixed = (
-        f"o+L {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "")
+        f"fixed copy cost (o+L) {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "")
         if fit.latency_s > 0
-        else "o+L not observable"
+        else "fixed copy cost (o+L) not observable"
     )
-    how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "read off, not fitted"
+    how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "estimated from two sizes, not fitted"
     return f"{fixed}; {rate}; {plural(fit.count, 'copy', 'copies')}, {how}."
 
 

@@ -37,12 +37,12 @@ Facts = list[tuple[str, str]]
 
 
 def synthetic(answer: Answer) -> bool:
-    """Whether the recording says of itself that nobody recorded it."""
+    """Return whether the recording states that it is synthetic."""
     return "synthetic" in str(answer.run.profile.trace.facts.get("product_version") or "").lower()
 
 
 def recorded_with(answer: Answer) -> str:
-    """Format, profiler and version in words."""
+    """Return format, profiler and version in words."""
     facts = answer.run.profile.trace.facts
     if synthetic(answer):
         return (
@@ -53,7 +53,7 @@ def recorded_with(answer: Answer) -> str:
 
 
 def cover_facts(answer: Answer) -> Facts:
-    """Label and value of the lines on the cover."""
+    """Return label and value of the lines on the cover."""
     profile, facts = answer.run.profile, answer.run.profile.trace.facts
     about = answer.provenance()
     kernels = summary.kernels(profile)
@@ -68,7 +68,7 @@ def cover_facts(answer: Answer) -> Facts:
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
         *([("part", clean(scope(facts["part"])))] if "part" in facts else []),
         ("run time", seconds(profile.seconds)),
-        ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
+        ("activities", ", ".join(plural(n, noun, PLURALS.get(noun, "")) for noun, n in _counts(answer, kernels).items() if n) or "none"),
     ]
     if answer.model is not None:
         out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {replay_words(answer)}"))
@@ -80,7 +80,7 @@ def cover_facts(answer: Answer) -> Facts:
 
 
 def replay_words(answer: Answer) -> str:
-    """How activities were added up, as the answers say themselves."""
+    """Name the replays that the answers used."""
     used = list(dict.fromkeys(p.replay for p in answer.projections)) or ([answer.model.replay] if answer.model else [])
     return f"{listed(used)} replay"
 
@@ -104,7 +104,7 @@ def _date(utc_ns: object) -> str:
 
 
 def profiled_section(answer: Answer) -> dict[str, Any]:
-    """Inputs, coverage, overhead, observed link, data quality and findings."""
+    """Return inputs, coverage, overhead, observed link, data quality and findings."""
     profile = answer.run.profile
     shares = summary.categories_ns(profile)
     total = max(profile.run_time_ns, 1)
@@ -144,22 +144,22 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
                 ),
             )
         )
-    found = answer.findings
+    findings = answer.findings
     return {
         "facts": facts,
         "devices": _devices_table(answer),
-        "findings": _findings_table(found),
-        "quality": _quality(found),
+        "findings": _findings_table(findings),
+        "quality": _quality(findings),
     }
 
 
 def _device_alone(answer: Answer) -> bool:
-    """Whether nothing of the host was recorded: what is left of the run is then not known to be its work."""
+    """Return whether nothing of the host was recorded, so that the rest of the run is not known to be host work."""
     return answer.run.on_device and not answer.run.projectable
 
 
 def _messages(answer: Answer) -> Facts:
-    """What the MPI calls exchange."""
+    """Return what the MPI calls exchange."""
     mpi = traffic(answer.run.profile.trace)
     if mpi is None:
         return []
@@ -174,12 +174,12 @@ def _messages(answer: Answer) -> Facts:
     return [("MPI", ", ".join(words))]
 
 
-def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:
-    return plural(tracks.filter(pl.col("what") == what).height, name)
+def _tracks(tracks: pl.DataFrame, kind: str, name: str) -> str:
+    return plural(tracks.filter(pl.col("what") == kind).height, name)
 
 
 def observed_links(answer: Answer) -> Facts:
-    """One sentence a direction: what the link looks like."""
+    """Return one sentence per direction that describes the observed link."""
     out: Facts = []
     rates = {n.name: n.bandwidth for n in known_links()}
     for direction, link in links(answer.run.source, answer.run.fits).items():
@@ -187,14 +187,14 @@ def observed_links(answer: Answer) -> Facts:
         if link["bandwidth"] is None:
             continue
         rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
-        # a fit that ends at no latency at all has not told it from the rate
-        how = f"with {memory} copies, o+L {number(link['latency_s'], 's') if link['latency_s'] else 'not told'}"
-        text = f"{rate} {how}"
+        # a fit with zero latency could not separate latency from rate
+        fitted_on = f"with {memory} copies, fixed copy cost (o+L) {number(link['latency_s'], 's') if link['latency_s'] else 'unknown'}"
+        text = f"{rate} {fitted_on}"
         like = link["looks_like"]
         if like:
             text = (
                 f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} "
-                f"({percent(link['bandwidth'] / rates[like[0]], 2)}) {how}"
+                f"({percent(link['bandwidth'] / rates[like[0]], 2)}) {fitted_on}"
             )
         if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
             text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
@@ -202,17 +202,17 @@ def observed_links(answer: Answer) -> Facts:
     return out
 
 
-def _quality(found: list[Finding]) -> str:
-    bad = [f for f in found if f.severity == "error"]
-    doubtful = [f for f in found if f.severity == "warning"]
+def _quality(findings: list[Finding]) -> str:
+    bad = [f for f in findings if f.severity == "error"]
+    doubtful = [f for f in findings if f.severity == "warning"]
     if not bad and not doubtful:
-        return "Nothing was found that would change a number."
-    said = []
+        return "No flaw was found that would change a number."
+    counts = []
     if bad:
-        said.append(plural(len(bad), "error"))
+        counts.append(plural(len(bad), "error"))
     if doubtful:
-        said.append(plural(len(doubtful), "warning"))
-    return f"{listed(said)}; they stand first in the table."
+        counts.append(plural(len(doubtful), "warning"))
+    return f"{listed(counts)}; they stand first in the table."
 
 
 def _devices_table(answer: Answer) -> Table | None:
@@ -232,7 +232,7 @@ def _devices_table(answer: Answer) -> Table | None:
     return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
 
 
-def _findings_table(found: list[Finding]) -> Table | None:
+def _findings_table(findings: list[Finding]) -> Table | None:
     rows = [
         cells(
             severity_cell(f),
@@ -242,11 +242,11 @@ def _findings_table(found: list[Finding]) -> Table | None:
             clean(f.detail) or DASH,
             DASH if f.advice in ("", "none needed") else f.advice,
         )
-        for f in found
+        for f in findings
     ]
     return (
         Table(
-            "Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.",
+            "Flaws of the recording and of its reading. Nothing is dropped silently: this table counts every flaw.",
             ["code", "severity", ">count", "meaning", "here", "what to do"],
             rows,
             kind="findings",
@@ -257,7 +257,7 @@ def _findings_table(found: list[Finding]) -> Table | None:
 
 
 def usage_section(answer: Answer) -> dict[str, Any]:
-    """How the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
+    """Return how the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
     profile = answer.run.profile
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
@@ -266,7 +266,7 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         if profile.run_time_ns
         else None,
         "categories_table": run_time_table(answer.run),
-        "distributions": profile_charts.distributions(found) if (found := transfer_distribution(profile)) else [],
+        "distributions": profile_charts.distributions(sizes) if (sizes := transfer_distribution(profile)) else [],
         "copies_table": copies_table(profile) if gpu else None,
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
         "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
@@ -281,12 +281,22 @@ def usage_section(answer: Answer) -> dict[str, Any]:
 
 
 def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
-    """Fits, the nominal rate of their link, and whether that is an assumption: to the device first, pinned first, then by bytes."""
+    """Return the fits with the nominal rate of their link and whether that is assumed.
+
+    Order: to the device first, pinned first, then by bytes.
+    """
     order = ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h")
     out = []
     for (direction, _), fit in answer.run.fits.items():
         base = direction.removeprefix("migration_")
-        stated = next((answer.run.source.get(link_parameter(way, "bandwidth")) for way in LINK_WAYS if way == base), None)
+        stated = next(
+            (
+                answer.run.source.get(link_parameter(direction_of_link, "bandwidth"))
+                for direction_of_link in LINK_WAYS
+                if direction_of_link == base
+            ),
+            None,
+        )
         out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
     return sorted(
         out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes)
@@ -315,10 +325,10 @@ def _fits_table(answer: Answer) -> Table | None:
         for fit, rate, _ in _fits(answer)
     ]
     caption = (
-        "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off "
-        "its smallest and largest copies."
+        "Classes of copies. o+L: fixed cost of a copy. η·BW: rate of large copies. Spread: how far the sizes lie off the fitted line. A "
+        "class with too few sizes is estimated from its smallest and largest copies."
     )
-    head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
+    head = ["class", ">copies", ">bytes", ">sizes", ">fixed cost (o+L)", ">rate (η·BW)", ">of nominal", ">R²", ">spread"]
     return Table(caption, head, rows) if rows else None
 
 
@@ -331,7 +341,7 @@ def _launch_table(answer: Answer) -> Table:
     rows = [
         cells(
             "launch call",
-            "from the start of the host call to its return: how long a launch keeps the host",
+            "from the start of the host call to its return: how long a launch occupies the host",
             count(launch["count"]),
             ns(launch["call_median_ns"]),
             ns(launch["call_p95_ns"]),
@@ -389,7 +399,7 @@ def _offload(answer: Answer) -> dict[str, Any]:
     limit = percent(float(table["limit"][0]))
     caption = (
         f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} "
-        f"(kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+        f"(kernels on the host CPU assumed {DEFAULT_ALPHA:g} times slower)."
     )
     head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
     return {
@@ -399,12 +409,12 @@ def _offload(answer: Answer) -> dict[str, Any]:
 
 
 def _added_latency(answer: Answer) -> float:
-    """The longest one-way delay a target adds [s], or `ADDED_LATENCY_S`."""
+    """Return the longest one-way delay that a target adds [s], or `ADDED_LATENCY_S`."""
     added = [ADDED_LATENCY_S]
     for p in answer.projections:
         d = p.coupling["h2d"]
         if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
             added.append(d["target_latency_s"] - d["source_latency_s"])
-        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"]]
+        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"], p.coupling.get("round_trip_s", 0.0) / 2]
     longest = max(added[1:], default=0.0)
     return longest if longest > 0 else ADDED_LATENCY_S

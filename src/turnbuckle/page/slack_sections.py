@@ -31,7 +31,7 @@ from turnbuckle.show.text import DASH, MINUS, clean, count, factor, listed, numb
 from turnbuckle.show.verdict import Verdict
 
 #: Carriers put into a sentence.
-SAID = 3
+NAMED = 3
 #: A carrier worth a sentence carries this share of the penalty.
 _WORTH: Final = 0.05
 #: Two replays agree that differ by less than this share of the run time.
@@ -43,28 +43,28 @@ _FIBRES: Final = (1e-5, 1e-4)
 
 
 def distance_section(studies: Studies, verdicts: list[Verdict], answer: Answer) -> dict[str, Any]:
-    """Curve, tolerances, carriers, map of latency and bandwidth, break-even use."""
-    both = [studies.link, studies.api]
+    """Return curve, tolerances, carriers, map of latency and bandwidth, and break-even use."""
+    modes = [studies.link, studies.api]
     marks = placed(
         studies.surface,
         [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, verdicts, strict=True)] if studies.both else [],
     )
     return {
-        "figures": [slack_curve(both)],
+        "figures": [slack_curve(modes)],
         "modes": modes_sentences(studies.link, studies.api),
         "tolerances": tolerance_table(studies.link, studies.api),
-        "carriers": [{"title": carrier_title(s), "words": carrier_sentences(s), "table": carrier_table(s)} for s in both],
+        "carriers": [{"title": carrier_title(s), "words": carrier_sentences(s), "table": carrier_table(s)} for s in modes],
         "surface": surface_map(studies.surface, marks),
         "surface_words": _surface_sentence(studies.surface),
-        "break_even": [break_even(s, float(studies.surface.slack[-1])) for s in both],
-        "break_even_table": _break_even_table(both),
+        "break_even": [break_even(s, float(studies.surface.slack[-1])) for s in modes],
+        "break_even_table": _break_even_table(modes),
         "break_even_words": _break_even_sentence(studies.link),
         "explained": percent(studies.link.trust.explained),
     }
 
 
 def tolerated(study: Slack, share: float = DECISION) -> Tolerance:
-    """How much distance lengthens the run by a share."""
+    """Return the distance that lengthens the run by a share."""
     return next(t for t in study.tolerances if t.share == share)
 
 
@@ -74,7 +74,7 @@ def _with_interval(t: Tolerance) -> str:
 
 
 def answer_sentence(studies: Studies) -> str:
-    """What the run tolerates, for the first page."""
+    """Return the distance that the run tolerates, for the first page."""
     link, api = tolerated(studies.link), tolerated(studies.api)
     return (
         f"Distance: the run stays within {percent(DECISION)} up to {_with_interval(link)} of added one-way latency on a longer link, and "
@@ -83,7 +83,7 @@ def answer_sentence(studies: Studies) -> str:
 
 
 def modes_sentences(link: Slack, api: Slack) -> list[str]:
-    """Which machine each way to be far away describes, and by how much they differ here."""
+    """Describe the machine behind each way to be far away, and by how much the two differ in this run."""
     a, b = tolerated(link), tolerated(api)
     sentences = [
         "A longer link is a composable machine: the GPU sits behind PCIe or CXL switches or an optical cable. Asynchronous calls stay "
@@ -109,33 +109,33 @@ def _farther(link: bool, ratio: float) -> str:
 
 
 def carrier_title(study: Slack) -> str:
-    """Which way to be far away, how far, and what that costs."""
+    """Return the way to be far away, the added latency, and its cost."""
     words = MODE_WORDS[study.mode]
     change = float(study.curve(study.carried_at)) / study.measured - 1.0
     return f"{words[:1].upper()}{words[1:]}, {reach(study.carried_at)} added: the run takes {signed(change).lstrip('+')} longer"
 
 
 def carrier_sentences(study: Slack) -> list[str]:
-    """The largest carriers as findings."""
-    there = float(study.curve(study.carried_at))
+    """Return the largest carriers as sentences."""
+    delayed_seconds = float(study.curve(study.carried_at))
     if not study.carriers:
         return ["No call carries added latency into the run time."]
     out = []
-    for c in study.carriers[:SAID]:
+    for c in study.carriers[:NAMED]:
         if c.share < _WORTH:
             continue
-        lone, gain = c.count == 1, _GAIN * (there - study.measured)
+        lone, gain = c.count == 1, _GAIN * (delayed_seconds - study.measured)
         of = "" if c.call in c.what or not c.call else f" ({clean(c.call, 60)})"
         text = f"{carrier_words(c)}{of} {'carries' if lone else 'carry'} {percent(c.share)} of the penalty"
         options = []
-        if c.asynchronous is not None and there - c.asynchronous > gain:
+        if c.asynchronous is not None and delayed_seconds - c.asynchronous > gain:
             subject = "it" if lone else "they"
-            options.append(f"if {subject} did not wait, the run would take {seconds(c.asynchronous)}, not {seconds(there)}")
-        if c.batched is not None and c.batches is not None and there - c.batched > gain:
+            options.append(f"if {subject} did not wait, the run would take {seconds(c.asynchronous)}, not {seconds(delayed_seconds)}")
+        if c.batched is not None and c.batches is not None and delayed_seconds - c.batched > gain:
             fewer = f"if {plural(c.batches, 'batch', 'batches')} stood for all {count(c.of)} of them"
             options.append(
                 f"{fewer}, {'it' if options else 'the run'} would take {seconds(c.batched)}"
-                + ("" if options else f", not {seconds(there)}")
+                + ("" if options else f", not {seconds(delayed_seconds)}")
             )
         out.append(text + (f": {'; '.join(options)}" if options else "") + ".")
     return out or [f"No kind of call carries more than {percent(study.carriers[0].share)} of the penalty: it is spread over many."]
@@ -152,7 +152,7 @@ def _surface_sentence(surface: Surface) -> str:
 
 
 def _change(penalty: float) -> str:
-    """A penalty as a change.
+    """Format a penalty as a change.
 
     >>> _change(1.05), _change(14.2)
     ('+5.0\\xa0%', '+1300\\xa0%')
@@ -160,22 +160,22 @@ def _change(penalty: float) -> str:
     return signed(penalty - 1.0)
 
 
-def _break_even_table(both: list[Slack]) -> Table:
+def _break_even_table(modes: list[Slack]) -> Table:
     distances = [(h.name, clean(h.what), h.one_way) for h in hops() if h.name not in TRIPS]
     distances += [(f"{fibre(s)} of fibre", "the delay of glass alone", s) for s in _FIBRES]
     rows = []
-    for name, what, one_way in distances:
-        row: list[str | Cell] = [Cell(name, what, tone="strong"), number(one_way, "s", 2)]
-        for study in both:
+    for name, meaning, one_way in distances:
+        row: list[str | Cell] = [Cell(name, meaning, tone="strong"), number(one_way, "s", 2)]
+        for study in modes:
             penalty = study.penalty(one_way)
             row += [_change(penalty), *(factor(break_even_utilisation(penalty, adder)) for adder in ADDERS)]
         rows.append(cells(*row))
     head = ["distance", ">one way"]
-    for study in both:
+    for study in modes:
         head += [f">{MODE_WORDS[study.mode]}", *(f">{'use' if not a else 'use, +' + percent(a)}" for a in ADDERS)]
     caption = (
-        "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: slowdown "
-        "times one plus what the fabric adds to the cost of a GPU. What it adds is assumed, not known: nothing, "
+        "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: the "
+        "slowdown times (1 + the share that the fabric adds to the cost of a GPU). That share is assumed: nothing, "
         f"{listed(['+' + percent(a) for a in ADDERS[1:]])}."
     )
     return Table(caption, head, rows)
@@ -193,7 +193,7 @@ def _break_even_sentence(study: Slack) -> str:
 
 
 def moved_section(studies: Studies) -> dict[str, Any]:
-    """Before and after on the target that changes most."""
+    """Return before and after on the target that changes most."""
     if studies.moved is None or studies.window is None:
         return {"figure": None, "sentence": "", "command": ""}
     run = studies.moved
@@ -208,7 +208,7 @@ def moved_section(studies: Studies) -> dict[str, Any]:
 
 
 def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]:
-    """Timeline and sum side by side."""
+    """Return timeline and sum side by side."""
     if not studies.both:
         return {"table": None, "words": ""}
     rows, apart = [], []
@@ -233,26 +233,26 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         return {"table": None, "words": ""}
     most, name, difference, saving = max(apart)
     words = (
-        "The sum keeps the recorded overlap and lets every exposed change be felt; the timeline puts each change where it happens and "
-        "finds out what still waits for it. "
+        "The sum replay keeps the recorded overlap, so every exposed change counts in full. The timeline replay applies each change where "
+        "it happens and recomputes what waits for it. "
     )
     if most < _SAME:
-        words += "Here they agree: what changes is felt where the recording exposed it."
+        words += "Here they agree: every change counts in full."
     else:
         why = {
-            (True, True): "part of the saving only makes something else wait",
-            (True, False): "what is saved lets more than itself begin earlier",
-            (False, True): "delays add up along the critical path that the sum did not see",
+            (True, True): "part of the saving is lost, because something else then waits",
+            (True, False): "a saving also lets other work begin earlier",
+            (False, True): "delays add up along the critical path, which the sum does not see",
             (False, False): "other work hides part of the delay",
         }[saving, difference > 0]
         words += f"They differ most on {name}, by {signed(most).lstrip('+')} of the run time: on the timeline {why}."
     head = ["target", "this report uses", ">timeline", ">change", ">sum", ">change", ">apart"]
-    caption = "The same question through both replays, at the stated values; apart: timeline less sum, as a share of the recorded time."
+    caption = "Both replays at the stated values. Apart: timeline minus sum, as a share of the recorded time."
     return {"table": Table(caption, head, rows), "words": words}
 
 
 def shares_section(studies: Studies, measured: float) -> dict[str, Any]:
-    """Tornado and table of what the critical path is made of."""
+    """Return tornado and table of the classes on the critical path."""
     rows = []
     for s in studies.shares:
         if max(s.seconds, s.right) < 1e-6 * measured:
@@ -271,9 +271,9 @@ def shares_section(studies: Studies, measured: float) -> dict[str, Any]:
         )
     head = ["class of time", ">on the critical path", ">share", ">1 % less", ">1 % more", ">run without it", ">change"]
     caption = (
-        "Time on the critical path of the recorded run; the classes add up to the run time. 1 % less, 1 % more: change of the run time, "
-        "exact for small changes; the two differ where another path is as long. Run without it: the whole class at no time, everything "
-        "else as recorded."
+        "Time on the critical path of the recorded run. The classes add up to the run time. 1 % less, 1 % more: change of the run time, "
+        "exact for small changes; the two differ where another path is as long. Run without it: the run time if the whole class took no "
+        "time and everything else its recorded time."
     )
     return {
         "figure": tornado(studies.shares, measured) if drawn(studies.shares, measured) else None,

@@ -1,4 +1,4 @@
-"""What a report asks beyond its projections: distance, what the run time is made of, before and after, the other replay."""
+"""Studies that a report needs beyond its projections: distance, classes of time, before and after, the other replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STILL: Final = 1e-6
 
 @dataclass(frozen=True)
 class Studies:
-    """Everything the timeline says about one run.
+    """Answers of the timeline about one run.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Studies:
 
 
 def studied(answer: Answer) -> Studies | str:
-    """Ask everything, on one compiled graph where the study allows it; or say in one sentence why nothing can be asked."""
+    """Ask all studies on one compiled graph where possible, or return the reason why none can be asked in one sentence."""
     profile = answer.run.profile
     if not answer.run.projectable:
         lacks = "no host calls" if answer.run.on_device else "no GPU activity"
@@ -66,56 +66,56 @@ def studied(answer: Answer) -> Studies | str:
     try:
         ready = answer.run.prepared(MODEL)
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
-            return "The recording holds no activity that could be put into an order, so there is no time line to replay."
+            return "The recording holds no activity that could be ordered, so there is no time line to replay."
         most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)
         link, api = (tolerate(answer.run, mode, ready=ready, most=most) for mode in ("link", "api"))
     except CannotAnswer as e:
         return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (f" What to do: {e.fix}." if e.fix else "")
     beyond = profile.seconds - float(ready.timeline.graph.time_ns.max()) * 1e-9
-    both = _both(answer, ready)
-    run = _moved(answer, both, ready)
+    by_replay = _by_replay(answer, ready)
+    run = _moved(answer, by_replay, ready)
     return Studies(
         link,
         api,
         surface(answer.run, slack=_latencies(link), ready=ready),
         shares(ready.timeline, beyond),
         _without(ready.timeline, beyond),
-        both,
+        by_replay,
         run,
         window(run, SHOWN) if run else None,
     )
 
 
 def _latencies(link: Slack) -> Float:
-    """Added latencies of the map [s]: up to where there is something to see."""
+    """Return the added latencies of the map [s], up to where the run takes twice as long."""
     double = link.curve.reaches(2.0 * link.measured)
     end = FAR_END if double is None else min(max(10.0 ** math.ceil(math.log10(max(double, NEAREST))), NEAR_END), FAR_END)
     return np.concatenate([[0.0], np.geomspace(NEAREST, end, COLUMNS)])
 
 
-def _both(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projection]]:
-    """Every target through both replays, at the stated values."""
+def _by_replay(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projection]]:
+    """Project every target through both replays, at the stated values."""
     if answer.model is None or answer.model.machine_free:
         return []
     timed, summed = replace(answer.model, replay="timeline"), replace(answer.model, replay="sum")
-    found = []
+    pairs = []
     for declared in answer.targets:
         pair, profile = Pair(answer.run.source, declared), answer.run.profile
-        found.append((answered(profile, ready, pair, timed), answered(profile, replace(ready, timeline=None), pair, summed)))
-    return found
+        pairs.append((answered(profile, ready, pair, timed), answered(profile, replace(ready, timeline=None), pair, summed)))
+    return pairs
 
 
-def _moved(answer: Answer, both: list[tuple[Projection, Projection]], ready: Prepared) -> Moved | None:
-    """Before and after on the target that changes most on the timeline; None where none changes."""
-    if not both or answer.model is None:
+def _moved(answer: Answer, by_replay: list[tuple[Projection, Projection]], ready: Prepared) -> Moved | None:
+    """Return the run before and after on the target that changes most on the timeline; None if none changes."""
+    if not by_replay or answer.model is None:
         return None
-    change = [abs(p.penalty - 1.0) for p, _ in both]
+    change = [abs(p.penalty - 1.0) for p, _ in by_replay]
     most = int(np.argmax(change))
     return moved(answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
 
 
 def _without(replay: TimelineReplay, beyond: float) -> dict[str, float]:
-    """Run time [s] if a class of time took none: what the rest would still wait for."""
+    """Return the run time [s] if a class of time took none: the time that the rest would still wait."""
     none = no_change(len(replay.run))
     of = classes(replay.run)
     names = [*dict.fromkeys(of.tolist()), *({HOST_WORK} - set(of.tolist()))]

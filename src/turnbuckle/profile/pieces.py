@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
-from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.profile import DIRECTIONS, Profile
 
 #: Stands for the memory of copies whose size is not recorded: no machine's link tells how long they would take.
 UNSIZED: Final = "unsized"
@@ -29,8 +29,8 @@ class Pieces:
 
     Attributes
     ----------
-    kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.  The memory of a copy
-        whose size is not recorded is `UNSIZED`.
+    kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.  A call has the direction
+        of the copy it started.  The memory of a copy whose size is not recorded is `UNSIZED`.
     idle_device : launches that found their device idle.
     size_bytes : bytes of each activity [B]; 0 where it has none.
     count : how many activities.
@@ -71,6 +71,7 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
         profile.activities.with_columns(
+            direction=pl.coalesce("direction", _copied(profile)),
             size_bytes=pl.when(sized).then("size_bytes"),
             memory=pl.when(sized & pl.col("size_bytes").is_null())
             .then(pl.lit(UNSIZED))
@@ -99,6 +100,18 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
         tail_count=number("tails"),
     )  # fmt: skip
     return groups, piece
+
+
+def _copied(profile: Profile) -> pl.Series:
+    """Return the direction of the first copy that each activity started, null for all that started none."""
+    trace, activities = profile.trace, profile.activities
+    pairs = trace.launch_pairs.filter(pl.col("table") == "copies").unique("api_row", keep="first", maintain_order=True)
+    way = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)
+    way[pairs["api_row"].to_numpy()] = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()]
+    called = (activities["category"] == "api").fill_null(False) & activities["row"].is_not_null()
+    of = np.full(activities.height, len(DIRECTIONS), dtype=np.int8)
+    of[called.to_numpy()] = way[activities["row"].filter(called).to_numpy()]
+    return pl.Series("direction", [*DIRECTIONS, None]).cast(activities["direction"].dtype).gather(of)
 
 
 def described(rows: pl.DataFrame) -> dict[str, Any]:

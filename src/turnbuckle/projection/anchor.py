@@ -57,6 +57,8 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
     falls: dict[Falls, Float] = {where: np.zeros(len(run)) for where in get_args(Falls)}
     missing: list[str] = []
     for charge in model.charges:
+        if charge.only is not None and source.value(charge.only) is None and target.value(charge.only) is None:
+            continue
         covered = charge.covers(run)
         replayed = covered if charge.replayed is None else charge.replayed(run)
         if not (covered.any() or replayed.any()):

@@ -53,6 +53,9 @@ def coupling_change(pair: Pair, priced: Priced) -> dict[str, Any]:
         }
     for kind, name in _SLACK.items():
         out[f"added_{kind}_slack_s"] = (target.value(name) or 0.0) - (source.value(name) or 0.0)
+    if (trip := target.value("remoting.round_trip")) is not None:
+        out["round_trip_s"] = trip
+        out["network_bandwidth"] = [target.value(name) for name in ("remoting.h2d.bandwidth", "remoting.d2h.bandwidth")]
     return out
 
 
@@ -160,7 +163,8 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     if bandwidth is None:
         return "kept as recorded: the target states no bandwidth of this link"
     if not other_host(pair):
-        return "line fitted to the recording, on the target's link"
+        network = ", and across the network" if target.value("remoting.round_trip") is not None else ""
+        return "line fitted to the recording, on the target's link" + network
     if memory == "pageable":
         if target.value("link.pageable.efficiency") is not None:
             return "the share of its link that the machine file states for pageable copies"

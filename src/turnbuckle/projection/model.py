@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 import numpy as np
 
+from turnbuckle.cost import remoting
 from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
 from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
@@ -29,6 +30,7 @@ from turnbuckle.machine.parameter_names import (
     ParameterName,
     link_parameter,
     observed_parameter,
+    parameter_name,
 )
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.pieces import UNSIZED, Pieces
@@ -40,8 +42,9 @@ Replay = Literal["auto", "sum", "timeline"]
 #: How a program is ported to a target with one memory: its copies stay, are dropped, or give way to managed memory; empty drops them,
 #: and leaves in doubt whether they stay.
 Port = Literal["", "as-is", "zero-copy", "managed"]
-#: Where a delay falls on the time line: on an activity itself, before device work begins, or before a wait returns.
-Falls = Literal["activity", "delivery", "return"]
+#: Where a delay falls on the time line: on an activity itself, before device work begins, before a wait returns, or between the end of
+#: work and the start of the next in its queue.
+Falls = Literal["activity", "delivery", "return", "queue"]
 
 
 class Priced(Protocol):
@@ -72,6 +75,7 @@ class Charge:
     falls : where a ``difference`` falls on the time line.
     replayed : which pieces it covers there, None for those of `covers`.  The sum has to guess from the recording which delays can be
         felt, and where; the timeline puts each where it happens and finds out.
+    only : a parameter without which it charges nothing on a machine; None where there is none.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Charge:
     fitted: bool = False
     falls: Falls = "activity"
     replayed: Callable[[Pieces], Bool] | None = None
+    only: ParameterName | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,7 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: floa
         Charge("alloc", lambda p: p.kind == "alloc", _parameter("alloc.call"), "difference", ("alloc.call",)),
         Charge("slack", lambda p: p.crosses, _slack_seconds, "difference"),
         *_distance_charges(),
+        *_remoting_charges(),
     ]
     if alpha != "hold":
         memory: ParameterName = "gpu.memory_bandwidth"
@@ -174,6 +180,12 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: floa
         port=port,
         carded=not charges and not port and host is None,
     )
+
+
+def coupling_alone(model: Model) -> Model:
+    """Return the model with the kernels and the host of the recording: what the coupling changes by itself."""
+    device = ("kernel", "copies inside a device", "memset")
+    return replace(model, charges=tuple(c for c in model.charges if c.name not in device), alpha="hold", host=1.0)
 
 
 def charge_named(name: str) -> Charge:
@@ -427,6 +439,51 @@ def _distance_charges() -> list[Charge]:
         ),
         Charge("distance of faults", lambda p: p.kind == "migration", trips(FAULT_TRIPS), "difference"),
         Charge("distance of returns", lambda p: p.kind == "sync", trips(RETURN_TRIPS), "difference", falls="return"),
+    ]
+
+
+def _remoting_charges() -> list[Charge]:
+    """Return charges for calls that cross a network to a GPU on another host, by the manner of each class (`turnbuckle.cost.remoting`)."""
+
+    def charge(
+        cost: Callable[..., Float], word: str, covers: Callable[[Pieces], Bool], falls: Falls = "activity",
+        replayed: Callable[[Pieces], Bool] | None = None,
+    ) -> Charge:  # fmt: skip
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            trip, command = machine.value("remoting.round_trip"), _or_zero(machine.value("remoting.command"))
+            manner = machine.value(parameter_name(f"remoting.{word}"))
+            # a class of which nothing is known waits
+            return np.zeros(()) if trip is None else cost(remoting.WAITS if manner is None else int(np.max(manner)), trip, command)
+
+        name = f"remoting: {cost.__name__.removesuffix('_seconds')} of {word}"
+        return Charge(name, covers, seconds, "difference", falls=falls, replayed=replayed, only="remoting.round_trip")
+
+    def data(word: str, way: HostWay) -> Charge:
+        bandwidth = parameter_name(f"remoting.{way}.bandwidth")
+
+        def covers(p: Pieces) -> Bool:
+            return np.asarray(np.isin(p.kind, (f"copy_{way}", "migration")) & np.isin(p.direction, (way, f"migration_{way}")))
+
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            return remoting.data_seconds(p.size_bytes[covers(p)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))
+
+        return Charge(f"remoting: data of {word}", covers, seconds, "difference", only="remoting.round_trip")
+
+    def starting(word: str) -> Callable[[Pieces], Bool]:
+        # in the sum, a launch behind other work starts no later, and a copy stands for its call
+        return lambda p: p.idle_device & (p.kind == "launch") if word == "launch" else remoting.WORK[word](p)
+
+    def plain(word: str) -> Callable[[Pieces], Bool]:
+        return lambda p: remoting.CALLS[word](p) & (~remoting.waiting(p) if word != "wait" else True)
+
+    return [
+        *(charge(remoting.call_seconds, word, plain(word)) for word in remoting.CALLS),
+        charge(remoting.return_seconds, "wait", remoting.nothing, "return", remoting.CALLS["wait"]),
+        charge(remoting.news_seconds, "wait", remoting.blocking_copies, "return"),
+        *(charge(remoting.start_seconds, word, starting(word), "delivery", remoting.CALLS[word]) for word in remoting.WORK),
+        *(charge(remoting.queue_seconds, word, covers, "queue") for word, covers in remoting.WORK.items()),
+        data("writes", "h2d"),
+        data("reads", "d2h"),
     ]
 
 

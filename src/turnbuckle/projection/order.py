@@ -111,7 +111,14 @@ def timeline_change(durations: Durations) -> Change:
     """Convert durations to changes of edges."""
     run = durations.run
     ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
-    return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], durations.host)
+    return Change(
+        ratio,
+        durations.falls["activity"],
+        durations.falls["delivery"],
+        durations.falls["return"],
+        durations.host,
+        queue=durations.falls["queue"],
+    )
 
 
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:

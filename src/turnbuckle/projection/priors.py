@@ -155,7 +155,7 @@ def unstated(pair: Pair, name: ParameterName) -> bool:
 
 
 #: Couplings that carry another's packets farther; empty for one that leaves the link as it is.
-_PROTOCOL: Final = {"fabric": "pcie", "api-remoting": "", "relative": ""}
+_PROTOCOL: Final = {"fabric": "pcie", "remoting": "", "relative": ""}
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ class Projection(Declared):
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
     host : how many times longer the target's host takes for the code between calls; None where it is the source's host.
+    alone : the same target with the kernels and the host of the recording, where it has others: what the coupling changes.
     nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
         tells.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
@@ -123,6 +124,7 @@ class Projection(Declared):
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
     host: float | None = None
+    alone: Projection | None = field(default=None, repr=False)
     nic_bound: dict[str, float] = field(default_factory=dict)
     copies: Copies | None = None
     sample: Float | None = field(default=None, repr=False)
@@ -139,6 +141,16 @@ class Projection(Declared):
     def benefit(self) -> float:
         """Return the measured over projected run time; above 1 is faster."""
         return self.measured_seconds / self.seconds if self.seconds else float("inf")
+
+    @property
+    def by_coupling(self) -> Projection:
+        """Return what the coupling alone changes: the projection itself where the target has the recording's kernels and host."""
+        return self.alone or self
+
+    @property
+    def kernels_and_host(self) -> float:
+        """Return how many times longer the run takes by the target's kernels and host; 1 where they are the recording's."""
+        return self.seconds / self.by_coupling.seconds if self.by_coupling.seconds else 1.0
 
     @property
     def ends(self) -> tuple[float, float]:

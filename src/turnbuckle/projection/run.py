@@ -249,6 +249,7 @@ class Run(Shown):
         seed: int = ...,
         classes: Sequence[str] = ...,
         repeats: Sequence[float] = ...,
+        machine: Machine | str | None = ...,
     ) -> Slack: ...
     @overload
     def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
@@ -263,17 +264,20 @@ class Run(Shown):
         seed: int = SEED,
         classes: Sequence[str] = (),
         repeats: Sequence[float] = (),
+        machine: Machine | str | None = None,
     ) -> Slack | Sweep | Surface:
         """Say how much distance the run tolerates: ``turnbuckle slack``.
 
         Parameters
         ----------
-        mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks.
+        mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks; ``"remoting"``: calls go through
+            the layer of a machine.
         over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
         draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is 100.
         seed : of the draws.
         classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
+        machine : ``"remoting"`` only: the machine whose layer it is, or its name or file; its round trip is what varies.
 
         Raises
         ------
@@ -281,6 +285,7 @@ class Run(Shown):
         UsageError : A004, A015, A427.
         """
         settings: dict[str, Any] = {"classes": tuple(classes)} if len(classes) else {}
+        settings |= {"machine": machine} if machine is not None else {}
         settings |= {"repeats": tuple(repeats)} if len(repeats) else {}
         settings |= {"draws": draws} if draws is not None else {}
         settings |= {"seed": seed} if seed != SEED else {}
@@ -521,8 +526,8 @@ class Answer(Shown):
         return pl.DataFrame(flat, infer_schema_length=None)
 
     def faster(self) -> dict[str, dict[str, float]]:
-        """Return the probability that one target is faster than another, by common draws."""
-        return faster(self.projections)
+        """Return the probability that one target is faster than another by the coupling alone, by common draws."""
+        return faster([p.by_coupling for p in self.projections])
 
     def headline(self) -> str:
         """Return the answer in one line."""

@@ -157,7 +157,7 @@ def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
     for row, name in zip(rows, names, strict=True):
         row[:count] = of == name
         row[4 * count] = name == HOST_WORK
-        row[4 * count + 1 :] = name == DELIVERIES
+        row[4 * count + 1 : 5 * count + 1] = name == DELIVERIES
     raw = replay.native.slopes(no_change(count).values, rows, threads=os.cpu_count() or 1)
     derivatives = np.frombuffer(raw, dtype=np.float64).reshape(-1, 3) * 1e-9
     on_path = _on_critical_path(replay, of)

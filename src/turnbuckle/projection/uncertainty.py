@@ -22,8 +22,8 @@ from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
-from turnbuckle.projection.assumptions import copy_basis
-from turnbuckle.projection.model import Model, kernel_rate
+from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
+from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
 from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.priors import (
     LAUNCH_ERROR,
@@ -419,6 +419,21 @@ def project_many(
     out = []
     for declared in targets:
         pair = Pair(source, declared)
-        answer = replace(answered(profile, ready, pair, model), copies=copy_times(copies, declared, pair, model))
-        out.append(with_interval(answer, question, declared, pair, model) if draws else answer)
+        asked = {"": model} if _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
+        answers = {}
+        for name, by in asked.items():
+            answer = replace(answered(profile, ready, pair, by), copies=copy_times(copies, declared, pair, by))
+            answers[name] = with_interval(answer, question, declared, pair, by) if draws else answer
+        out.append(replace(answers[""], alone=answers.get("alone")))
     return out
+
+
+def _of_recording(pair: Pair, model: Model) -> bool:
+    """Return whether the target keeps the recording's kernels and host, so that its coupling is all that changes."""
+    if model.machine_free or pair.target is pair.source:
+        return True
+    return bool(pair.target.changes) and model.host is None and kernel_ratio(pair, model) in (None, 1.0) and _host_kept(pair)
+
+
+def _host_kept(pair: Pair) -> bool:
+    return all(change.parameter != "host.speed" for change in pair.target.changes)

@@ -34,6 +34,8 @@ class Change:
     back : time added between the end of work and the return of a call that waits for it, by the call's piece [s].
     host : new over measured length of the application's own work between calls, shape (..., 1).
     delivery_ratio : new over measured delivery, by the call's piece; None leaves deliveries as they are.
+    queue : time added between the end of work and the start of the work that the next call put behind it on its stream, by the piece
+        of the latter [s]; None is none.
     """
 
     ratio: Float
@@ -42,19 +44,21 @@ class Change:
     back: Float
     host: Float
     delivery_ratio: Float | None = None
+    queue: Float | None = None
 
     @property
     def values(self) -> Float:
         """Return the parameters of the compiled graph, shape (..., `parameters`)."""
         handed = np.zeros_like(self.ratio) if self.delivery_ratio is None else self.delivery_ratio - 1.0
-        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed)
+        queue = np.zeros_like(self.ratio) if self.queue is None else self.queue
+        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed, queue)
         lead = np.broadcast_shapes(*(c.shape[:-1] for c in columns))
         return np.concatenate([np.broadcast_to(c, (*lead, c.shape[-1])) for c in columns], axis=-1)
 
 
 def parameters(pieces: int) -> int:
     """Return how many parameters a compiled graph has."""
-    return 5 * pieces + 1
+    return 6 * pieces + 1
 
 
 def no_change(pieces: int) -> Change:
@@ -205,9 +209,13 @@ def _parameters(graph: Graph, piece: Index, count: int) -> list[tuple[Index, Flo
     first, second = (np.full(len(kind), -1, dtype=np.int32) for _ in range(2))
     work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
     delivers, syncs = kind == EDGE["deliver"], kind == EDGE["sync"]
+    caller = np.full(len(piece), -1, dtype=np.int64)
+    caller[graph.owner[delivers]] = (graph.source[delivers] - 1) // 2
+    # works that one call started are one command
+    next_command = (kind == EDGE["stream"]) & (caller[graph.owner] != caller[np.maximum(graph.source - 1, 0) // 2])
     for parameter, edges, begins in (
         (first, work | (kind == EDGE["fault"]), 0), (first, wait, count), (first, delivers, 4 * count + 1),
-        (second, work, count), (second, delivers, 2 * count), (second, syncs, 3 * count),
+        (second, work, count), (second, delivers, 2 * count), (second, syncs, 3 * count), (second, next_command, 5 * count + 1),
     ):  # fmt: skip
         parameter[edges] = begins + payer[edges]
     first[kind == EDGE["host"]] = 4 * count

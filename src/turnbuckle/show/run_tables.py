@@ -109,7 +109,7 @@ def copies_table(profile: Profile) -> Table | None:
         for name, c in summary.copies(profile).items()
         if c["count"]
     ]
-    caption = "Copies and migrations by direction; busy is the plain sum of their times."
+    caption = "Copies and migrations by direction. Busy: the sum of their times."
     head = ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"]
     return Table(caption, head, rows, title="copies") if rows else None
 
@@ -175,6 +175,6 @@ def host_work_table(profile: Profile) -> Table | None:
         for r in sorted(ranges, key=lambda row: -row["seconds"])
         if r["seconds"] > 0
     ]
-    caption = "Host work beside which nothing else runs, by the NVTX range, annotation or operator it lies in, the innermost."
+    caption = "Host work while nothing else runs, by its innermost NVTX range, annotation or operator."
     head = ["range", ">count", ">time", ">share of host work"]
     return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title="host work by range") if rows else None

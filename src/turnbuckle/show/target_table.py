@@ -16,7 +16,7 @@ COUPLING_WORDS: Final = {
     "xgmi": "Infinity Fabric",
     "pcie": "PCIe",
     "fabric": "network fabric",
-    "api-remoting": "API remoting",
+    "remoting": "API remoting",
     "relative": "as the source",
 }
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
@@ -25,12 +25,14 @@ TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": 
 def targets_table(targets: list[Verdict], what: str = "projected run time") -> Table:
     """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
     level = next((v.projection.interval.level for v in targets if v.projection.interval), None)
+    others = [v for v in targets if v.whole is not v.projection]
     head = [
         "target",
         ">time",
         ">penalty",
-        f">{percent(level)} interval" if level else ">interval",
+        f">{percent(level)} range" if level else ">range",
         "verdict",
+        *([">own GPU, host"] if others else []),
         ">window",
         ">benefit",
         ">envelope",
@@ -49,7 +51,8 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
                 Cell(number(p.seconds, "s"), seconds(p.seconds)),
                 f"{p.penalty:.3f}×",
                 Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
-                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                Cell(v.words, f"{v.sure} likely to cost less than {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                *([_own(v)] if others else []),
                 DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s"),
                 f"{p.benefit:.3f}×",
                 Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
@@ -57,16 +60,34 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
             )
         )
     caption = (
-        "Penalty is projected over recorded time, with its interval; benefit is its inverse. The window is the kernel window, "
-        "from the first kernel's start to the last kernel's end. The envelope is what no other order of the same activities could "
-        "leave at the stated values; the interval, which draws other values, may reach beyond it. "
-        "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
+        "Penalty: projected over recorded time, with its range. Benefit: the inverse. Window: from the first kernel's start to the last "
+        "kernel's end. Envelope: no reordering of the recorded work can push the run outside this range, at the stated values; the range "
+        "beside the penalty draws other values, so it may reach beyond. "
+        "Break-even use: how much more a pooled GPU must be used than a local one to pay for the slowdown, before the cost of the fabric."
     )
     window = targets[0].projection.measured_kernel_window_seconds if targets else None
     windows = "" if window is None else f", kernel window {seconds(window)}"
+    if others:
+        what += " by the coupling alone"
+        caption += " With its own GPU and host the target's kernels and the work between calls change as well."
     title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)}{windows})" if targets else ""
-    notes = [coupling_words(v.projection) for v in targets]
-    return Table(caption, head, rows, notes=notes, title=title, wide=("benefit", "envelope", "break-even use"))
+    notes = ["; ".join(filter(None, [coupling_words(v.whole), _with_own(v)])) for v in targets]
+    wide = ("benefit", "envelope", "break-even use", *(["window"] if others else []))
+    return Table(caption, head, rows, notes=notes, title=title, wide=wide)
+
+
+def _own(v: Verdict) -> Cell:
+    """Return what the run takes with the target's own kernels and host; a dash where they are the recording's."""
+    return Cell(DASH) if v.whole is v.projection else Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
+
+
+def _with_own(v: Verdict) -> str:
+    """Say the same with its interval, for the line under a row."""
+    if v.whole is v.projection:
+        return ""
+    measured = v.whole.measured_seconds or 1.0
+    low, high = v.whole.ends
+    return f"with its own GPU and host {seconds(v.whole.seconds)}, {v.whole.penalty:.3f}× [{low / measured:.3f}, {high / measured:.3f}]"
 
 
 def coupling_words(p: Projection) -> str:
@@ -89,6 +110,9 @@ def coupling_words(p: Projection) -> str:
     for kind, what in (("call", "call"), ("link", "one-way trip")):
         if added := c[f"added_{kind}_slack_s"]:
             parts.append(f"+{number(added, 's')} a {what}")
+    if (trip := c.get("round_trip_s")) is not None:
+        rates = [DASH if rate is None else number(rate, "B/s") for rate in dict.fromkeys(c["network_bandwidth"])]
+        parts.append(f"calls through a layer: round trip {number(trip, 's')}, {' and '.join(rates)}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
     if p.host is not None and abs(p.host - 1.0) > 1e-9:

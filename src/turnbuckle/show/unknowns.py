@@ -28,6 +28,11 @@ LABELS: Final = {
     "bare.sync": "wait without profiler",
     "bare.copy": "small copy without profiler",
     "slack.call": "delay added to each call",
+    "remoting.round_trip": "round trip of the remoting layer",
+    "remoting.h2d.bandwidth": "network bandwidth, host to device",
+    "remoting.d2h.bandwidth": "network bandwidth, device to host",
+    "remoting.command": "software of the remoting layer, a command",
+    "remoting.byte": "software of the remoting layer, a byte",
     "slack.link": "one-way distance added to the link",
     "gpu.fp64": "double precision rate",
     "gpu.fp64_matrix": "double precision matrix rate",
@@ -56,7 +61,15 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
         r"^share of the (link|other device)|^staging by|staged$|^fixed part of a copy|^copies of other ranks",
         "run a bandwidth test on the target: turnbuckle calibrate makes a machine file of its output",
     ),
-    (r"^common/distance|slack\.(call|link)|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
+    (
+        r"remoting layer|remoting\.(command|byte)",
+        "run a program of many launches through the layer: what it adds, over its launches, is what the software takes for a command",
+    ),
+    (r"remoting\..{0,20}bandwidth", "copy large arrays through the layer and put the rate into a machine file"),
+    (
+        r"^common/distance|remoting\.round_trip|slack\.(call|link)|/add$",
+        "measure the one-way delay to the remote GPU and put it into a machine file",
+    ),
     (
         r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip",
         "measure large host-to-device copies across the longer path: they show how many reads are in flight",

@@ -36,11 +36,12 @@ Kind = Literal["self", "faster", "inside", "undecided", "over"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One projection in words.
+    """What the coupling of one target does, in words.
 
     Attributes
     ----------
-    projection, name, colour : what it is about; the name is fit to print.
+    projection, name, colour : what it is about, by its coupling alone; the name is fit to print.
+    whole : the same target with its own kernels and host; `projection` itself where it has the recording's.
     change : slowdown at the stated values (0.05 is 5 % slower).
     low, high : the interval of the change; equal to `change` where nothing was drawn.
     half_low, half_high : the middle half of the draws.
@@ -51,6 +52,7 @@ class Verdict:
     """
 
     projection: Projection
+    whole: Projection
     name: str
     colour: str
     change: float
@@ -81,7 +83,8 @@ def verdicts(projections: list[Projection]) -> list[Verdict]:
     return [_verdict(p, c) for p, c in zip(projections, colour, strict=True)]
 
 
-def _verdict(p: Projection, colour: str) -> Verdict:
+def _verdict(whole: Projection, colour: str) -> Verdict:
+    p = whole.by_coupling
     measured = p.measured_seconds or 1.0
     change = p.penalty - 1.0
     low = high = half_low = half_high = change
@@ -100,7 +103,7 @@ def _verdict(p: Projection, colour: str) -> Verdict:
     if withheld:
         kind, words = "undecided", f"undecided, {withheld}"
     name = "the same machine" if p.target == "self" else shorten(clean(p.target), 40)
-    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
+    return Verdict(p, whole, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 
 def _kind(p: Projection, low: float, high: float) -> Kind:
@@ -142,21 +145,30 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
             f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
         )
     if undecided := [v for v in asked if v.kind == "undecided"]:
-        clause = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
-        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.withheld))
-        parts.append(
-            f"{clause} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
-        )
+        measure = list(dict.fromkeys(f"the {unknown_label(v.unknown)}" for v in undecided if v.unknown and not v.withheld))
+        parts.append(listed([_undecided(v) for v in undecided]) + (f"; to be sure, measure {listed(measure)}" if measure else ""))
     if over := [v for v in asked if v.kind == "over"]:
         clause = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{clause} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
-    return f"Against the recorded {seconds(measured_seconds)}, " + "; ".join(parts) + "."
+    others = [v for v in asked if v.whole is not v.projection]
+    by = " and by the coupling alone" if others else ""
+    own = listed([f"{v.name} {_times(v.whole)}" for v in others])
+    rest = f" With its own GPU and host {own}." if len(others) == 1 else f" With their own GPUs and hosts: {own}." if others else ""
+    return f"Against the recorded {seconds(measured_seconds)}{by}, " + "; ".join(parts) + "." + rest
 
 
-def _how_sure(v: Verdict) -> str:
-    if v.withheld:
-        return f" ({v.withheld})"
-    return "" if v.inside is None else f" ({v.sure} likely inside)"
+def _times(p: Projection) -> str:
+    """Say how much longer or shorter a run takes, with its interval."""
+    measured = p.measured_seconds or 1.0
+    change = p.penalty - 1.0
+    interval = f", {bounds(*(end / measured - 1.0 for end in p.ends))}" if p.interval else ""
+    return f"takes {seconds(p.seconds)} ({signed(change)}{interval})"
+
+
+def _undecided(v: Verdict) -> str:
+    if v.withheld or v.inside is None:
+        return f"{v.name} is undecided at {percent(LINE)}" + (f" ({v.withheld})" if v.withheld else "")
+    return f"{v.name} is {v.sure} likely to cost less than {percent(LINE)}"
 
 
 def _range(v: Verdict) -> str:
@@ -243,7 +255,7 @@ def what_would_change(targets: list[Verdict]) -> list[str]:
         elif v.kind == "over" and best <= LINE:
             hiding = "delays hidden behind other work" if p.replay == "sum" else "an order of the same calls that hides more of the delays"
             out.append(f"{v.name}: {hiding} could bring it down to {signed(best)} at best.")
-        for f in p.findings:
+        for f in v.whole.findings:
             if f.severity == "warning":
                 warned.setdefault(f.code, (f.meaning, []))[1].append(f"{v.name}{' (' + clean(f.detail) + ')' if f.detail else ''}")
     return out + [f"{code}, {meaning}: {'; '.join(where)}." for code, (meaning, where) in sorted(warned.items())]

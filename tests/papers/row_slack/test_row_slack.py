@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.machine import Change, Parameter, load
 from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
 from turnbuckle.papers.row_slack.binned_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
 from turnbuckle.papers.row_slack.surface import Point
@@ -136,10 +137,12 @@ def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
 def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
     """`beside` asks the replay that ``turnbuckle project --replay timeline`` asks."""
     (found,) = beside(profile, [SLACK])
+    delay = Parameter(SLACK, 0.0, "s", "assumption", "a test")
+    late = replace(load("cdi-row-link"), name="late", changes=(Change("slack.call", set=delay),))
     (asked,) = (
         _inspected(profile)
         .project(
-            ["cdi-row-api"],
+            [late],
             model=replace(tb.nething("hold"), replay="timeline"),
             draws=0,
         )

@@ -101,7 +101,7 @@ def test_what_the_table_says(turnbuckle: Run) -> None:
     for words in ("run time", "100 ns", "100 ms", "a rack away", "20 km of fibre", "10 %", "what carries the latency", "breakpoint"):
         assert words in out, words
     out = turnbuckle("slack", SAMPLE, "--mode", "api", *FEW).out
-    assert "each call that crosses to the device blocks" in out
+    assert "every crossing call blocks its thread for the delay" in out
 
 
 @pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb", "NO_COLOR": "1"}])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from inspect import getfile, signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile_names import SAMPLE, Ran
+
+from turnbuckle.foundation import registry
 
 
 def test_the_part_is_named_in_every_output(turnbuckle: Callable[..., Ran]) -> None:
@@ -59,3 +63,38 @@ def test_a_schedule_has_no_parts(turnbuckle: Callable[..., Ran], tmp_path: Path)
     (tmp_path / "two.goal").write_text("num_ranks 2\nrank 0 {\nl1: send 8b to 1\n}\nrank 1 {\nl1: recv 8b from 0\n}\n")
     ran = turnbuckle("inspect", "two.goal", "--rank", "0")
     assert ran.code == 2 and "--rank" in ran.err
+
+
+#: Verbs that read a run, with what else each needs.
+READS = {
+    "inspect": (), "project": ("--on", "cdi-row-link", "--draws", "0"), "slack": ("--draws", "0"), "transfers": (),
+    "model sharing": ("--runs", "2"), "model functions": (), "model additive": ("--lambda", "data=2"), "anonymise": ("--dry-run",),
+}  # fmt: skip
+
+
+def answered(turnbuckle: Callable[..., Ran], verb: str, *words: str) -> Any:
+    ran = turnbuckle(*verb.split(), SAMPLE, *READS[verb], *words, "--format", "json")
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    document.pop("provenance")
+    for finding in document.get("findings", []):
+        finding.pop("detail")
+    return document
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_one_option_in_every_verb_that_reads_a_run(turnbuckle: Callable[..., Ran], verb: str) -> None:
+    """The whole is no part at all, and a part is another question."""
+    whole = answered(turnbuckle, verb, "--part", "whole")
+    if verb != "anonymise":  # its examples are hashed by a key of their own
+        assert whole == answered(turnbuckle, verb)
+    assert whole != answered(turnbuckle, verb, "--part", "kernels")
+
+
+def test_every_verb_that_takes_a_recording_takes_a_part() -> None:
+    """`merge` joins whole recordings, `doctor` judges a file, `sweep` and `validate` ask by settings and cases of their own."""
+    commands = {name: entry.load() for name, entry in registry.entries("questions").items()}
+    takes = {name for name, command in commands.items() if "part" in signature(command).parameters}
+    reads = {name for name, command in commands.items() if "inspected(" in Path(getfile(command)).read_text(encoding="utf-8")}
+    assert reads <= takes and {"model order", "cores", "export", "model messages", "model network", "model ssi"} <= takes
+    assert not takes & {"merge", "sweep", "validate", "calibrate"}

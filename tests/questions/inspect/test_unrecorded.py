@@ -53,7 +53,7 @@ def test_a_link_that_nothing_crossed_is_not_an_empty_line(turnbuckle: Run, share
 @pytest.mark.shared
 def test_a_latency_that_the_fit_could_not_tell_is_not_none(turnbuckle: Run, shared: Path) -> None:
     said = turnbuckle("inspect", shared / "traces" / "nsys" / "extrap_concurrent_s1" / "profile1.sqlite").out
-    assert "o+L 0 s" not in said and said.count("o+L not told") == 2
+    assert "(o+L) 0 s" not in said and said.count("(o+L) unknown") == 2
 
 
 @pytest.mark.shared

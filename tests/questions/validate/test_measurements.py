@@ -11,7 +11,7 @@ import pytest
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.mpi.questions.delay import question as message_delay
 from turnbuckle.questions.validate.cases import read_case
-from turnbuckle.questions.validate.measured import distance, side_by_side
+from turnbuckle.questions.validate.measured import distance, side_by_side, through_layer
 from turnbuckle.questions.validate.measured.measurements import read_measurements
 from turnbuckle.questions.validate.question import validate
 
@@ -62,11 +62,11 @@ def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
     assert caught.value.code == "A417"
 
 
-@pytest.mark.parametrize("model", ["distance", "message delay", "sharing"])
+@pytest.mark.parametrize("model", ["distance", "message delay", "sharing", "remoting"])
 @pytest.mark.parametrize("text", ["measured", "[]", "{}", '{"points": 3}'])
 def test_a_case_with_such_a_file_is_left_out_with_its_code(tmp_path: Path, model: str, text: str) -> None:
     written(tmp_path, text)
-    network = 'network = "ring"\n' if model == "message delay" else ""
+    network = {"message delay": 'network = "ring"\n', "remoting": 'layer = "cdi-row-api"\n'}.get(model, "")
     (tmp_path / "recordings").mkdir()
     ask = f'[[ask]]\nmodel = "{model}"\nmeasured = "./measured.json"\n{network}'
     (tmp_path / "case.toml").write_text(f'title = "t"\n[a]\nfile = "./recordings"\n{ask}', encoding="utf-8")
@@ -85,7 +85,9 @@ def test_a_program_that_was_not_measured_alone_is_refused(tmp_path: Path) -> Non
 
 def test_the_files_of_our_own_cases_have_their_forms() -> None:
     forms = {"distance": distance.FORM, "message delay": message_delay.FORM, "sharing": side_by_side.FORM}
+    forms["remoting"] = through_layer.FORM
     found = [(case, question) for case in map(read_case, sorted(p.parent for p in CASES.glob("*/measured.json"))) for question in case.asks]
     assert len(found) > 20
     for case, question in found:
-        assert read_measurements(CASES / case.name / "measured.json", forms[question.model])["points"]
+        told = read_measurements(CASES / case.name / "measured.json", forms[question.model])
+        assert told.get("points") or told["programs"]

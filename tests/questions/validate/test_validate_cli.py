@@ -129,6 +129,6 @@ def test_project_says_how_good_such_predictions_were(turnbuckle: Run) -> None:
     with sample() as path:
         other, coupling = (" ".join(turnbuckle("project", str(path), "--on", on).out.split()) for on in ("gh200", "nvlink-c2c"))
         ratio = " ".join(turnbuckle("project", str(path), "--model", "additive", "--lambda", "data=2").out.split())
-    assert "held against measurement: run time on another machine off by" in other and "turnbuckle validate --card" in other
-    assert "held against an OpenCL device on a processor, not yet a GPU: run time at added distance, measured off by" in coupling
-    assert "held against" not in ratio
+    assert "checked against measurement: run time on another machine off by" in other and "turnbuckle validate --card" in other
+    assert "checked against an OpenCL device on a CPU, not yet on a GPU: run time at added distance, measured off by" in coupling
+    assert "checked against" not in ratio

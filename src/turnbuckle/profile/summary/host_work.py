@@ -16,7 +16,7 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.profile.profile import Profile, host_only_ns, naming_ranges
 
 #: PyTorch's emit_nvtx numbers each call behind the operator's name: ``aten::mul, seq = 12, op_id = 34``.
-SERIAL: Final = r"(, \w+ = \d+)+$"
+SERIAL: Final = r"(?:, seq = \d{1,20})?(?:, op_id = \d{1,20})?$"
 
 
 def host_work(profile: Profile) -> pl.DataFrame:

@@ -37,7 +37,7 @@ NEARLY_ALL: Final = 0.9
 #: Calls that name what they make.
 _CONTEXT: Final = re.compile(r"^(cu|hip)(Init|Ctx\w*Create|DevicePrimaryCtxRetain)|^cudaInitDevice|^clCreateContext")
 LIBRARY: Final = re.compile(
-    r"(?i)^_?(cublas|cudnn|cusparse|cufft|cusolver|curand|nccl|rccl|hip\w*blas|rocblas|miopen|rocfft)\w*(create|init)"
+    r"(?i)^_?(cublas|cudnn|cusparse|cufft|cusolver|curand|nccl|rccl|hip\w{0,16}blas|rocblas|miopen|rocfft)\w{0,40}(create|init)"
 )
 _MPI_INIT: Final = re.compile(r"(?i)^P?MPI_Init(_thread)?$")
 _LOADS_NOTHING: Final = re.compile(r"Unload")

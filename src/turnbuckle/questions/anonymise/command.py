@@ -61,16 +61,19 @@ def anonymise(
     with reading(profile) as progress:
         trace = part_of(read(profile, use_cache=not no_cache, progress=progress), part.asked()["part"])
     made, treated = without(trace, key, stand_in=stand_in, keep=keep)
-    found = look(profile)
+    secrets = look(profile)
     if folder is not None and not dry_run:
         with whole_folder(folder, "the copy") as draft:
             made.to_parquet(draft)
-    _emit(profile, None if dry_run else folder, made, treated, found, format)
+    _emit(profile, None if dry_run else folder, made, treated, secrets, format)
     return 0
 
 
 def _folder(output: Path | None, dry_run: bool) -> Path | None:
-    """Where to write.  Raises A404 where that is not said, R005 where it is no folder of its own."""
+    """Return the folder to write into.
+
+    Raise A404 if it is not given, R005 if it is not a folder of its own.
+    """
     if output is None:
         if dry_run:
             return None
@@ -79,7 +82,10 @@ def _folder(output: Path | None, dry_run: bool) -> Path | None:
 
 
 def _key(key_file: Path | None) -> bytes:
-    """The key of the hashes.  Raises A403 where the file cannot be read, or is too short or too long for one."""
+    """Return the key of the hashes.
+
+    Raise A403 if the file cannot be read, or is too short or too long for a key.
+    """
     if key_file is None:
         return random.token_bytes(32)
     try:
@@ -88,32 +94,35 @@ def _key(key_file: Path | None) -> bytes:
         with opened(key_file) as file:
             key = file.read(_MOST_KEY + 1)
     except OSError as error:
-        found = error.strerror or str(error)
+        evidence = error.strerror or str(error)
     else:
         if _LEAST_KEY <= len(key) <= _MOST_KEY:
             return key
-        found = f"{len(key)} bytes" if len(key) <= _MOST_KEY else f"more than {_MOST_KEY} bytes"
-    raise error_of("A403", where=key_file.name, found=found, least_key=_LEAST_KEY)
+        evidence = f"{len(key)} bytes" if len(key) <= _MOST_KEY else f"more than {_MOST_KEY} bytes"
+    raise error_of("A403", where=key_file.name, found=evidence, least_key=_LEAST_KEY)
 
 
-def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:
+def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], secrets: Any, format: str) -> None:
     from turnbuckle.questions.anonymise.question import treated_rows
 
-    # what is written beside a copy must not tell what the copy leaves out
+    # the answer beside a copy must not reveal what the copy leaves out
     rows = treated_rows(treated, originals=folder is None)
-    findings = merge([*(f for f in made.findings if f.code == "P183"), *found.findings()])
+    findings = merge([*(f for f in made.findings if f.code == "P183"), *secrets.findings()])
     if format == "json":
         write_json({
             "schema_version": SCHEMA_VERSION,
             "folder": folder.name if folder is not None else None,
             "treated": rows,
             "tables": {name: frame.height for name, frame in made.tables.items()},
-            "source": {"entries": found.places if found.looked else None, "credentials": found.credentials if found.looked else None},
+            "source": {
+                "entries": secrets.places if secrets.looked else None,
+                "credentials": secrets.credentials if secrets.looked else None,
+            },
             "findings": [f.as_dict() for f in findings],
             "provenance": provenance(),
         }, None)  # fmt: skip
         return
-    _print(profile, folder, rows, findings, {f.code for f in found.findings()})
+    _print(profile, folder, rows, findings, {f.code for f in secrets.findings()})
 
 
 def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any], of_source: set[str]) -> None:

@@ -121,7 +121,7 @@ _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .()/+_-]{0,63}")
 
 @dataclass(frozen=True)
 class Treated:
-    """What becomes of one kind of thing.
+    """Treatment of one kind of content.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Treated:
 
 @dataclass
 class _Names:
-    """Texts as they become, one index each: an index that two columns treat alike stays one."""
+    """Texts after treatment, with one index each; columns that treat a text alike share its index."""
 
     key: bytes
     texts: list[str] = field(default_factory=list)
@@ -146,7 +146,10 @@ class _Names:
     collisions: int = 0
 
     def hashed(self, text: str, role: str) -> str:
-        """``role-0123456789abcdef``; what another text's hash has already taken is told apart by a number, and counted."""
+        """Return ``role-0123456789abcdef``.
+
+        If another text has this hash already, a number is appended and the collision is counted.
+        """
         made = f"{role}-{_digest(text, self.key)}"
         owner, number = self.taken.setdefault(made, text), 1
         while owner != text:
@@ -161,7 +164,7 @@ class _Names:
 
 
 def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep: str | None = None) -> tuple[Trace, list[Treated]]:
-    """A trace without what tells whose it is, and what became of what.
+    """Return a trace without what identifies its origin, and the treatment of each kind of content.
 
     Parameters
     ----------
@@ -205,7 +208,7 @@ def _renamed(
     keep: frozenset[str],
     treated: list[Treated],
 ) -> dict[str, pl.DataFrame]:
-    """Every name column points at what its names become."""
+    """Point every name column at the treated names."""
     out = dict(tables)
     index: dict[tuple[int, str], int] = {}
     seen: dict[tuple[str, str], dict[str, str]] = {}
@@ -227,9 +230,9 @@ def _renamed(
             places.append(index[i, new])
         moved = values.replace_strict(given, places, return_dtype=pl.Int32) if given else values
         out[table] = out[table].with_columns(moved.alias(column))
-    for (what, action), texts in seen.items():
+    for (content, action), texts in seen.items():
         shown = [old if new == old else f"{clipped(old, _SHOWN)} -> {new}" for old, new in list(texts.items())[:_EXAMPLES]]
-        treated.append(Treated(what, action, len(texts), tuple(shown)))
+        treated.append(Treated(content, action, len(texts), tuple(shown)))
     unused = len({t for t in old.to_list() if t} - {t for texts in seen.values() for t in texts})
     if unused:
         treated.append(Treated("texts that no row uses", "dropped", unused))
@@ -237,7 +240,7 @@ def _renamed(
 
 
 def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callable[[str], str], keep: frozenset[str]) -> str:
-    """What one name becomes."""
+    """Return what one name becomes."""
     if not text:
         return text
     if role == "kernel":
@@ -262,20 +265,20 @@ def _range(text: str, names: _Names) -> str:
 
 
 def _is_mpi(text: str) -> bool:
-    """Whether a name is one of MPI's.
+    """Return whether a name is one of MPI's.
 
     >>> [_is_mpi(name) for name in ("MPI_Ireduce_scatter_block", "PMPI_Comm_f2c", "mpi_bcast_", "mpi_exchange_plasma_", "waitall")]
     [True, True, True, False, True]
     """
     if _BARE_MPI.fullmatch(text):
         return True
-    found = _MPI.fullmatch(text)
-    words = found[1].lower().split("_") if found else [""]
+    match = _MPI.fullmatch(text)
+    words = match[1].lower().split("_") if match else [""]
     return all(word in _MPI_WORDS or (word[:1] == "i" and word[1:] in _MPI_WORDS) for word in words)
 
 
 def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
-    """Names that a regular expression matches, in time that grows with their length alone.
+    """Return the names that a regular expression matches, in time that grows linearly with their length.
 
     Raises
     ------
@@ -284,30 +287,30 @@ def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
     try:
         return frozenset(names.filter(names.str.contains(pattern)).drop_nulls().to_list())
     except pl.exceptions.PolarsError as error:
-        said = [line for line in str(error).splitlines() if line.startswith("error:")]
-        raise ValueError(said[0].removeprefix("error:").strip() if said else str(error).splitlines()[0][:200]) from None
+        lines = [line for line in str(error).splitlines() if line.startswith("error:")]
+        raise ValueError(lines[0].removeprefix("error:").strip() if lines else str(error).splitlines()[0][:200]) from None
 
 
 def _kernel(text: str, names: _Names) -> str:
-    """A kernel of NCCL keeps what NCCL named it; every other kernel is a hash.
+    """Keep the name that NCCL gave to one of its kernels; hash every other kernel's name.
 
-    A name that only begins as NCCL's do keeps the collective that the rules read from it.
+    A name that only begins like NCCL's keeps the collective that the rules read from it.
     """
-    found = _NCCL.match(text)
-    if found is None:
+    match = _NCCL.match(text)
+    if match is None:
         return names.hashed(text, "kernel")
-    own = all(len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word) for word in found[1].split("_"))
+    is_nccl = all(len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word) for word in match[1].split("_"))
     does = _does(text)
-    if own and does == _does(found[1]):
-        rest = text[found.end() :]
-        return text if not rest or _NCCL_ARGUMENTS.fullmatch(rest) else f"{found[1]}-{names.hashed(text, 'kernel')}"
+    if is_nccl and does == _does(match[1]):
+        rest = text[match.end() :]
+        return text if not rest or _NCCL_ARGUMENTS.fullmatch(rest) else f"{match[1]}-{names.hashed(text, 'kernel')}"
     return f"ncclKernel_{_COLLECTIVES.get(does, 'Other')}-{names.hashed(text, 'kernel')}"
 
 
 def _does(text: str) -> str:
-    """The collective that the rules read from a kernel's name."""
-    found = _COLLECTIVE.search(text.lower().replace("_", ""))
-    return found[0] if found else ""
+    """Return the collective that the rules read from a kernel's name."""
+    match = _COLLECTIVE.search(text.lower().replace("_", ""))
+    return match[0] if match else ""
 
 
 # --- ids and times ----------------------------------------------------------------------------------------------------
@@ -318,7 +321,7 @@ def _columns(tables: Mapping[str, pl.DataFrame], *wanted: str) -> Iterable[tuple
 
 
 def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict[str, pl.DataFrame]:
-    """Processes and threads counted from 1, in the order of their ids; addresses likewise."""
+    """Number processes, threads and addresses from 1, in the order of their ids."""
     out = dict(tables)
     processes: set[int] = set()
     threads: set[int] = set()
@@ -326,21 +329,21 @@ def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> d
         processes.update(out[table][column].drop_nulls().unique().to_list())
     for table, column in _columns(out, "thread"):
         threads.update(out[table][column].drop_nulls().unique().to_list())
-    wholes = sorted({process_of(p) for p in processes | threads})
-    number = {p: i for i, p in enumerate(wholes, 1)}
-    # a process whose id has low bits is told apart from another with the same high ones
+    process_ids = sorted({process_of(p) for p in processes | threads})
+    number = {p: i for i, p in enumerate(process_ids, 1)}
+    # processes whose ids share the high bits differ in the low ones
     new_thread: dict[int, int] = {}
     last: dict[int, int] = {}
     for id in sorted(processes | threads):
-        whole = process_of(id)
-        low = 0 if id == whole else last.get(whole, 0) + 1
-        last[whole] = max(low, last.get(whole, 0))
-        new_thread[id] = id_of(number[whole], thread_number(low))
+        process = process_of(id)
+        low = 0 if id == process else last.get(process, 0) + 1
+        last[process] = max(low, last.get(process, 0))
+        new_thread[id] = id_of(number[process], thread_number(low))
     for table, column in _columns(out, "process", "thread"):
         out[table] = out[table].with_columns(_mapped(out[table][column], new_thread))
-    for what, ids in (("processes", processes), ("threads", threads)):
+    for content, ids in (("processes", processes), ("threads", threads)):
         if ids:
-            treated.append(Treated(f"ids of {what}", "renumbered", len(ids)))
+            treated.append(Treated(f"ids of {content}", "renumbered", len(ids)))
     if "allocations" in out:
         given = sorted(out["allocations"]["address"].drop_nulls().unique().to_list())
         out["allocations"] = out["allocations"].with_columns(_mapped(out["allocations"]["address"], {a: i for i, a in enumerate(given, 1)}))
@@ -354,20 +357,20 @@ def _mapped(values: pl.Series, become: Mapping[int, int]) -> pl.Series:
 
 
 def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict[str, pl.DataFrame]:
-    """The first record that was believed begins at 1 ns; what a profiler stamped before it, and stamps of 0, lie at 0."""
+    """Shift all times so that the first credible record begins at 1 ns; earlier stamps and stamps of 0 lie at 0."""
     begins = [frame["start_ns"].min() for frame in tables.values() if "start_ns" in frame.columns]
-    # a time of 0 stands for one that is not known
+    # a time of 0 means that the time is not known
     begins += [frame["time_ns"].filter(frame["time_ns"] > 0).min() for frame in tables.values() if "time_ns" in frame.columns]
-    known = [begin for begin in begins if isinstance(begin, int)]
-    if not known:
+    first_times = [begin for begin in begins if isinstance(begin, int)]
+    if not first_times:
         return dict(tables)
-    by = min(known) - _FIRST_NS
+    by = min(first_times) - _FIRST_NS
     out = {}
     for name, frame in tables.items():
         times = [c for c in TIMES if c in frame.columns]
         out[name] = frame.with_columns((pl.col(c) - by).clip(lower_bound=0) for c in times) if times else frame
     if "processes" in out:
-        # by how much the clocks of merged recordings differ, and not from what
+        # keep how much the clocks of merged recordings differ, and drop their absolute offset
         out["processes"] = out["processes"].with_columns(pl.col("offset_ns") - pl.col("offset_ns").min())
     treated.append(Treated("times", "shifted", 1, ("all by the same amount: the first record begins at 1 ns",)))
     return out
@@ -377,16 +380,16 @@ def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict
 
 
 def _devices(tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Treated]) -> dict[str, pl.DataFrame]:
-    """Texts in tables: names of devices are kept where they read like one, everything else is a hash."""
+    """Keep names of devices that read like one; hash every other text in tables."""
     out = dict(tables)
     seen: dict[str, dict[str, str]] = {}
     for table, column in TEXTS:
         if table not in out:
             continue
         texts = out[table][column]
-        known = table == "devices"
+        is_device = table == "devices"
         become = {
-            t: t if known and _DEVICE.fullmatch(t) else names.hashed(t, "device" if known else "text")
+            t: t if is_device and _DEVICE.fullmatch(t) else names.hashed(t, "device" if is_device else "text")
             for t in texts.drop_nulls().unique().sort().to_list()
             if t
         }
@@ -399,16 +402,16 @@ def _devices(tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Tr
 
 
 def _facts(facts: Mapping[str, Any], names: _Names, treated: list[Treated]) -> dict[str, Any]:
-    """Facts that say how to read the tables; not when, where and from which file."""
+    """Keep the facts that say how to read the tables; drop when, where and from which file."""
     out = {name: facts[name] for name in _FACTS if name in facts}
     for name in ("format", "schema_version"):
         if isinstance(out.get(name), str) and not _PLAIN.fullmatch(out[name]):
             out[name] = None
     out["product_version"] = _product(facts.get("product_version"))
-    told = facts.get("tables") or {}
-    out["tables"] = {name: count for name, count in told.items() if _RECORDED.fullmatch(name)}
+    recorded_tables = facts.get("tables") or {}
+    out["tables"] = {name: count for name, count in recorded_tables.items() if _RECORDED.fullmatch(name)}
     if sources := facts.get("sources"):
-        # which kinds of files were merged, by the names that the table of processes has
+        # keep the formats of merged files, under their names in the table of processes
         out["sources"] = [
             {"name": names.hashed(s["name"], "file"), "format": s["format"] if _PLAIN.fullmatch(s["format"]) else "", "sha256": ""}
             for s in sources
@@ -419,13 +422,13 @@ def _facts(facts: Mapping[str, Any], names: _Names, treated: list[Treated]) -> d
     treated.append(Treated("facts", "kept", len(kept), tuple(kept)))
     if lost:
         treated.append(Treated("facts", "dropped", len(lost), tuple(lost)))
-    if strange := len(told) - len(out["tables"]):
+    if strange := len(recorded_tables) - len(out["tables"]):
         treated.append(Treated("names of the profiler's tables", "dropped", strange))
     return out
 
 
 def _product(text: Any) -> str | None:
-    """Product and version as far as both are known words and plain numbers.
+    """Return product and version as far as both are known words and plain numbers.
 
     >>> _product("PyTorch profiler (roctracer 4.1)"), _product("2024.5.1.113-node17"), _product("built by someone")
     ('PyTorch profiler (roctracer 4.1)', '2024.5.1.113', None)
@@ -435,27 +438,28 @@ def _product(text: Any) -> str | None:
     words = []
     for word in text[:200].split():
         bare = word.strip("(),")
-        found = _NUMBER.match(bare)
-        if bare.lower() in _PRODUCTS or (found and found[0] == bare):
+        number = _NUMBER.match(bare)
+        if bare.lower() in _PRODUCTS or (number and number[0] == bare):
             words.append(word)
-        elif found:
-            words.append(found[0])
+        elif number:
+            words.append(number[0])
         else:
             break
-    said = " ".join(words)
-    return (said + ")" * (said.count("(") - said.count(")"))) or None
+    product = " ".join(words)
+    return (product + ")" * (product.count("(") - product.count(")"))) or None
 
 
 def _findings(findings: list[Finding], treated: list[Treated]) -> list[Finding]:
-    """Findings without the details that hold words of the recording's own; P119 no longer holds."""
-    known = {c.name for columns in schema.tables("trace").values() for c in columns} | set(schema.tables("trace"))
+    """Return findings without details that hold words of the recording's own; P119 no longer holds."""
+    column_names = {c.name for columns in schema.tables("trace").values() for c in columns} | set(schema.tables("trace"))
     out, lost = [], 0
     for f in merge(findings):
         if f.code == "P119":
             continue
         words = re.findall(r"[^\s,;:.%()/]+", f.detail)
         plain = all(
-            w in known or _RECORDED.fullmatch(w) or re.fullmatch(r"\d+|[a-z]{1,12}|[a-zA-Z]{2,40}Id|[a-z]+[A-Z]\w{0,30}", w) for w in words
+            w in column_names or _RECORDED.fullmatch(w) or re.fullmatch(r"\d+|[a-z]{1,12}|[a-zA-Z]{2,40}Id|[a-z]+[A-Z]\w{0,30}", w)
+            for w in words
         )
         lost += bool(f.detail) and not plain
         out.append(finding(f.code, f.count, f.detail if plain else ""))
@@ -465,7 +469,10 @@ def _findings(findings: list[Finding], treated: list[Treated]) -> list[Finding]:
 
 
 def treated_rows(treated: Iterable[Treated], *, originals: bool) -> list[dict[str, Any]]:
-    """As rows for a table: what, action, count, examples.  Without `originals`, examples of what was not kept are left out."""
+    """Return the treatments as rows: what, action, count, examples.
+
+    Without `originals`, examples of what was not kept are left out.
+    """
     order = {action: i for i, action in enumerate(("kept", "hashed", "renumbered", "shifted", "dropped"))}
     rows = sorted(treated, key=lambda t: (order.get(t.action, len(order)), t.what))
     shown = ("kept", "shifted")

@@ -1,4 +1,4 @@
-"""Words that stand in for names: a host call's name may go, what the rules read from it may not."""
+"""Placeholders for names of host calls, which classify like the names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _PARTS: Final = re.compile(r"[A-Z][a-z]+|[a-z]+")
 
 
 def read_as(name: str) -> tuple[str, bool, bool, int, bool]:
-    """What the rules read from a host call's name: class, whether it waits, whether it frees, what it waits for, whether it starts graphs.
+    """Return what the rules read from a host call's name.
+
+    These are its class, whether it waits, whether it frees, what it waits for, and whether it starts graphs.
 
     >>> read_as("cudaMemcpy")
     ('copy', True, False, 0, False)
@@ -36,13 +38,13 @@ _WORDS: Final = frozenset(part for call in (*_CALLS, *_MORE.split()) for part in
 
 
 def stand_in(name: str) -> str:
-    """A word that `read_as` reads as it reads the name, and that says nothing else of it.
+    """Return a placeholder that classifies like the name and reveals nothing else.
 
     >>> stand_in("secretMemcpyOfModel"), stand_in("launch_secret")
     ('Memcpy', 'other')
     """
     wanted = read_as(name)
-    found = _STANDS.get(wanted)
-    if found is None:
-        found = "".join(part for part in _PARTS.findall(name) if part in _WORDS)
-    return found if read_as(found) == wanted else "other"
+    placeholder = _STANDS.get(wanted)
+    if placeholder is None:
+        placeholder = "".join(part for part in _PARTS.findall(name) if part in _WORDS)
+    return placeholder if read_as(placeholder) == wanted else "other"

@@ -1,4 +1,4 @@
-"""Before and after: a stretch of the run as recorded, and below it the same activities as projected, with the critical path of both."""
+"""Before and after: a part of the run as recorded, and below it the same activities as projected, with both critical paths."""
 
 from __future__ import annotations
 
@@ -69,28 +69,28 @@ def track_words(profile: Profile) -> dict[int, str]:
     """Return names of tracks without ids of the recorded machine: threads are numbered in the order they appear."""
     threads: dict[tuple[Any, Any], int] = {}
     out = {}
-    for track, what, process, thread, device, stream in profile.tracks.select(
+    for track, kind, process, thread, device, stream in profile.tracks.select(
         "track", "what", "process", "thread", "device", "stream"
     ).iter_rows():
-        if what == "thread":
+        if kind == "thread":
             out[int(track)] = f"host thread {threads.setdefault((process, thread), len(threads) + 1)}"
-        elif what == "stream":
+        elif kind == "stream":
             out[int(track)] = f"GPU {device}, stream {stream}" if stream is not None else f"GPU {device}"
         else:
-            out[int(track)] = clean(what)
+            out[int(track)] = clean(kind)
     return out
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """What both panels share: seconds in a unit of the axis, pixels in a second, and both axes."""
+    """Scale of both panels: seconds per unit of the axis, pixels per second, and both axes."""
 
     divisor: float
     scale: float
     x: Spec
     y: Spec
 
-    def at(self, seconds: float) -> float:
+    def on_axis(self, seconds: float) -> float:
         """Return a time on the axis."""
         return digits(seconds / self.divisor, 6)
 
@@ -174,20 +174,20 @@ def _as_rows(table: pl.DataFrame, labels: list[str], words: dict[int, str]) -> R
 
 
 def _sentence(run: Moved, shown: Window, took: float, takes: float) -> str:
-    what = {
+    subject = {
         "whole": "The whole run is shown",
         "iterations": f"Shown {'is' if shown.iterations == 1 else 'are'} {plural(shown.iterations, 'iteration')} of a sequence of "
         f"{plural(shown.period, 'device activity', 'device activities')} that repeats, around the one that changes as much as the median",
         "change": "Shown is the stretch in which the critical path changes most",
     }[shown.chosen]
-    return f"{what}: {number(took, 's', 4)} as recorded, {number(takes, 's', 4)} on {clean(run.target.name)} ({_apart(takes - took)})."
+    return f"{subject}: {number(took, 's', 4)} as recorded, {number(takes, 's', 4)} on {clean(run.target.name)} ({_apart(takes - took)})."
 
 
 def _tracks(profile: Profile, table: pl.DataFrame) -> list[int]:
     """Return the tracks to show: host threads above device streams, the busiest where there are too many."""
     counts = table["track"].value_counts(sort=True).head(MOST_TRACKS)["track"].to_list()
-    what = dict(profile.tracks.select("track", "what").iter_rows())
-    return [int(t) for t in sorted(counts, key=lambda t: (what[t] != "thread", t))]
+    kind_of = dict(profile.tracks.select("track", "what").iter_rows())
+    return [int(t) for t in sorted(counts, key=lambda t: (kind_of[t] != "thread", t))]
 
 
 def _track_of(run: Moved) -> Int:
@@ -255,7 +255,7 @@ def _bar(panel: _Panel, frame: _Frame, low: float, high: float, height: float) -
     """Return the edges of a bar, wide enough to be seen."""
     middle = panel.top + height
     to = max(high, low + _HAIR / frame.scale)
-    return {"a": frame.at(low), "b": frame.at(to), "y": middle - BAR / 2, "y2": middle + BAR / 2}
+    return {"a": frame.on_axis(low), "b": frame.on_axis(to), "y": middle - BAR / 2, "y2": middle + BAR / 2}
 
 
 def _later(seconds: float, more: str, less: str) -> str:
@@ -317,7 +317,7 @@ def _critical(panel: _Panel, track_of: Int, frame: _Frame) -> list[Spec]:
         def height_at(t: float, a: float = a, b: float = b, since: float = since, to: float = to) -> float:
             return panel.top + (since + (to - since) * (t - a) / (b - a) if b > a else to)
 
-        line += [{"x": frame.at(t), "y": digits(height_at(t))} for t in (low, high)]
+        line += [{"x": frame.on_axis(t), "y": digits(height_at(t))} for t in (low, high)]
     for k, point in enumerate(line):
         point["i"] = k
     return [
@@ -348,7 +348,7 @@ def _bar_texts(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Fr
             filled = number_[i] in panel.critical
             pale = PALE.get(str(table["category"][i]), PALE["cpu"])
             look = {"ink": "#ffffff", "halo": CRITICAL} if filled else {"ink": INK, "halo": pale}
-            middle = {"x": frame.at(float(low[i] + high[i]) / 2), "y": panel.top + panel.height_of[track[i]]}
+            middle = {"x": frame.on_axis(float(low[i] + high[i]) / 2), "y": panel.top + panel.height_of[track[i]]}
             rows.append({**middle, "label": shorten(labels[i], width), **look})
     # behind a name the hatching stops
     name = marks.labels(rows, frame.x, frame.y, hue="ink", fontSize=10)
@@ -362,5 +362,5 @@ def _ends(took: float, takes: float, panels: tuple[_Panel, _Panel], height: floa
     """Draw where the stretch ends before and after, and what that adds."""
     if abs(takes - took) < 5e-10:
         return []
-    rows: Rows = [{"x": frame.at(end), "y": panel.top - 2, "y2": height} for end, panel in zip((took, takes), panels, strict=True)]
+    rows: Rows = [{"x": frame.on_axis(end), "y": panel.top - 2, "y2": height} for end, panel in zip((took, takes), panels, strict=True)]
     return [marks.rules(rows, frame.x, frame.y, y2="y2", color=SOFT, strokeDash=[3, 3])]

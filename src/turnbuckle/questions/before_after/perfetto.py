@@ -87,8 +87,8 @@ def of_run(run: Run, path: str | Path, target: Machine, model: Model | None = No
 def asked(run: Run, target: Machine, model: Model) -> tuple[Moved, Answer]:
     """Return a run before and after, and the answer behind it."""
     model = replace(model, replay="timeline")
-    both = moved(run.profile, run.source, target, model)
-    return both, Answer(run, model, (target,), [both.projection], draws=0)
+    before_and_after = moved(run.profile, run.source, target, model)
+    return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0)
 
 
 def write(run: Moved, answer: Answer, path: str | Path) -> Path:
@@ -133,7 +133,7 @@ def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
 
 
 def _ns(seconds: pl.Series) -> Int:
-    """Projected times to the nanosecond."""
+    """Round projected times to the nanosecond."""
     out: Int = np.rint(seconds.to_numpy() * 1e9).astype(np.int64)
     return out
 
@@ -143,7 +143,7 @@ def _json(value: Any) -> bytes:
 
 
 def _harmless(value: Any) -> Any:
-    """The same value with texts made harmless, and without infinity and NaN, which JSON does not have."""
+    """Return a value with harmless texts, and without infinity and NaN, which JSON does not have."""
     if isinstance(value, Mapping):
         return {clean(k): _harmless(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -155,7 +155,7 @@ def _harmless(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Side:
-    """One half of the file: times [ns], and where each activity stands."""
+    """One half of the file: its times [ns] and the lane of each activity."""
 
     word: str
     machine: str
@@ -166,7 +166,7 @@ class _Side:
 
 
 def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
-    """All events as JSON texts, metadata first."""
+    """Yield all events as JSON texts, metadata first."""
     table = run.table
     before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     after = _ns(table["projected_start"]), _ns(table["projected_end"])
@@ -180,20 +180,22 @@ def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
     labels = _labels(run)
     for side, place in zip(sides, places, strict=True):
         frame = _slices(run, labels, side, place)
-        for at in range(0, frame.height, _AT_ONCE):
-            yield _slice_texts(frame.slice(at, _AT_ONCE), side)
+        for first_row in range(0, frame.height, _AT_ONCE):
+            yield _slice_texts(frame.slice(first_row, _AT_ONCE), side)
     for side, path in zip(sides, (run.path_before, run.path_after), strict=True):
         shown = _shown(run, path)
         if shown.height:
             yield [_run_text(about, side, shown)]
-        for at in range(0, shown.height, _AT_ONCE):
-            yield _path_texts(shown.slice(at, _AT_ONCE), labels, side)
+        for first_row in range(0, shown.height, _AT_ONCE):
+            yield _path_texts(shown.slice(first_row, _AT_ONCE), labels, side)
         if side.after:
             yield from _delay_texts(shown)
 
 
 def lanes(track: Int, start_ns: Int, end_ns: Int) -> Int:
-    """The lane of each activity on its track: 0, and more only where activities overlap without one holding the other.
+    """Return the lane of each activity on its track.
+
+    The lane is 0 unless activities overlap and neither contains the other.
 
     >>> lanes(np.zeros(4, np.int64), np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])).tolist()
     [0, 0, 1, 0]
@@ -202,11 +204,11 @@ def lanes(track: Int, start_ns: Int, end_ns: Int) -> Int:
     lane = np.zeros(len(order), dtype=np.int64)
     starts, ends, tracks = start_ns[order], end_ns[order], track[order]
     open_ends: list[list[int]] = []
-    at = reach = -1
+    current_track = reach = -1
     for i in _crowded(tracks, starts, ends).tolist():
         start, end = int(starts[i]), int(ends[i])
-        if tracks[i] != at or start >= reach:
-            at, reach, open_ends = int(tracks[i]), end, []
+        if tracks[i] != current_track or start >= reach:
+            current_track, reach, open_ends = int(tracks[i]), end, []
         reach = max(reach, end)
         for number, stack in enumerate(open_ends):
             while stack and stack[-1] <= start:
@@ -222,7 +224,10 @@ def lanes(track: Int, start_ns: Int, end_ns: Int) -> Int:
 
 
 def _crowded(track: Int, start: Int, end: Int) -> Int:
-    """Sorted activities that share time with another of their track; most runs have few, and the rest need no search."""
+    """Return the sorted activities that share time with another of their track.
+
+    Most runs have few of them, and the others need no search.
+    """
     if not len(start):
         return np.zeros(0, dtype=np.int64)
     first = np.diff(track, prepend=track[0] - 1) != 0
@@ -239,9 +244,9 @@ def _crowded(track: Int, start: Int, end: Int) -> Int:
 
 
 def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], int]:
-    """(track, lane) -> number of the track in the file, in the order to show: host threads, then streams, each by its numbers.
+    """Return the number in the file of each (track, lane), in display order: host threads, then streams, each by its numbers.
 
-    The two sides take turns, so that no number is used twice.
+    The two sides take alternate numbers, so that no number is used twice.
     """
     tracks = {row["track"]: row for row in profile.tracks.iter_rows(named=True)}
 
@@ -254,18 +259,18 @@ def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], 
 
 
 def _processes(run: Moved, side: _Side) -> dict[int | None, int]:
-    """Process number of each recorded process on one side: measured and projected take turns."""
+    """Return the process number of each recorded process on one side; measured and projected alternate."""
     used = run.profile.tracks.filter(pl.col("track").is_in(run.table["track"].unique().implode()))
     distinct = used["process"].unique(maintain_order=True).to_list()
     return {process: _PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
 
 
 def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int], int]]) -> list[str]:
-    """Names and order of all tracks."""
+    """Return the events that name and order all tracks."""
     out: list[str] = []
 
-    def say(what: str, pid: int, tid: int, **args: str | int) -> None:
-        event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+    def say(event_name: str, pid: int, tid: int, **args: str | int) -> None:
+        event = {"ph": "M", "name": event_name, "pid": pid, "tid": tid, "args": args}
         out.append(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
 
     say("process_name", _PATHS, 0, name="critical path")
@@ -279,8 +284,8 @@ def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int],
         numbers = _processes(run, side)
         for process, pid in numbers.items():
             rank = f", rank {ranks[process]}" if process in ranks else ""
-            which = f", process {thread_number(process_number(process))}" if several and process is not None else ""
-            say("process_name", pid, 0, name=f"{side.word} on {side.machine}{which}{rank}")
+            process_words = f", process {thread_number(process_number(process))}" if several and process is not None else ""
+            say("process_name", pid, 0, name=f"{side.word} on {side.machine}{process_words}{rank}")
             say("process_sort_index", pid, 0, sort_index=pid)
         for (track, lane), tid in place.items():
             row = tracks[track]
@@ -296,7 +301,10 @@ def _path_track(side: _Side) -> int:
 
 
 def _labels(run: Moved) -> pl.Series:
-    """The name of each activity as JSON, quotes included; made once for every distinct name."""
+    """Return the name of each activity as JSON with its quotes.
+
+    Each distinct name is encoded once.
+    """
     keys = run.table.select("name", pl.col("kind").cast(pl.String), pl.col("memory").cast(pl.String))
     named = keys.with_columns(kind=pl.when(pl.col("name").is_null()).then("kind"), memory=pl.when(pl.col("name").is_null()).then("memory"))
     distinct = named.unique(maintain_order=True)
@@ -306,14 +314,14 @@ def _labels(run: Moved) -> pl.Series:
             text if text is not None else _KINDS.get(kind, kind or "nameless") + (f", {memory}" if memory not in (None, "unknown") else "")
         )
         texts.append(json.dumps(clean(plain) or "(no name)", ensure_ascii=False))
-    found = named.join(
+    labelled = named.join(
         distinct.with_columns(label=pl.Series(texts, dtype=pl.String)), on=named.columns, nulls_equal=True, maintain_order="left"
     )
-    return found["label"]
+    return labelled["label"]
 
 
 def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
-    """One row a slice, track by track in time order, outer slices before those they hold."""
+    """Return one row per slice, track by track in time order, outer slices before those they contain."""
     table, numbers = run.table, _processes(run, side)
     of_track = {track: numbers.get(process, 0) for track, process in run.profile.tracks.select("track", "process").iter_rows()}
     where = pl.DataFrame(
@@ -344,7 +352,7 @@ def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, i
 
 
 def _microseconds(ns: pl.Expr) -> pl.Expr:
-    """Nanoseconds as microseconds with three decimals: exact."""
+    """Convert nanoseconds to microseconds with three decimals, which is exact."""
     size = ns.abs()
     return pl.concat_str(
         pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit("")),
@@ -400,7 +408,7 @@ def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
 
 
 def _shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
-    """The edges of a critical path that lead to an activity of the table and take time [ns]; `at` is its row there."""
+    """Return the edges of a critical path that take time [ns] and lead to an activity of the table; `at` is its row there."""
     rows = run.table.select("number").with_row_index("at")
     return (
         path.join(rows, on="number", how="inner", maintain_order="left")
@@ -414,19 +422,19 @@ def _shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
-    """A slice that holds the critical path of one side, and says what it is an answer to."""
-    found, made = about["projections"][0], about["provenance"]
-    seconds = found["seconds" if side.after else "measured_seconds"]
+    """Return the slice that contains the critical path of one side and names the answer behind it."""
+    projection, made = about["projections"][0], about["provenance"]
+    seconds = projection["seconds" if side.after else "measured_seconds"]
     args = {
         "run_time_s": seconds,
-        "penalty": found["penalty"] if side.after else 1.0,
+        "penalty": projection["penalty"] if side.after else 1.0,
         "recording": made["profile"]["file"],
         "sha256": made["profile"]["sha256"],
         "tool": f"{made['tool']} {made['version']}",
-        "model": found["model"],
-        "replay": found["replay"],
+        "model": projection["model"],
+        "replay": projection["replay"],
         "explained": about["critical_path_explained"],
-        "findings": [f"{f['code']} {f['meaning']}" for f in [*about["findings"], *found["findings"]]],
+        "findings": [f"{f['code']} {f['meaning']}" for f in [*about["findings"], *projection["findings"]]],
     }
     first, last = int(shown["ts"][0]), int(shown["end"][-1])
     event = {"ph": "X", "pid": _PATHS, "tid": _path_track(side), "ts": first / 1000, "dur": (last - first) / 1000}
@@ -434,9 +442,9 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
 
 
 def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
-    """The steps of a critical path: activities by their names, and what it waits for between them."""
-    known = {kind: json.dumps(_EDGES[kind]) for kind in EDGES if kind not in ("run", "call")}
-    words = pl.col("kind").cast(pl.String).replace_strict(known, default=None)
+    """Return the steps of a critical path: activities by their names, and the waits between them."""
+    waits = {kind: json.dumps(_EDGES[kind]) for kind in EDGES if kind not in ("run", "call")}
+    words = pl.col("kind").cast(pl.String).replace_strict(waits, default=None)
     text = shown.with_columns(label=labels.gather(shown["at"])).select(
         pl.concat_str(
             pl.lit(f'{{"ph":"X","pid":{_PATHS},"tid":{_path_track(side)},"ts":'),
@@ -456,10 +464,10 @@ def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str
 
 
 def _delay_texts(shown: pl.DataFrame) -> Iterator[list[str]]:
-    """How much later than recorded the critical path is, wherever that changes."""
+    """Yield how much later than recorded the critical path is, wherever that changes."""
     changed = shown.filter((pl.col("moved_ns") != pl.col("moved_ns").shift(1)).fill_null(True))
-    for at in range(0, changed.height, _AT_ONCE):
-        text = changed.slice(at, _AT_ONCE).select(
+    for first_row in range(0, changed.height, _AT_ONCE):
+        text = changed.slice(first_row, _AT_ONCE).select(
             pl.concat_str(
                 pl.lit(f'{{"ph":"C","pid":{_PATHS},"tid":{_PATHS + 101},"ts":'),
                 _microseconds(pl.col("end")),

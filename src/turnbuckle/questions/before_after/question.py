@@ -1,4 +1,4 @@
-"""Before and after: where every activity of a run stands as recorded and as projected, and what moved it.
+"""Before and after: the place of every activity of a run as recorded and as projected, and what moved it.
 
 An activity begins when the last of what it waits for has happened, so the move of its begin is exactly
 
@@ -138,7 +138,7 @@ def moved(
 
 
 def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
-    """What each activity is, and which call started it."""
+    """Return the description of each activity, and the call that started it."""
     rows = profile.activities[graph.activity].select(
         "kind", "category", "direction", "memory", "size_bytes", "name", "track", row=pl.col("row").fill_null(-1)
     )
@@ -146,26 +146,26 @@ def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
     delivers = np.flatnonzero((graph.kind == EDGE["deliver"]) & (graph.source > 0))
     caller[graph.owner[delivers]] = (graph.source[delivers] - 1) // 2
     number = np.arange(len(caller), dtype=np.int64)
-    own = np.where((rows["category"] == "api").to_numpy(), number, caller)
+    call_number = np.where((rows["category"] == "api").to_numpy(), number, caller)
     call_rows = profile.activities["row"].fill_null(-1).to_numpy()[graph.activity]
     ids = profile.trace.api["correlation"]
     return rows.drop("row").with_columns(
         number=pl.Series(number),
         activity=pl.Series(graph.activity),
         caller=_indices(caller),
-        correlation=ids.gather(_indices(np.where(own >= 0, call_rows[own], -1))) if len(ids) else pl.lit(None, pl.Int64),
+        correlation=ids.gather(_indices(np.where(call_number >= 0, call_rows[call_number], -1))) if len(ids) else pl.lit(None, pl.Int64),
         start_ns=pl.Series(graph.time_ns[1::2]),
         end_ns=pl.Series(graph.time_ns[2::2]),
     )
 
 
 def _indices(values: Int) -> pl.Series:
-    """Indices as a column, null where negative."""
+    """Return indices as a column, null where negative."""
     return pl.Series(values, dtype=pl.Int64).to_frame("i").select(pl.when(pl.col("i") >= 0).then("i"))["i"]
 
 
 def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.DataFrame:
-    """Where each activity stands on the target, and the parts of its move."""
+    """Return the place of each activity on the target, and the parts of its move."""
     graph = timeline.graph
     before_ns, lag, new_lag = graph.time_ns, graph.lag_ns, _lags_ns(timeline, change)
     free_before = before_ns[graph.target] - graph.residual_ns[graph.target] - before_ns[graph.source] - lag
@@ -213,7 +213,7 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.Data
 
 
 def _lags_ns(timeline: TimelineReplay, change: Change) -> Float:
-    """Lag of every edge after a change [ns]."""
+    """Return the lag of every edge after a change [ns]."""
     lag = timeline.graph.lag_ns
     more = timeline.slopes(np.arange(len(lag), dtype=np.int64), change.values) * 1e9
     out: Float = np.maximum(lag + more, 0.0)
@@ -221,7 +221,7 @@ def _lags_ns(timeline: TimelineReplay, change: Change) -> Float:
 
 
 def _on_path(graph: Graph, edges: Int) -> Bool:
-    """Per activity, whether its begin or its end lies on the path."""
+    """Return for each activity whether its begin or its end lies on the path."""
     instants = np.concatenate([graph.source[edges], graph.target[edges]])
     out = np.zeros(len(graph.activity), dtype=np.bool_)
     out[(instants[instants > 0] - 1) // 2] = True
@@ -277,12 +277,12 @@ class Window:
 
 
 def window(run: Moved, most: int = 400) -> Window:
-    """Choose a stretch of `run` that stands for the rest, of `most` activities at most.
+    """Choose a part of `run` that represents the rest, of `most` activities at most.
 
-    A run that is short enough is shown whole.  If the sequence of device work repeats, the window is up to three iterations
-    around the one whose change is the median of all, each beginning where the device idles longest, from the first call
-    that starts their work; of an iteration that is too long, and of a run that does not repeat, it is the stretch that
-    holds most of the change on the critical path.
+    A run that is short enough is shown whole. If the sequence of device work repeats, the window holds up to three iterations, from the
+    first call that starts their work. They are around the iteration whose change is the median of all, and each begins where the device
+    idles longest. For an iteration that is too long, and for a run that does not repeat, the window holds most of the change on the
+    critical path.
     """
     table = run.table
     starts, ends = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
@@ -290,13 +290,13 @@ def window(run: Moved, most: int = 400) -> Window:
         return _cut(run, 0, int(ends.max(initial=0)) + 1, most, "whole")
     device = np.flatnonzero(table["category"].is_in(["kernel", "copy"]).to_numpy())
     tokens = table.select(pl.struct(pl.col("kind").to_physical(), "name").rank("dense"))["kind"].to_numpy()[device]
-    whole = 0, int(ends.max()) + 1
+    bounds = 0, int(ends.max()) + 1
     for first, last, period in _repeated(tokens):
         begin, end, iterations = _iterations(run, device, first, last, period, most)
         if iterations:
             return _cut(run, begin, end, most, "iterations", iterations, period)
-        whole = begin, end
-    return _cut(run, *_most_change(run, *whole, most), most, "change")
+        bounds = begin, end
+    return _cut(run, *_most_change(run, *bounds, most), most, "change")
 
 
 def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: int = 0, period: int = 0) -> Window:
@@ -308,14 +308,14 @@ def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: 
         last = int(starts[rows[-1]]) + 1
     inside = rows[starts[rows] >= first]
     anchor = inside[0] if len(inside) else rows[0] if len(rows) else None
-    at = first * 1e-9
+    projected_first = first * 1e-9
     if anchor is not None:
-        at = float(run.table["projected_start"][int(anchor)]) - (int(starts[anchor]) - first) * 1e-9
-    return Window(first, last, at, rows, chosen, iterations, period)
+        projected_first = float(run.table["projected_start"][int(anchor)]) - (int(starts[anchor]) - first) * 1e-9
+    return Window(first, last, projected_first, rows, chosen, iterations, period)
 
 
 def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[int, int]:
-    """Bounds [ns] of the stretch between two times that holds most of the change."""
+    """Return the bounds [ns] of the part between two times that holds most of the change."""
     table = run.table.filter(pl.col("start_ns").is_between(first, last, closed="left"))
     starts = table["start_ns"].to_numpy()
     if len(starts) <= most:
@@ -324,13 +324,16 @@ def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[int, int
     critical = np.where(table["critical_after"].to_numpy(), weight, 0.0)
     held = np.concatenate([[0.0], np.cumsum(critical if critical.any() else weight)])
     sums = held[most:] - held[:-most]
-    # where nothing changes any stretch will do: the middle
-    at = int(np.argmax(sums)) if sums.max() > 0 else len(sums) // 2
-    return int(starts[at]), int(starts[at + most]) if at + most < len(starts) else last
+    # without any change every part is as good, so take the middle
+    place = int(np.argmax(sums)) if sums.max() > 0 else len(sums) // 2
+    return int(starts[place]), int(starts[place + most]) if place + most < len(starts) else last
 
 
 def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
-    """Stretches of tokens that repeat exactly, as (first, last, period): that of the best period, then of shorter ones nearly as good."""
+    """Return parts of the tokens that repeat exactly, as (first, last, period).
+
+    The best period comes first, then shorter ones that are nearly as good.
+    """
     middle = max((len(tokens) - _LOOKED_AT) // 2, 0)
     seen = tokens[middle : middle + _LOOKED_AT]
     shares = np.array([float((seen[p:] == seen[:-p]).mean()) for p in range(1, min(len(seen) // 3, _LONGEST_PERIOD) + 1)])
@@ -348,7 +351,7 @@ def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
 
 
 def _iterations(run: Moved, device: Int, first: int, last: int, period: int, most: int) -> tuple[int, int, int]:
-    """Bounds [ns] of iterations that stand for all, and how many they are; 0 where one alone is too long to show."""
+    """Return the bounds [ns] of iterations that represent all, and their number; 0 if a single one is too long to show."""
     table = run.table
     starts, ends = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     projected = table["projected_start"].to_numpy()

@@ -1,4 +1,4 @@
-"""What a calibration answers: numbers with interval and origin, what was fitted, what the base gives; and words for all of it."""
+"""Result of a calibration: numbers with interval and origin, fitted curves, and parameters that the base gives."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ QUANTITIES: Final = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a file's numbers are from: its name, hash, date, tool, device and driver."""
+    """Provenance of a file's numbers: its name, hash, date, tool, device and driver."""
 
     file: str
     sha256: str
@@ -80,7 +80,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Estimate(Declared):
-    """One number of the answer.
+    """One measured number of the answer.
 
     Attributes
     ----------
@@ -107,14 +107,14 @@ class Estimate(Declared):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 %, of a log-normal around the value; a share ends at 1."""
+        """Return the 90 % interval of a log-normal around the value; that of a share ends at 1."""
         low, high = (self.value * math.exp(sign * NINETY * self.error) for sign in (-1, 1))
         return low, min(high, 1.0) if self.name.endswith(".efficiency") else high
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The answer.
+    """Result of a calibration: parameters, fits, findings and their provenance.
 
     Attributes
     ----------
@@ -140,10 +140,10 @@ class Calibration:
 
     @property
     def stranger(self) -> str:
-        """The device that the files name, where the base is known by other names; empty where they agree or one is not named."""
-        known = {device_words(r) for r in self.base.recognise} if self.base is not None else set()
-        return next((d for d in self.devices if known and device_words(d) not in known), "")
+        """Return the device that the files name if the base is known by other names; empty otherwise."""
+        base_names = {device_words(r) for r in self.base.recognise} if self.base is not None else set()
+        return next((d for d in self.devices if base_names and device_words(d) not in base_names), "")
 
     def value(self, name: str) -> float | None:
-        """The value of a parameter or of another quantity; None where it was not measured."""
+        """Return the value of a parameter or of another quantity; None where it was not measured."""
         return next((e.value for e in (*self.parameters, *self.others) if e.name == name), None)

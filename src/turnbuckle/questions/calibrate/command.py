@@ -93,8 +93,8 @@ def calibrate(
         keep = keep or (output.with_suffix(".jsonl") if output is not None else None)
         if keep is not None:
             refuse_input(keep, "the file of measured lines")
-        here, failed = _measured_here(keep, quick, managed, only)
-        read.append(here)
+        measurement, failed = _measured_here(keep, quick, managed, only)
+        read.append(measurement)
     one_device([o for o, _ in read])
     answer = fitted(read, on)
     if failed:
@@ -122,13 +122,13 @@ def calibrate(
 
 def _refuse_idle(given: dict[str, bool]) -> None:
     """Raise A410 where an option of --run is given without it."""
-    word = next((option for option, there in given.items() if there), None)
+    word = next((option for option, is_given in given.items() if is_given), None)
     if word is not None:
         raise error_of("A410", word=word)
 
 
 def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
-    """Measure this machine: what was measured, and which sections failed."""
+    """Measure this machine; return the measurements and the names of the sections that failed."""
 
     from turnbuckle.questions.calibrate.question import read_origin
 
@@ -144,7 +144,7 @@ def _say(line: str) -> None:
 
 
 def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:
-    """The machine file; it is read back before anyone is told that it is there."""
+    """Write the machine file, and read it back before its name is printed."""
 
     called = name if is_name(name) else re.sub(r"[^a-z0-9.-]+", "-", name).strip(".-")[:64]
     below = ""
@@ -180,7 +180,10 @@ _CALLS, _ELEMENT = 5, 4
 
 
 def _write_surface(answer: Calibration, place: Path) -> None:
-    """One line a point, a turn each.  Raises A188 without a run of the proxy."""
+    """Write one line per point and turn.
+
+    Raise A188 without a run of the proxy.
+    """
     if not answer.surface:
         raise error_of("A188")
     alone = all("kernel_seconds" in p for p in answer.surface)
@@ -193,7 +196,7 @@ def _write_surface(answer: Calibration, place: Path) -> None:
 
 
 def _coupling(answer: Calibration) -> str:
-    """The base's, else that of the link whose rate the measured one fits; PCIe where none does."""
+    """Return the base's coupling, else that of the link whose rate the measured one fits; PCIe if none does."""
     from turnbuckle.profile.transfers import looks_like
 
     if answer.base is not None:

@@ -1,4 +1,4 @@
-"""A line, or a few lines, through measured times by size, and how well half of the sizes tells the other half.
+"""Lines through measured times by size, and the errors with which half of the sizes predicts the other half.
 
     T(n) = a + n / b                                               [s], n in bytes
 
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class CurveFit:
-    """A fitted curve.
+    """A measured curve with its fitted lines and their errors.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class CurveFit:
     held_points: int
 
     def seconds(self, size_bytes: Float) -> Float:
-        """Time by the piece that a size belongs to [s]."""
+        """Return the time by the piece that a size belongs to [s]."""
         return _by_pieces(self.pieces, np.asarray(size_bytes, dtype=np.float64))
 
     @property
@@ -81,7 +81,7 @@ class CurveFit:
 
 
 def fit_curve(curve: Curve) -> CurveFit | None:
-    """Fit one curve; None where its sizes are too few or too much alike to tell latency and rate apart."""
+    """Fit one curve; None if its sizes are too few or too close together to separate latency from rate."""
     size, seconds = _usable(curve)
     if len(size) < MIN_SIZES or size[-1] < MIN_SPAN * size[0]:
         return None
@@ -89,14 +89,17 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     held = _held_out(size, seconds)
     apart = _halves(size, seconds)
     line = _at_least(line, apart)
-    # the first piece is believed for its latency, the last for its rate: no further than two halves of the points agree on them
+    # the first piece gives the latency, the last the rate; their errors are at least the difference between two halves of the points
     first, last = _halves_of_pieces(size, seconds)
     pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
     used = pieces[0].latency + size / pieces[-1].rate
-    own, parts, both = (np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300)))
+    line_errors, piece_errors, used_errors = (
+        np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300))
+    )
     return CurveFit(
-        curve, line, pieces, _share(np.median(own)), _share(own.max()), _share(np.median(parts)), _share(parts.max()),
-        _share(np.median(both)), _share(both.max()),
+        curve, line, pieces, _share(np.median(line_errors)), _share(line_errors.max()),
+        _share(np.median(piece_errors)), _share(piece_errors.max()),
+        _share(np.median(used_errors)), _share(used_errors.max()),
         _share(np.median(held)) if len(held) else math.nan, _share(held.max()) if len(held) else math.nan, len(held),
     )  # fmt: skip
 
@@ -124,7 +127,7 @@ def _line(size: Float, seconds: Float) -> Piece:
 
 
 def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
-    """Errors no smaller than the floor, and than what two halves of the points differ by."""
+    """Raise the errors to the floor, and to the difference between fits of two halves of the points."""
     latency, rate = apart
     return Piece(
         piece.smallest, piece.largest, piece.latency, piece.rate,
@@ -133,7 +136,7 @@ def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
 
 
 def _halves(size: Float, seconds: Float) -> tuple[float, float]:
-    """Half the difference of latency and of rate between lines through every other size, as shares."""
+    """Return half the difference of latency and of rate between lines through every other size, as shares."""
     if len(size) < 2 * MIN_SIZES:
         return 0.0, 0.0
     first, second = _line(size[::2], seconds[::2]), _line(size[1::2], seconds[1::2])
@@ -141,19 +144,19 @@ def _halves(size: Float, seconds: Float) -> tuple[float, float]:
 
 
 def _halves_of_pieces(size: Float, seconds: Float) -> tuple[float, float]:
-    """The same for the latency of the first piece and the rate of the last."""
+    """Return half the difference for the latency of the first piece and the rate of the last, as shares."""
     if len(size) < 2 * MIN_SIZES:
         return 0.0, 0.0
-    one, other = _pieces(size[::2], seconds[::2]), _pieces(size[1::2], seconds[1::2])
-    return _differ(one[0].latency, other[0].latency), _differ(1 / one[-1].rate, 1 / other[-1].rate)
+    even, odd = _pieces(size[::2], seconds[::2]), _pieces(size[1::2], seconds[1::2])
+    return _differ(even[0].latency, odd[0].latency), _differ(1 / even[-1].rate, 1 / odd[-1].rate)
 
 
-def _differ(one: float, other: float) -> float:
-    return abs(one - other) / (one + other) if one + other > 0 else 0.0
+def _differ(first: float, second: float) -> float:
+    return abs(first - second) / (first + second) if first + second > 0 else 0.0
 
 
 def _pieces(size: Float, seconds: Float) -> tuple[Piece, ...]:
-    """Divide where it pays most, again and again."""
+    """Divide the curve where it pays most, repeatedly."""
     ends = [0, len(size)]
     while len(ends) - 1 < MOST_PIECES:
         now = _criterion(size, seconds, ends)
@@ -182,7 +185,7 @@ def _residuals(size: Float, seconds: Float, ends: list[int]) -> Float:
 
 
 def _criterion(size: Float, seconds: Float, ends: list[int]) -> float:
-    """AICc of the log residuals, with the residuals beyond three of their robust deviations pulled in."""
+    """Return AICc of the log residuals, with residuals beyond three robust deviations pulled in."""
     off = _residuals(size, seconds, ends)
     spread = max(1.4826 * float(np.median(np.abs(off))), 1e-4)
     off = np.clip(off, -10 * spread, 10 * spread)
@@ -202,30 +205,30 @@ def _by_pieces(pieces: tuple[Piece, ...], size: Float) -> Float:
 
 
 def _held_out(size: Float, seconds: Float) -> Float:
-    """Absolute log error of every size as the other half predicts it, inside that half's sizes."""
+    """Return the absolute log error of every size as the other half predicts it, inside that half's sizes."""
     out = []
     for start in (0, 1):
-        known, asked = slice(start, None, 2), slice(1 - start, None, 2)
-        n, t = size[known], seconds[known]
+        fitted, held = slice(start, None, 2), slice(1 - start, None, 2)
+        n, t = size[fitted], seconds[fitted]
         if len(n) < MIN_SIZES:
             continue
-        inside = (size[asked] >= n[0]) & (size[asked] <= n[-1])
-        out.append(np.abs(np.log(seconds[asked][inside] / _by_pieces(_pieces(n, t), size[asked][inside]))))
+        inside = (size[held] >= n[0]) & (size[held] <= n[-1])
+        out.append(np.abs(np.log(seconds[held][inside] / _by_pieces(_pieces(n, t), size[held][inside]))))
     return np.concatenate(out) if out else np.zeros(0)
 
 
 def step_of(curve: Curve) -> tuple[float, float, float] | None:
-    """Where the time of a call jumps: the size below, the size above [B], and by how many times the two differ; None without a jump.
+    """Find where the time of a call jumps: the size below, the size above [B], and the factor between them; None without a jump.
 
-    A latency and a rate never make the time grow faster than the size, so growth beyond that is a change of how it is done:
-    by a quarter at least, and thrice what all other neighbours but one in twenty show.
+    With a latency and a rate, time never grows faster than the size. Growth beyond that shows a change of method: at least a quarter, and
+    thrice what 95 % of the other neighbours show.
     """
     size, seconds = curve.size_bytes, curve.seconds
     if len(size) < 2 * MIN_SIZES:
         return None
     beyond = np.log(seconds[1:] / seconds[:-1]) - np.log(size[1:] / size[:-1])
-    at = int(np.argmax(beyond))
-    others = np.maximum(np.delete(beyond, at), 0.0)
-    if beyond[at] < math.log(1.25) or beyond[at] < 3 * float(np.quantile(others, 0.95)):
+    jump = int(np.argmax(beyond))
+    rest = np.maximum(np.delete(beyond, jump), 0.0)
+    if beyond[jump] < math.log(1.25) or beyond[jump] < 3 * float(np.quantile(rest, 0.95)):
         return None
-    return float(size[at]), float(size[at + 1]), float(seconds[at + 1] / seconds[at])
+    return float(size[jump]), float(size[jump + 1]), float(seconds[jump + 1] / seconds[jump])

@@ -12,7 +12,7 @@ _LONGEST = 1200
 
 
 def is_name(text: str) -> bool:
-    """Whether a machine may be called so.
+    """Return whether a machine may have this name.
 
     >>> is_name("our-node"), is_name("Our node"), is_name("source")
     (True, False, False)
@@ -21,7 +21,9 @@ def is_name(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A TOML text of one line; what cannot be printed becomes a blank, dots are kept to what a reader of machine files takes.
+    """Return a TOML string of one line.
+
+    A character that cannot be printed becomes a blank. Runs of dots are shortened to what a reader of machine files accepts.
 
     >>> quoted('a "b"' + chr(7))
     '"a \\\\"b\\\\" "'
@@ -36,7 +38,7 @@ def machine_text(
     name: str, title: str, summary: str, *, year: int, coupling: str, base: str, recognise: Sequence[str],
     parameters: Mapping[str, Parameter], comments: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The text of a machine file.
+    """Return the text of a machine file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From measurements to a machine: every parameter of the schema that they give, with error, interval and where it is from.
+"""Machine parameters from measurements: each with its error, interval and source.
 
 Curves give latency and rate (`turnbuckle.questions.calibrate.curve_fit`); rates become shares of the nominal rate of a base, or stand for
 themselves where there is no base.  Nothing is guessed: what was not measured is the base's, or absent, and the answer says so.
@@ -42,7 +42,7 @@ NO_LINE: Final = 0.10
 
 
 def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = None) -> Calibration:
-    """Fit, and name what the schema has names for.
+    """Fit curves, and name the results that are parameters of the schema.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = N
             elif curve.means != "call":
                 gathered.few(origin, curve)
     parameters, others = gathered.chosen()
-    known = {e.name for e in parameters}
-    found = [*gathered.found, *(f for _, m in files for f in m.findings)]
+    measured_names = {e.name for e in parameters}
+    findings = [*gathered.findings, *(f for _, m in files for f in m.findings)]
     if broken := [f"{o.file}: {f.curve.name}" for o, f in fits if f.broken]:
-        found.append(finding("A358", len(broken), ", ".join(broken[:6])))
+        findings.append(finding("A358", len(broken), ", ".join(broken[:6])))
     unkeyed = [e for e in others if e.name not in schema()]
     if unkeyed:
-        found.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
+        findings.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
     return Calibration(
-        tuple(parameters), tuple(others), tuple(fits), tuple(n for n in base.parameters if n not in known) if base else (),
-        tuple(p for _, m in files for p in m.surface), tuple(merge(found)), base,
+        tuple(parameters), tuple(others), tuple(fits), tuple(n for n in base.parameters if n not in measured_names) if base else (),
+        tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), base,
         tuple(dict.fromkeys(o.device for o, _ in files if o.device)), tuple(dict.fromkeys(o.driver for o, _ in files if o.driver)),
     )  # fmt: skip
 
@@ -89,12 +89,12 @@ _PAGEABLE_RANK: Final = {"copy": 0.0, "host": 1.0, "event": 2.0}
 
 
 class _Gathered:
-    """Everything measured, by name; what is a share is worked out at the end."""
+    """Everything measured, by name; shares of nominal rates are computed at the end."""
 
     def __init__(self, base: Machine | None) -> None:
         self.base = base
         self.by_name: dict[str, list[Estimate]] = {}
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         self.unsized: list[str] = []
         self.used: set[str] = set()
 
@@ -102,8 +102,8 @@ class _Gathered:
         if not math.isfinite(value) or value <= 0:
             return
         source, short = origin.words(where), f"{origin.file}: {where}"
-        own = Estimate(name, value, unit, min(error, 3.0), "measured", source, short, note, name in schema(), rank)
-        self.by_name.setdefault(name, []).append(own)
+        estimate = Estimate(name, value, unit, min(error, 3.0), "measured", source, short, note, name in schema(), rank)
+        self.by_name.setdefault(name, []).append(estimate)
 
     def quantity(self, origin: Origin, q: Quantity) -> None:
         error = 0.0 if q.what in STATED else math.hypot(q.error, RUN_TO_RUN, UNSIZED if q.unsized else 0.0)
@@ -113,7 +113,7 @@ class _Gathered:
         self.add(DIRECT.get(name, name), q.value, q.unit, error, origin, q.where, q.note, 1.0 if q.unsized else 0.0)
 
     def calls(self, origin: Origin, curve: Curve) -> None:
-        """How the time of a call of pageable copies jumps with their size."""
+        """Find how the time of a call of pageable copies jumps with their size."""
         if curve.means == "call" and (step := step_of(curve)) is not None:
             below, above, times = step
             middle, where = math.sqrt(below * above), _where(curve)
@@ -122,9 +122,9 @@ class _Gathered:
             self.add(f"pageable.threshold.{curve.direction}", middle, "B", math.log(above / below) / 2 / NINETY, origin, where, note)
 
     def few(self, origin: Origin, curve: Curve) -> None:
-        """Sizes too few for a line: the rate of the largest, where it is large enough for latency not to matter."""
+        """Take the rate of the largest size of a curve with too few sizes for a line, if latency does not matter there."""
         if curve.size_bytes[-1] < 16 << 20:
-            self.found.append(
+            self.findings.append(
                 finding(
                     "A333",
                     len(curve.size_bytes),
@@ -142,23 +142,23 @@ class _Gathered:
     def _rates(self, curve: Curve) -> list[tuple[str, float]]:
         if curve.means == "period":
             return []
-        way, unsure = curve.direction, 0.25 if curve.memory == "unknown" else 0.0
-        if way in ("h2d", "d2h") and curve.means in _PAGEABLE_RANK | _RATE_RANK:
+        direction, unsure = curve.direction, 0.25 if curve.memory == "unknown" else 0.0
+        if direction in ("h2d", "d2h") and curve.means in _PAGEABLE_RANK | _RATE_RANK:
             if curve.memory == "pageable":
-                return [(f"rate.pageable.{way}", _PAGEABLE_RANK.get(curve.means, 9.0))]
+                return [(f"rate.pageable.{direction}", _PAGEABLE_RANK.get(curve.means, 9.0))]
             if curve.memory in ("pinned", "unknown") and curve.means not in ("mpi", "nccl"):
-                return [(f"rate.{way}", _RATE_RANK[curve.means] + unsure)]
+                return [(f"rate.{direction}", _RATE_RANK[curve.means] + unsure)]
             return []
-        if way in ("p2p", "d2d") and curve.means in _RATE_RANK:
-            return [(f"rate.{way}", _RATE_RANK[curve.means])]
-        if way == "network":
+        if direction in ("p2p", "d2d") and curve.means in _RATE_RANK:
+            return [(f"rate.{direction}", _RATE_RANK[curve.means])]
+        if direction == "network":
             return [("nic.bandwidth", 0.0 if curve.memory == "unknown" else 1.0)]
         return []
 
     def curve(self, origin: Origin, fit: CurveFit) -> None:
         curve, where = fit.curve, _where(fit.curve)
         first = fit.pieces[0]
-        rate, error, how = _rate(fit)
+        rate, error, method = _rate(fit)
         error = math.hypot(error, RUN_TO_RUN)
         off = (
             f"held-out sizes: {fit.held_median:.1%} median, {fit.held_worst:.0%} worst error"
@@ -167,12 +167,12 @@ class _Gathered:
         )
         shape = f"{len(fit.pieces)} lines by size; " if fit.broken else "one line; "
         for name, rank in self._rates(curve):
-            self.add(name, rate, "B/s", error, origin, where, f"{shape}{how}; {off}", rank)
+            self.add(name, rate, "B/s", error, origin, where, f"{shape}{method}; {off}", rank)
         latency, spread = first.latency, math.hypot(first.latency_error, RUN_TO_RUN)
         if curve.means == "period":
             self.add(f"copy.gap.{curve.direction}", latency, "s", spread, origin, where, "of small copies")
             return
-        host_way = next((way for way in HOST_WAYS if way == curve.direction), None)
+        host_way = next((direction for direction in HOST_WAYS if direction == curve.direction), None)
         if host_way is not None and curve.memory in ("pinned", "unknown") and curve.means in _LATENCY_RANK:
             if curve.means in ("mpi", "nccl"):
                 return
@@ -217,14 +217,14 @@ class _Gathered:
                 self.add(f"{curve.direction}.latency", latency, "s", spread, origin, where, note)
             self.add(f"{curve.direction}.rate", rate, "B/s", error, origin, where, note)
 
-    # what the measurements come to
+    # parameters derived from the measurements
 
     def best(self, name: str, uses: bool = True) -> Estimate | None:
-        """The measurement that is believed first; `uses` where another number is made of it."""
-        own = self.by_name.get(name)
-        if own and uses and name.startswith(("rate.", "device.", "memory.", "host.")):
+        """Return the measurement of the best rank; `uses` marks it as the source of another number."""
+        estimates = self.by_name.get(name)
+        if estimates and uses and name.startswith(("rate.", "device.", "memory.", "host.")):
             self.used.add(name)
-        return min(own, key=lambda e: e.rank) if own else None
+        return min(estimates, key=lambda e: e.rank) if estimates else None
 
     def chosen(self) -> tuple[list[Estimate], list[Estimate]]:
         self._event_latency()
@@ -232,23 +232,23 @@ class _Gathered:
         for name in list(self.by_name):
             if name in schema() and (best := self.best(name)):
                 out[name] = best
-        for way in LINK_WAYS:
-            self._link(way, out)
-        self._both(out)
+        for direction in LINK_WAYS:
+            self._link(direction, out)
+        self._both_directions(out)
         self._pageable(out)
         self._memory(out)
         self._waits(out)
         self._device(out)
         self._agreement()
         if self.unsized:
-            self.found.append(finding("M105", len(self.unsized), ", ".join(self.unsized[:6])))
+            self.findings.append(finding("M105", len(self.unsized), ", ".join(self.unsized[:6])))
         kept = self._plausible(out)
         taken = {id(e) for e in kept.values()}
-        others = [e for name, own in self.by_name.items() if name not in self.used for e in own if id(e) not in taken]
+        others = [e for name, estimates in self.by_name.items() if name not in self.used for e in estimates if id(e) not in taken]
         return [kept[n] for n in schema() if n in kept], others
 
     def _event_latency(self) -> None:
-        """Two events add their own time to what they enclose."""
+        """Subtract the time of two events from what they enclose."""
         empty = self.best("event.empty")
         for name in ("link.h2d.latency", "link.d2h.latency", "link.p2p.latency"):
             for k, e in enumerate(self.by_name.get(name, [])):
@@ -265,23 +265,26 @@ class _Gathered:
     def _derived(self, like: Estimate, name: ParameterName, value: float, error: float, note: str) -> Estimate:
         return replace(like, name=name, value=value, error=error, unit=schema()[name].unit, note=note, keyed=True)
 
-    def _link(self, way: LinkWay, out: dict[str, Estimate]) -> None:
-        best = self.best(f"rate.{way}")
+    def _link(self, direction: LinkWay, out: dict[str, Estimate]) -> None:
+        best = self.best(f"rate.{direction}")
         if best is None:
             return
-        nominal, shown = self._nominal(link_parameter(way, "bandwidth")), f"{best.value / 1e9:.4g} GB/s"
-        self._share(best, link_parameter(way, "bandwidth"), link_parameter(way, "efficiency"), nominal, shown, out)
+        nominal, shown = self._nominal(link_parameter(direction, "bandwidth")), f"{best.value / 1e9:.4g} GB/s"
+        self._share(best, link_parameter(direction, "bandwidth"), link_parameter(direction, "efficiency"), nominal, shown, out)
 
     def _share(
-        self, best: Estimate, whole: ParameterName, share: ParameterName, nominal: float | None, shown: str, out: dict[str, Estimate]
+        self, best: Estimate, nominal_name: ParameterName, share: ParameterName, nominal: float | None, shown: str, out: dict[str, Estimate]
     ) -> None:
-        """A rate as a share of the nominal one; without one it stands for itself, and the share is 1 by definition."""
+        """Express a rate as a share of the nominal one.
+
+        Without a nominal rate it stands for itself, and the share is 1 by definition.
+        """
         if nominal is None:
             note = "what copies reached: no base states the nominal rate" + (f"; {best.note}" if best.note else "")
-            out[whole] = self._derived(best, whole, best.value, best.error, note)
-            one = "by definition: the bandwidth above is the one that was measured"
+            out[nominal_name] = self._derived(best, nominal_name, best.value, best.error, note)
+            definition = "by definition: the bandwidth above is the one that was measured"
             out[share] = replace(
-                out[whole], name=share, value=1.0, error=0.0, unit="1", nature="spec", source=one, where="definition", note=""
+                out[nominal_name], name=share, value=1.0, error=0.0, unit="1", nature="spec", source=definition, where="definition", note=""
             )
         elif best.value > ABOVE * nominal:
             self._above(best, nominal)
@@ -290,44 +293,44 @@ class _Gathered:
             out[share] = self._derived(best, share, min(best.value / nominal, 1.0), best.error, note)
 
     def _above(self, best: Estimate, nominal: float) -> None:
-        said = f"{best.where}: {best.value / 1e9:.4g} GB/s of nominal {nominal / 1e9:.4g} GB/s"
-        self.found.append(finding("M108", 1, said))
+        detail = f"{best.where}: {best.value / 1e9:.4g} GB/s of nominal {nominal / 1e9:.4g} GB/s"
+        self.findings.append(finding("M108", 1, detail))
 
-    def _whole(self, way: LinkWay, out: dict[str, Estimate]) -> float | None:
-        own = out.get(link_parameter(way, "bandwidth"))
-        return own.value if own else self._nominal(link_parameter(way, "bandwidth"))
+    def _bandwidth(self, direction: LinkWay, out: dict[str, Estimate]) -> float | None:
+        measured = out.get(link_parameter(direction, "bandwidth"))
+        return measured.value if measured else self._nominal(link_parameter(direction, "bandwidth"))
 
-    def _both(self, out: dict[str, Estimate]) -> None:
-        best, whole = self.best("rate.both"), self._whole("h2d", out) or self._whole("d2h", out)
-        if best is None or whole is None:
+    def _both_directions(self, out: dict[str, Estimate]) -> None:
+        best, bandwidth = self.best("rate.both"), self._bandwidth("h2d", out) or self._bandwidth("d2h", out)
+        if best is None or bandwidth is None:
             return
-        value, most = best.value / whole, 1.0
+        value, most = best.value / bandwidth, 1.0
         if value > ABOVE:
-            self._above(best, whole)
+            self._above(best, bandwidth)
             return
-        for way in HOST_WAYS:
-            measured = out.get(link_parameter(way, "efficiency"))
-            alone = measured.value if measured else self._nominal(link_parameter(way, "efficiency"))
+        for direction in HOST_WAYS:
+            measured = out.get(link_parameter(direction, "efficiency"))
+            alone = measured.value if measured else self._nominal(link_parameter(direction, "efficiency"))
             if alone is not None:
-                own = self._whole(way, out) or whole
-                most = min(most, alone * own / whole, alone)
+                one_way = self._bandwidth(direction, out) or bandwidth
+                most = min(most, alone * one_way / bandwidth, alone)
         note = f"{best.value / 1e9:.4g} GB/s each way" + ("; no more than one direction alone reaches" if value > most else "")
         out["link.both.efficiency"] = self._derived(best, "link.both.efficiency", min(value, most), best.error, note)
 
     def _pageable(self, out: dict[str, Estimate]) -> None:
-        """One share for both directions: their mean, and half their difference as an error."""
-        found = [(w, e, whole) for w in HOST_WAYS if (e := self.best(f"rate.pageable.{w}")) and (whole := self._whole(w, out))]
-        if not found:
+        """Derive one share for both directions: their mean, with half their difference as an error."""
+        rates = [(w, e, bandwidth) for w in HOST_WAYS if (e := self.best(f"rate.pageable.{w}")) and (bandwidth := self._bandwidth(w, out))]
+        if not rates:
             return
-        shares = [e.value / whole for _, e, whole in found]
+        shares = [e.value / bandwidth for _, e, bandwidth in rates]
         value = sum(shares) / len(shares)
         differ = (max(shares) - min(shares)) / 2 / value
-        error = math.hypot(max(e.error for _, e, _ in found), differ)
-        note = ", ".join(f"{w} {e.value / 1e9:.4g} GB/s" for w, e, _ in found)
+        error = math.hypot(max(e.error for _, e, _ in rates), differ)
+        note = ", ".join(f"{w} {e.value / 1e9:.4g} GB/s" for w, e, _ in rates)
         if value > ABOVE:
-            self._above(max((e for _, e, _ in found), key=lambda e: e.value), max(whole for _, _, whole in found))
+            self._above(max((e for _, e, _ in rates), key=lambda e: e.value), max(bandwidth for _, _, bandwidth in rates))
         else:
-            out["link.pageable.efficiency"] = self._derived(found[0][1], "link.pageable.efficiency", min(value, 1.0), error, note)
+            out["link.pageable.efficiency"] = self._derived(rates[0][1], "link.pageable.efficiency", min(value, 1.0), error, note)
 
     def _memory(self, out: dict[str, Estimate]) -> None:
         best = self.best("device.stream")
@@ -338,38 +341,40 @@ class _Gathered:
         peak, stated = self._nominal("gpu.memory_bandwidth"), self.best("memory.peak")
         if peak is None and stated is not None:
             peak = stated.value
-            whole = self._derived(stated, "gpu.memory_bandwidth", peak, 0.0, "")
-            out["gpu.memory_bandwidth"] = replace(whole, nature="spec")
+            peak_estimate = self._derived(stated, "gpu.memory_bandwidth", peak, 0.0, "")
+            out["gpu.memory_bandwidth"] = replace(peak_estimate, nature="spec")
         self._share(best, "gpu.memory_bandwidth", "gpu.memory_efficiency", peak, f"{best.value / 1e9:.4g} GB/s", out)
 
     def _waits(self, out: dict[str, Estimate]) -> None:
-        """Times whose ends are on two clocks, by the way of a store over the link."""
+        """Derive times whose ends are on two clocks, by subtracting or adding the way of a store over the link."""
         trip, load = self.best("flag.round_trip"), self.best("load.host")
-        way = load or trip
+        store = load or trip
         if load is not None and self._nominal("link.tags") is None:
             out["link.round_trip"] = self._derived(
                 load, "link.round_trip", load.value, load.error, f"a load of the device from host memory; {load.note}".strip("; ")
             )
-        if way is None:
+        if store is None:
             return
-        flight, unsure = way.value / 2, way.value / 2 * (0.3 if way is load else 0.5)
-        shown = f"{flight * 1e6:.3g} us, half of {QUANTITIES[way.name]}"
+        flight, uncertainty = store.value / 2, store.value / 2 * (0.3 if store is load else 0.5)
+        shown = f"{flight * 1e6:.3g} us, half of {QUANTITIES[store.name]}"
         waits: tuple[tuple[ParameterName, str, int], ...] = (("launch.latency", "launch.to_flag", -1), ("sync.return", "sync.seen", 1))
-        for name, what, sign in waits:
-            if (own := self.best(what)) is None:
+        for name, quantity, sign in waits:
+            if (estimate := self.best(quantity)) is None:
                 continue
-            value = own.value + sign * flight
+            value = estimate.value + sign * flight
             if value > 0:
-                error = math.hypot(own.value * own.error, unsure) / value
-                note = f"{QUANTITIES[what]} {own.value * 1e6:.3g} us, {'less' if sign < 0 else 'plus'} the way of the store, {shown}"
-                out[name] = self._derived(own, name, value, min(error, 3.0), note)
+                error = math.hypot(estimate.value * estimate.error, uncertainty) / value
+                note = (
+                    f"{QUANTITIES[quantity]} {estimate.value * 1e6:.3g} us, {'less' if sign < 0 else 'plus'} the way of the store, {shown}"
+                )
+                out[name] = self._derived(estimate, name, value, min(error, 3.0), note)
 
     def _device(self, out: dict[str, Estimate]) -> None:
-        """What only matters where no base says better."""
+        """Derive what matters only if the base says nothing better."""
         rates: tuple[tuple[ParameterName, str], ...] = (("gpu.fp64", "fma.fp64"), ("gpu.fp32", "fma.fp32"))
-        for name, what in rates:
-            if (own := self.best(what)) and self._nominal(name) is None:
-                out[name] = self._derived(own, name, own.value, own.error, f"reached by {QUANTITIES[what]}")
+        for name, quantity in rates:
+            if (estimate := self.best(quantity)) and self._nominal(name) is None:
+                out[name] = self._derived(estimate, name, estimate.value, estimate.error, f"reached by {QUANTITIES[quantity]}")
         if (size := self.best("memory.size")) and self._nominal("gpu.memory_size") is None:
             out["gpu.memory_size"] = replace(
                 self._derived(size, "gpu.memory_size", size.value, 0.0, "as the driver states it"), nature="spec"
@@ -379,22 +384,24 @@ class _Gathered:
             out["host.cores"] = replace(self._derived(cores, "host.cores", cores.value, 0.0, "as the system states them"), nature="spec")
 
     def _agreement(self) -> None:
-        for name, own in self.by_name.items():
+        for name, estimates in self.by_name.items():
             best = self.best(name, uses=False)
-            alike = [e for e in own if best is not None and e is not best and e.rank - best.rank < 1.0]
+            alike = [e for e in estimates if best is not None and e is not best and e.rank - best.rank < 1.0]
             if not alike or best is None or name.startswith(("collective", "launch.gap", "mapped", "h2h", "several")):
                 continue
             for e in alike:
                 apart = abs(math.log(e.value / best.value))
                 if apart > 3 * math.hypot(e.error, best.error) and apart > 0.05:
-                    self.found.append(finding("M107", 1, f"{name}: {best.where} ({best.value:.4g}) and {e.where} ({e.value:.4g} {e.unit})"))
+                    self.findings.append(
+                        finding("M107", 1, f"{name}: {best.where} ({best.value:.4g}) and {e.where} ({e.value:.4g} {e.unit})")
+                    )
 
     def _plausible(self, out: dict[str, Estimate]) -> dict[str, Estimate]:
         kept = {}
         for name, e in out.items():
             meaning = schema()[parameter_name(name)]
             if not meaning.minimum <= e.value <= meaning.maximum:
-                self.found.append(finding("M106", 1, f"{name} {e.value:.4g} {e.unit}, {e.where}"))
+                self.findings.append(finding("M106", 1, f"{name} {e.value:.4g} {e.unit}, {e.where}"))
             else:
                 kept[name] = e
         return kept
@@ -406,7 +413,7 @@ def _where(curve: Curve) -> str:
 
 
 def _rate(fit: CurveFit) -> tuple[float, float, str]:
-    """Rate of the last line [B/s], its relative error, and how it was got."""
+    """Return the rate of the last line [B/s], its relative error, and the method."""
     last, curve = fit.pieces[-1], fit.curve
     top = curve.size_bytes >= curve.size_bytes[-1] / 4
     if fit.pieces_median <= NO_LINE and math.isfinite(last.rate) and (last.largest >= 2 * last.smallest):
@@ -419,7 +426,7 @@ def _rate(fit: CurveFit) -> tuple[float, float, str]:
 
 
 def read_origin(path: Path, size_bytes: float | None = None, between_nodes: bool = False) -> tuple[Origin, Measured]:
-    """Read a file of measurements, with what tells it from others: name, hash, date, tool, device."""
+    """Read a file of measurements and its provenance: name, hash, date, tool, device."""
     measured = read_measured(path, size_bytes=size_bytes, with_rates=True, between_nodes=between_nodes)
     place, _ = split_part(path)
     with opened(place) as stream:
@@ -429,8 +436,8 @@ def read_origin(path: Path, size_bytes: float | None = None, between_nodes: bool
 
 
 def one_device(origins: Sequence[Origin]) -> None:
-    """Refuse (A411) numbers of several devices: they make no machine."""
-    # a slice and its whole device are two devices to measure
+    """Refuse (A411) numbers of several devices, because they make no machine."""
+    # a slice and the whole device differ in their measured numbers
     named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
     if len(named) > 1:
         found = ", ".join(f"{o.file}: {o.device}" for o in named.values())

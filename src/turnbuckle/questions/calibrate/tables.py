@@ -1,4 +1,4 @@
-"""What ``turnbuckle calibrate`` shows: what was measured, what is inherited, how well curves tell sizes that were not fitted."""
+"""Terminal output of ``turnbuckle calibrate``: measured and inherited parameters, and errors of the fits at held-out sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDE = 110
 
 
 def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, kept: Path | None) -> None:
-    """Tables on stdout."""
+    """Print the tables on stdout."""
     console = Terminal(highlight=False)
     devices = ", ".join(answer.devices) or "device not named"
     drivers = ", ".join(answer.drivers)
@@ -33,9 +33,9 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
     else:
         console.print(Text("no parameter of a machine file was measured", "yellow"))
         console.print()
-    others = [e for e in answer.others if e.name not in schema() and not e.name.startswith("rate.")]
-    if others:
-        _estimates(console, "measured too; no parameter stands for it", others)
+    unnamed = [e for e in answer.others if e.name not in schema() and not e.name.startswith("rate.")]
+    if unnamed:
+        _estimates(console, "measured too; no parameter stands for it", unnamed)
     if answer.fits:
         _fits(console, answer)
     if answer.surface:
@@ -44,10 +44,10 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
         names = ", ".join(answer.inherited) or "nothing"
         console.print(Text(f"not measured, taken from {_plain(answer.base.name)}: {names}"))
         if answer.stranger:
-            known = ", ".join(answer.base.recognise)
+            base_names = ", ".join(answer.base.recognise)
             console.print(
                 Text(
-                    f"the base is {_plain(known)}, the files name {_plain(answer.stranger)}: another machine's numbers are mixed in",
+                    f"the base is {_plain(base_names)}, the files name {_plain(answer.stranger)}: another machine's numbers are mixed in",
                     "yellow",
                 )
             )
@@ -75,15 +75,15 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("name", "value", "90 % interval", *(["from"] if wide else [])):
         table.add_column(column, overflow="fold", no_wrap=column in ("name", "value"), justify="left")
-    told = []
+    explanations = []
     for e in estimates:
         low, high = e.interval
         between = f"{_value(low, e.unit)} to {_value(high, e.unit)}" if e.error else "as stated"
         words = Text(_plain("; ".join(w for w in (e.where, QUANTITIES.get(e.name, ""), e.note) if w), 400), "dim")
         table.add_row(_plain(e.name), _value(e.value, e.unit), between, *([words] if wide else []))
-        told.append(Text(f"{_plain(e.name)}: ", "dim") + words)
+        explanations.append(Text(f"{_plain(e.name)}: ", "dim") + words)
     console.print(table)
-    for line in [] if wide else told:
+    for line in [] if wide else explanations:
         console.print(line)
     console.print()
 
@@ -104,7 +104,7 @@ def _fits(console: Terminal, answer: Calibration) -> None:
 
 
 def _surface(console: Terminal, answer: Calibration) -> None:
-    """Run time of the slack proxy over that without slack."""
+    """Print the run time of the slack proxy over that without slack."""
     console.print(Text("slack proxy: time a turn by size of the matrices, threads and slack, over that without slack", "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("size", "threads", "slack", "time", "over none"):

@@ -1,4 +1,4 @@
-"""What a question about cores per GPU is answered with: laws, counts that can be run, and the words for both."""
+"""Answer to how many cores a GPU needs: fitted laws, numbers of cores that can be run, and their words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVEN: Final = 1e-9
 
 @dataclass(frozen=True)
 class Candidate(Declared):
-    """One law, as fitted.
+    """One fitted law and its answer.
 
     Attributes
     ----------
@@ -45,25 +45,25 @@ class Candidate(Declared):
 
     @property
     def fitted(self) -> bool:
-        """Whether the runs allowed to fit it."""
+        """Return whether the runs allowed to fit the law."""
         return not self.fit.missing
 
     @property
     def parameters(self) -> dict[str, float] | None:
-        """Its fitted parameters by name; None where it was not fitted."""
+        """Return the fitted parameters by name; None where the law was not fitted."""
         if not self.fitted:
             return None
         return {name: value for (name, _), value in zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)}
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 % interval of the cores."""
+        """Return the 90 % interval of the cores."""
         return self.low, self.high
 
 
 @dataclass(frozen=True)
 class Count(Declared):
-    """A number of cores that can be run.
+    """A number of cores that can be run, and what it reaches.
 
     Attributes
     ----------
@@ -122,17 +122,17 @@ class Cores(Shown):
 
     @property
     def cores(self) -> float:
-        """Cores per GPU for the efficiency, a real number; nan without a law."""
+        """Return the cores per GPU for the efficiency, a real number; nan without a law."""
         return math.nan if self.chosen is None else self.chosen.cores
 
     @property
     def below(self) -> Count | None:
-        """The most efficient of the numbers smaller than `whole`."""
-        whole = self.whole
-        return None if whole is None else max((c for c in self.counts if c.cores < whole.cores), key=lambda c: c.efficiency, default=None)
+        """Return the most efficient of the numbers of cores smaller than `whole`."""
+        enough = self.whole
+        return None if enough is None else max((c for c in self.counts if c.cores < enough.cores), key=lambda c: c.efficiency, default=None)
 
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """Return the answer in one sentence."""
         return _sentence(self)
 
     def table(self) -> pl.DataFrame:
@@ -145,22 +145,22 @@ class Cores(Shown):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 % interval of the cores, laws that cannot be told apart included."""
+        """Return the 90 % interval of the cores, including laws that cannot be told apart."""
         return self.low, self.high
 
     @property
     def measured_cores(self) -> tuple[float, float]:
-        """Fewest and most cores per GPU that were measured."""
+        """Return the fewest and the most cores per GPU that were measured."""
         return float(self.runs.cores.min()), float(self.runs.cores.max())
 
     @property
     def not_excluded(self) -> list[str]:
-        """Names of the laws in `ties`."""
+        """Return the names of the laws in `ties`."""
         return [law.fit.law.name for law in self.ties]
 
 
 def percent(share: float) -> str:
-    """A share for people.
+    """Format a share in per cent.
 
     >>> percent(0.8979), percent(0.9)
     ('89.8 %', '90 %')
@@ -169,7 +169,7 @@ def percent(share: float) -> str:
 
 
 def reached(share: float, asked: float) -> str:
-    """An efficiency for people; what does not reach the one asked for never reads as if it did.
+    """Format an efficiency; one below the efficiency asked for is never rounded up to it.
 
     >>> reached(0.89981, 0.9), reached(0.90001, 0.9), reached(0.8979, 0.9)
     ('89.98 %', '90 %', '89.8 %')
@@ -180,7 +180,7 @@ def reached(share: float, asked: float) -> str:
 
 
 def span(value: float, low: float, high: float) -> str:
-    """A number of cores with its interval, in the decimals of the number.
+    """Format a number of cores with its interval, in the decimals of the number.
 
     >>> span(3.0304, 2.871, 3.22), span(12.49, 11.4, math.inf), span(0.00304, 0.0029, 0.0032)
     ('3.03 (2.87 to 3.22)', '12.5 (11.4 or more)', '0.00304 (0.00290 to 0.00320)')
@@ -191,31 +191,31 @@ def span(value: float, low: float, high: float) -> str:
 
 
 def shape(count: Count) -> str:
-    """A number of cores that can be run, in words: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
+    """Format a number of cores that can be run: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
     words = f"{count.cores:g} core{'' if count.cores == 1 else 's'}"
     if count.ranks is None or count.threads is None or min(count.ranks, count.threads) <= 1:
         return words
     return f"{words} ({count.ranks:g} ranks x {count.threads:g} threads)"
 
 
-def _sentence(found: Cores) -> str:
-    name = f"{found.runs.program}: " if found.runs.program else ""
-    if found.chosen is None:
-        return name + "; ".join(sharing(c) for c in found.shared)
-    asked, whole, below = percent(found.efficiency), found.whole, found.below
-    if whole is not None and below is None:
-        verb = "is" if whole.cores == 1 else "are"
-        return f"{name}{shape(whole)} per GPU {verb} enough for {asked}: {reached(whole.efficiency, found.efficiency)}"
-    head = f"{name}{span(found.cores, found.low, found.high)} cores per GPU for {asked}"
-    if whole is None:
+def _sentence(answer: Cores) -> str:
+    name = f"{answer.runs.program}: " if answer.runs.program else ""
+    if answer.chosen is None:
+        return name + "; ".join(sharing(c) for c in answer.shared)
+    asked, enough, below = percent(answer.efficiency), answer.whole, answer.below
+    if enough is not None and below is None:
+        verb = "is" if enough.cores == 1 else "are"
+        return f"{name}{shape(enough)} per GPU {verb} enough for {asked}: {reached(enough.efficiency, answer.efficiency)}"
+    head = f"{name}{span(answer.cores, answer.low, answer.high)} cores per GPU for {asked}"
+    if enough is None:
         return f"{head}; no whole number that can be run reaches it"
-    few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, found.efficiency)}, "
-    open_still = "".join(f"; {c.fit.law.name} {how_it_fits(c)} and says {number(c.cores)}" for c in found.ties)
-    return f"{head}; {few}with {shape(whole)} {reached(whole.efficiency, found.efficiency)}{open_still}"
+    few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, answer.efficiency)}, "
+    open_still = "".join(f"; {c.fit.law.name} {how_it_fits(c)} and says {number(c.cores)}" for c in answer.ties)
+    return f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{open_still}"
 
 
 def sharing(curve: Curve) -> str:
-    """An oversubscription curve in one sentence."""
+    """Return an oversubscription curve in one sentence."""
     first = curve.steps[0].ranks
     ranks = f"{curve.ranks:g} rank{'' if curve.ranks == 1 else 's'}"
     each = "" if curve.threads == 1 else f" of {curve.threads:g} threads"
@@ -228,27 +228,27 @@ def sharing(curve: Curve) -> str:
 
 
 def number(cores: float) -> str:
-    """Cores in words, three digits."""
+    """Format a number of cores in three digits."""
     return f"{cores:.3g}" if math.isfinite(cores) else "no number of"
 
 
 def how_many(count: float) -> str:
-    """A number of cores and what they are: ``"1 core"``, ``"3.03 cores"``, ``"no number of cores"``."""
+    """Format a number of cores with its noun: ``"1 core"``, ``"3.03 cores"``, ``"no number of cores"``."""
     words = number(count)
     return f"{words} core{'' if words == '1' else 's'}"
 
 
 def how_it_fits(c: Candidate) -> str:
-    """How a law that is not excluded compares with the chosen one."""
+    """Compare a law that is not excluded with the chosen one, in words."""
     above = c.above or 0.0
     return "fits as well" if above < TIE else "is not excluded" if above < FAR else "cannot be excluded by so few runs"
 
 
-def node_sentence(found: Cores) -> str:
-    """What the node asked about reaches; without a law nobody knows."""
-    name = f"{found.runs.program}: " if found.runs.program else ""
-    if found.have is None:
+def node_sentence(answer: Cores) -> str:
+    """Return the efficiency that the node asked about reaches, in one sentence; without a law it is unknown."""
+    name = f"{answer.runs.program}: " if answer.runs.program else ""
+    if answer.have is None:
         return f"{name}what this node reaches is not known: no law could be fitted"
-    enough = "enough" if found.have.efficiency >= found.efficiency - EVEN else "not enough"
-    efficiency = reached(found.have.efficiency, found.efficiency)
-    return f"{name}this node's {found.have.cores:.3g} cores per GPU give {efficiency}: {enough} for {percent(found.efficiency)}"
+    enough = "enough" if answer.have.efficiency >= answer.efficiency - EVEN else "not enough"
+    efficiency = reached(answer.have.efficiency, answer.efficiency)
+    return f"{name}this node's {answer.have.cores:.3g} cores per GPU give {efficiency}: {enough} for {percent(answer.efficiency)}"

@@ -77,28 +77,28 @@ def cores(
         raise error_of("A031.seed", found=str(seed))
     have = _per_gpu(node)
     given = _runs((runs, *profiles), at, no_cache, part)
-    found = [
+    answers = [
         cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
     ]
     if charts is not None:
         from turnbuckle.questions.cores.figures import figures
 
-        save(figures(found), charts)
+        save(figures(answers), charts)
     if console is not None:
-        _print(console, found, have is not None)
+        _print(console, answers, have is not None)
     else:
-        _emit(found, seed, draws, format, output)
+        _emit(answers, seed, draws, format, output)
     return 0
 
 
 def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOptions) -> list[Runs]:
-    """Tables by their ending, everything else is a recording."""
+    """Read tables by their ending, and everything else as a recording."""
 
     from turnbuckle.questions.cores.runs import from_profiles, read_runs, readable
 
     tables = [f for f in files if f.suffix.lower() == ".csv"]
     recordings = [f for f in files if f not in tables]
-    counts = _at(at)
+    counts = _core_counts(at)
     if counts is not None and not recordings:
         raise error_of("A032.recordings", found=at or "")
     for table in tables:
@@ -106,12 +106,12 @@ def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOpt
     out = [(table.name, r) for table in tables for r in read_runs(table)]
     if recordings:
         out.append(("recordings", from_profiles([inspected(f, None, no_cache, part).profile for f in recordings], counts)))
-    # what has no name of its own is told apart by its file
+    # programs without a name are named after their files
     return [r if r.program or len(out) == 1 else replace(r, program=readable(file)) for file, r in out]
 
 
 def _per_gpu(node: str | None) -> float | None:
-    """`64:4` -> 16 cores per GPU."""
+    """Return the cores per GPU of a node: `64:4` -> 16."""
     if node is None:
         return None
     cores, _, gpus = node.partition(":")
@@ -120,7 +120,7 @@ def _per_gpu(node: str | None) -> float | None:
     return int(cores) / int(gpus)
 
 
-def _at(text: str | None) -> list[int] | None:
+def _core_counts(text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
@@ -129,36 +129,36 @@ def _at(text: str | None) -> list[int] | None:
         raise error_of("A032.numbers", where="--at", found=text[:60]) from None
 
 
-def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path | None) -> None:
+def _emit(answers: list[Cores], seed: int, draws: int, format: str, output: Path | None) -> None:
     if format == "json":
         whence = {**provenance(), "seed": seed, "draws": draws}
-        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": whence}, output)
+        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in answers], "provenance": whence}, output)
         return
-    rows = [{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts]
+    rows = [{"program": c.runs.program, **n.as_dict()} for c in answers for n in c.counts]
     if not rows:
-        raise error_of("A150.row", found=found[0].why)
+        raise error_of("A150.row", found=answers[0].why)
     write_rows(rows, format, output)
 
 
-def show(console: Console, found: Cores) -> None:
+def show(console: Console, answer: Cores) -> None:
     """Print the answer, then what it rests on."""
-    _print(console, [found], node=False)
+    _print(console, [answer], node=False)
 
 
-def _print(console: Console, found: list[Cores], node: bool) -> None:
-    """The answers first, one sentence each, then what each rests on."""
+def _print(console: Console, answers: list[Cores], node: bool) -> None:
+    """Print the answers, one sentence each, then what each rests on."""
 
     from turnbuckle.questions.cores.answer import node_sentence
 
-    for c in found:
+    for c in answers:
         console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
         if node:
             console.print(Text.from_markup(clean(node_sentence(c), 400)))
-    if len(found) > 1:
-        _print_all(console, found)
-    for c in found:
+    if len(answers) > 1:
+        _print_all(console, answers)
+    for c in answers:
         console.print()
-        if len(found) > 1:
+        if len(answers) > 1:
             console.print(Text.from_markup(f"[bold cyan]{clean(c.runs.program)}[/]"))
         console.print(Text(_basis(c), "dim"))
         if c.chosen is not None:
@@ -172,76 +172,76 @@ def _print(console: Console, found: list[Cores], node: bool) -> None:
         _print_findings(console, c.findings)
 
 
-def _print_all(console: Console, found: list[Cores]) -> None:
-    """The program that needs most decides the node."""
+def _print_all(console: Console, answers: list[Cores]) -> None:
+    """Print the answer for the program that needs most, because it decides the node."""
     from turnbuckle.questions.cores.answer import percent, shape
 
-    needs = [(c.whole.cores, c) for c in found if c.whole is not None]
-    if len(needs) < len(found):
+    needs = [(c.whole.cores, c) for c in answers if c.whole is not None]
+    if len(needs) < len(answers):
         return
     _, most = max(needs, key=lambda pair: pair[0])
     assert most.whole is not None
-    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
+    console.print(f"[bold]all {len(answers)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
 
 
-def _basis(found: Cores) -> str:
-    """What the answer rests on, in words."""
-    runs = found.runs
+def _basis(answer: Cores) -> str:
+    """Return what the answer rests on, in words."""
+    runs = answer.runs
     low, high = float(runs.cores.min()), float(runs.cores.max())
     spare = len(runs) - runs.shapes
     repeats = ", no repeats" if not spare else ", one of them a repeat" if spare == 1 else f", {spare} of them repeats"
-    out = f"{len(runs)} runs{repeats}, {low:g} to {high:g} cores per GPU; {found.why}"
-    if found.chosen is not None:
+    out = f"{len(runs)} runs{repeats}, {low:g} to {high:g} cores per GPU; {answer.why}"
+    if answer.chosen is not None:
         best = "Highest throughput" if runs.throughput else "Shortest run time"
-        out += f". {best} by the law {_time(runs, found.chosen.limit_seconds)}"
+        out += f". {best} by the law {_time(runs, answer.chosen.limit_seconds)}"
         fastest = float(runs.mean_of_repeats(runs.seconds).min())
         out += f", {'highest' if runs.throughput else 'fastest'} measured {_time(runs, fastest)}"
     return out
 
 
 def _time(runs: Runs, seconds: float | None) -> str:
-    """A run time, or the throughput where that was given."""
+    """Format a run time, or the throughput where that was given."""
     return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else units.show(seconds, "s", 4)
 
 
-def _counts_table(found: Cores) -> Table:
+def _counts_table(answer: Cores) -> Table:
     from turnbuckle.questions.cores.answer import percent, reached
 
-    split = any(c.ranks is not None for c in found.counts)
-    asked = percent(found.efficiency)
+    split = any(c.ranks is not None for c in answer.counts)
+    asked = percent(answer.efficiency)
     heads = ("cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}")
     table = unframed(*heads, title="cores per GPU")
-    for c in found.counts:
+    for c in answer.counts:
         chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"{c.reaches:.0%} likely"
-        ways = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
-        style = "bold" if c is found.whole or (found.whole is not None and c.cores == found.whole.cores) else ""
+        splits = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
+        style = "bold" if c is answer.whole or (answer.whole is not None and c.cores == answer.whole.cores) else ""
         table.add_row(
             f"{c.cores:g}",
-            *ways,
-            _time(found.runs, c.measured_seconds),
-            _time(found.runs, c.seconds),
-            reached(c.efficiency, found.efficiency),
+            *splits,
+            _time(answer.runs, c.measured_seconds),
+            _time(answer.runs, c.seconds),
+            reached(c.efficiency, answer.efficiency),
             chance,
             style=style,
         )
     return table
 
 
-def _laws_table(found: Cores) -> Table:
+def _laws_table(answer: Cores) -> Table:
     from turnbuckle.questions.cores.answer import span
 
     table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
-    for c in found.candidates:
+    for c in answer.candidates:
         law = c.fit.law
         if c.fit.missing:
             table.add_row(law.words, "", "", "", f"needs {c.fit.missing}", style="dim")
             continue
-        told = [
+        values = [
             f"{name} {seconds(value) if unit == 's' else f'{value:.3g}'}"
             for (name, unit), value in zip(law.parameters, c.fit.values[0].tolist(), strict=True)
         ]
         aicc = "lowest" if not c.above else f"+{c.above:.1f}"
-        table.add_row(law.words, span(c.cores, c.low, c.high), aicc, f"{c.fit.rms:.2%}", ", ".join(told))
+        table.add_row(law.words, span(c.cores, c.low, c.high), aicc, f"{c.fit.rms:.2%}", ", ".join(values))
     return table
 
 

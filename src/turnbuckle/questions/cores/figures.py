@@ -237,6 +237,6 @@ def _apart(ends: Rows, reach: float) -> None:
         row["at"] = under = max(row["performance"], under + gap)
 
 
-def of_one(found: Cores) -> list[Figure]:
+def of_one(answer: Cores) -> list[Figure]:
     """Return the figures of one program."""
-    return figures([found])
+    return figures([answer])

@@ -54,28 +54,28 @@ class Axes:
 
     @property
     def both(self) -> bool:
-        """Whether ranks and threads both vary."""
+        """Return whether ranks and threads both vary."""
         return self.ranks[0] != self.ranks[1] and self.threads[0] != self.threads[1]
 
     @property
     def least(self) -> float:
-        """Fewest cores per GPU."""
+        """Return the fewest cores per GPU."""
         return self.ranks[0] * self.threads[0]
 
 
 def axes(runs: Runs, farthest: float = math.inf) -> Axes:
-    """What the runs vary: a count that is the same in all of them stays what it is.
+    """Return what the runs vary; a count that is the same in all runs keeps its value.
 
-    `farthest` bounds ranks and threads by this multiple of the most that were run, where both vary: their product may lie
-    within what was measured while one of them is far beyond.
+    If both vary, `farthest` bounds ranks and threads by this multiple of the most that were run. Without it, their product may lie within
+    the measured range while one of them is far beyond.
     """
     spans: list[laws.Range] = []
     for values in (runs.ranks, runs.threads):
         low, high = float(values.min()), float(values.max())
         spans.append((low, low) if low == high else (min(1.0, low), math.inf))
-    found = Axes(spans[0], spans[1])
-    if not found.both or math.isinf(farthest):
-        return found
+    unbounded = Axes(spans[0], spans[1])
+    if not unbounded.both or math.isinf(farthest):
+        return unbounded
     bounds = [(low, farthest * float(v.max())) for (low, _), v in zip(spans, (runs.ranks, runs.threads), strict=True)]
     return Axes(bounds[0], bounds[1])
 
@@ -107,7 +107,7 @@ class Law:
 
 
 def nonnegative(columns: Float, values: Float) -> Float:
-    """Least squares with unknowns that are not negative, exactly, for many right-hand sides.
+    """Solve least squares exactly for unknowns that are not negative, with many right-hand sides.
 
     Parameters
     ----------
@@ -132,17 +132,20 @@ def nonnegative(columns: Float, values: Float) -> Float:
             part = unit[:, some]
             if np.linalg.matrix_rank(part, tol=1e-9) < count:
                 continue
-            found = values @ np.linalg.pinv(part).T
-            rss = ((values - found @ part.T) ** 2).sum(axis=1)
-            better = (found >= 0).all(axis=1) & (rss < left * (1.0 - 1e-12))
+            solution = values @ np.linalg.pinv(part).T
+            rss = ((values - solution @ part.T) ** 2).sum(axis=1)
+            better = (solution >= 0).all(axis=1) & (rss < left * (1.0 - 1e-12))
             left = np.where(better, rss, left)
             best[better] = 0.0
-            best[np.ix_(better, some)] = found[better]
+            best[np.ix_(better, some)] = solution[better]
     return np.asarray(best / scale)
 
 
 def _pair(column: Float, values: Float, weights: Float) -> tuple[Float, Float, Float]:
-    """Two unknowns, not negative, of a + b column: (a, b, sum of squares); arrays broadcast over all axes but the last, runs."""
+    """Fit a + b column with a and b not negative: (a, b, sum of squares).
+
+    Arrays broadcast over all axes but the last, runs.
+    """
     w = weights**2
 
     def total(x: Float) -> Float:
@@ -152,12 +155,12 @@ def _pair(column: Float, values: Float, weights: Float) -> tuple[Float, Float, F
     y0, y1, yy = total(values), total(column * values), total(values**2)
     det = s0 * s2 - s1**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        both = (s2 * y0 - s1 * y1) / det, (s0 * y1 - s1 * y0) / det
+        interior = (s2 * y0 - s1 * y1) / det, (s0 * y1 - s1 * y0) / det
         alone_b = np.where(s2 > 0, y1 / s2, 0.0)
     flat = ~(det > 1e-14 * s0 * s2)
-    use_a, use_b = flat | (both[1] < 0), ~flat & (both[0] < 0)
-    a = np.where(use_a, y0 / s0, np.where(use_b, 0.0, both[0]))
-    b = np.where(use_a, 0.0, np.where(use_b, alone_b, both[1]))
+    use_a, use_b = flat | (interior[1] < 0), ~flat & (interior[0] < 0)
+    a = np.where(use_a, y0 / s0, np.where(use_b, 0.0, interior[0]))
+    b = np.where(use_a, 0.0, np.where(use_b, alone_b, interior[1]))
     rss = yy - 2 * (a * y0 + b * y1) + a**2 * s0 + 2 * a * b * s1 + b**2 * s2
     return a, b, rss
 
@@ -197,7 +200,7 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
         return np.concatenate([_fit_exponential(runs, part, weights) for part in parts])
     cores = runs.cores
     reach = max(float(cores.max() - cores.min()), 1e-9)
-    # beta is told at no cores at all: no rate may carry it out of the numbers there are
+    # beta is the value at 0 cores: no rate may make it overflow
     fastest = min(_FASTEST / _step(cores), _LARGEST_EXPONENT / float(cores.max()))
     grid = np.linspace(math.log(min(_SLOWEST / reach, fastest / 100)), math.log(fastest), _GRID)
 
@@ -205,8 +208,8 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
         # from the first core count on, so that no rate makes the column vanish
         return _pair(np.exp(-np.exp(log_rate)[..., None] * (cores - cores.min())), seconds, weights)[2]
 
-    at = np.argmin(np.broadcast_to(rss(grid[:, None]), (_GRID, len(seconds))), axis=0)
-    low, high = grid[np.maximum(at - 1, 0)], grid[np.minimum(at + 1, _GRID - 1)]
+    nearest = np.argmin(np.broadcast_to(rss(grid[:, None]), (_GRID, len(seconds))), axis=0)
+    low, high = grid[np.maximum(nearest - 1, 0)], grid[np.minimum(nearest + 1, _GRID - 1)]
     for _ in range(_NARROWINGS):
         inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         left = rss(inner) < rss(outer)
@@ -217,13 +220,13 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
 
 
 def _step(cores: Float) -> float:
-    """The smallest step between two core counts."""
+    """Return the smallest step between two core counts."""
     steps = np.diff(np.unique(cores))
     return float(steps.min()) if steps.size else 1.0
 
 
 def _at_least(cores: Float, varies: Axes) -> Float:
-    """Never fewer cores than the fewest a run can have."""
+    """Raise cores to the fewest that a run can have."""
     return np.maximum(cores, varies.least)
 
 
@@ -267,13 +270,13 @@ LAWS: Final[dict[Name, Law]] = {
 
 
 def _spread(parameters: Float, like: Float) -> list[Float]:
-    """Parameters (draws, p) as p arrays (draws, 1, ...) that broadcast against core counts."""
+    """Return parameters (draws, p) as p arrays (draws, 1, ...) that broadcast against core counts."""
     return [np.asarray(column).reshape(-1, *([1] * np.ndim(like))) for column in parameters.T]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One law on one set of runs.
+    """One law fitted to one set of runs.
 
     Attributes
     ----------
@@ -296,12 +299,12 @@ class Fit:
 
 
 def weights(runs: Runs) -> Float:
-    """One over the mean run time of each run's configuration [1 / s]."""
+    """Return one over the mean run time of each run's configuration [1 / s]."""
     return 1.0 / runs.mean_of_repeats(runs.seconds)
 
 
 def aicc(rss: float, runs: int, unknowns: int) -> float:
-    """The criterion from a sum of squared relative residuals; `unknowns` without the error's variance.
+    """Return AICc from a sum of squared relative residuals; `unknowns` without the error's variance.
 
     >>> round(aicc(0.01, 12, 3), 2)
     -71.37
@@ -311,7 +314,7 @@ def aicc(rss: float, runs: int, unknowns: int) -> float:
 
 
 def aic(rss: float, runs: int, unknowns: int) -> float:
-    """The criterion for many runs.
+    """Return AIC, the criterion for many runs.
 
     >>> round(aic(0.01, 12, 3), 2)
     -77.08
@@ -341,36 +344,39 @@ def fit(law: Law, runs: Runs) -> Fit:
     return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns))
 
 
-def misses(found: Fit, runs: Runs, limit_seconds: float) -> str:
-    """How a law misses its runs, in words: by the residuals, by what repeats say of them, or by its limit; empty if it does not."""
+def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
+    """Return in words how a law misses its runs; empty if it does not.
+
+    The residuals decide, their comparison with repeats, or the law's limit.
+    """
     from scipy.special import fdtrc
 
-    if found.rms > FAR_OFF:
-        return f"residuals of {found.rms:.0%} of the run time"
+    if fitted.rms > FAR_OFF:
+        return f"residuals of {fitted.rms:.0%} of the run time"
     w, y = weights(runs), runs.seconds - runs.mpi_seconds
     pure = float((((y - runs.mean_of_repeats(y)) * w) ** 2).sum())
-    spare, left = len(runs) - runs.shapes, runs.shapes - found.unknowns
-    if spare >= FEWEST_SPARE and left > 0 and found.rms > OFF:
-        ratio = ((found.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
+    spare, left = len(runs) - runs.shapes, runs.shapes - fitted.unknowns
+    if spare >= FEWEST_SPARE and left > 0 and fitted.rms > OFF:
+        ratio = ((fitted.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
         if fdtrc(left, spare, ratio) < UNLIKELY:
-            return f"residuals of {found.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
+            return f"residuals of {fitted.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
     fastest = float(runs.mean_of_repeats(runs.seconds).min())
     if fastest < (1.0 - OFF) * limit_seconds:
         return f"fastest measured {fastest:.4g} s, shortest by the law {limit_seconds:.4g} s"
     return ""
 
 
-def redrawn(found: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:
-    """Parameters and MPI time of draws of the runs: shapes (draws, parameters) and (draws,).
+def redrawn(fitted: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:
+    """Return parameters and MPI time of draws of the runs: shapes (draws, parameters) and (draws,).
 
-    With repeats (three more runs than configurations) the deviations of repeats from the mean of their configuration are
-    drawn again; without, normal deviations as large as the residuals.  Either way the size of the noise is itself drawn, as
-    uncertain as so few runs leave it, and never below what the law leaves unexplained.
+    With repeats (three more runs than configurations) the deviations of repeats from the mean of their configuration are drawn again.
+    Without repeats, normal deviations as large as the residuals are drawn. The size of the noise is itself drawn, with the uncertainty that
+    so few runs leave. It is never below what the law leaves unexplained.
     """
     draw = np.random.Generator(np.random.Philox(seed))
     w, y = weights(runs), runs.seconds - runs.mpi_seconds
-    at_law = found.law.seconds(found.values, runs.ranks, runs.threads)[0]
-    left = max(len(runs) - found.unknowns, 1)
+    at_law = fitted.law.seconds(fitted.values, runs.ranks, runs.threads)[0]
+    left = max(len(runs) - fitted.unknowns, 1)
     residual = math.sqrt(float((((y - at_law) * w) ** 2).sum()) / left)
     noise = residual * draw.standard_normal((draws, len(runs)))
     if (spare := len(runs) - runs.shapes) >= FEWEST_SPARE:
@@ -383,4 +389,4 @@ def redrawn(found: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float
     noise = noise * np.sqrt(left / draw.chisquare(left, size=(draws, 1)))
     scatter = float(np.std(runs.mpi_seconds, ddof=1)) if len(runs) > 1 else 0.0
     t_mpi = runs.mpi_seconds.mean() + scatter / math.sqrt(len(runs)) * draw.standard_normal(draws)
-    return found.law.fit(runs, np.maximum(at_law + noise / w, 0.0), w), np.maximum(t_mpi, 0.0)
+    return fitted.law.fit(runs, np.maximum(at_law + noise / w, 0.0), w), np.maximum(t_mpi, 0.0)

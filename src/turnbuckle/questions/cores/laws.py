@@ -31,7 +31,7 @@ _MOST_CORES = 1e9
 
 
 def hybrid_seconds(ranks: ArrayLike, threads: ArrayLike, c_seq: ArrayLike, c_mpi: ArrayLike, c_omp: ArrayLike, c_hyb: ArrayLike) -> Float:
-    """Equation 5: run time without MPI [s].
+    """Return the run time without MPI [s] by equation 5.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def hybrid_seconds(ranks: ArrayLike, threads: ArrayLike, c_seq: ArrayLike, c_mpi
 
 
 def hybrid_limit(t_mpi: ArrayLike, c_seq: ArrayLike) -> Float:
-    """T_inf of equation 6 [s]: all terms with a core count below them vanish (decision D3).
+    """Return T_inf of equation 6 [s]: all terms with a core count below them vanish (decision D3).
 
     >>> float(hybrid_limit(2.0, 10.0))
     12.0
@@ -55,7 +55,9 @@ def hybrid_limit(t_mpi: ArrayLike, c_seq: ArrayLike) -> Float:
 
 
 def exponential_seconds(cores: ArrayLike, alpha: ArrayLike, beta: ArrayLike, rate: ArrayLike) -> Float:
-    """Section 4.3.2: run time that decays with the cores [s]; alpha and beta [s] not negative, rate [1 / core] above 0.
+    """Return a run time that decays with the cores [s], section 4.3.2.
+
+    alpha and beta [s] are not negative, rate [1 / core] is above 0.
 
     >>> float(exponential_seconds(0, 100.0, 50.0, 0.7))
     150.0
@@ -64,7 +66,7 @@ def exponential_seconds(cores: ArrayLike, alpha: ArrayLike, beta: ArrayLike, rat
 
 
 def exponential_cores(alpha: ArrayLike, beta: ArrayLike, rate: ArrayLike, efficiency: ArrayLike = 0.9) -> Float:
-    """Cores at which alpha / T reaches an efficiency in (0, 1): ln(9 beta / alpha) / lambda at 90 %.
+    """Return the cores at which alpha / T reaches an efficiency in (0, 1): ln(9 beta / alpha) / lambda at 90 %.
 
     Below 1, even below 0, where fewer than one core would do; infinite where alpha is 0.
 
@@ -78,7 +80,7 @@ def exponential_cores(alpha: ArrayLike, beta: ArrayLike, rate: ArrayLike, effici
 
 
 def usl_seconds(cores: ArrayLike, first: ArrayLike, contention: ArrayLike, coherency: ArrayLike) -> Float:
-    """Universal scalability law as run time [s].
+    """Return the run time [s] by the universal scalability law.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ def usl_seconds(cores: ArrayLike, first: ArrayLike, contention: ArrayLike, coher
 
 
 def usl_fastest_cores(contention: ArrayLike, coherency: ArrayLike) -> Float:
-    """Cores at which a run is fastest, sqrt((1 - sigma) / kappa), 1 or more; infinite without coherency.
+    """Return the cores at which a run is fastest, sqrt((1 - sigma) / kappa), 1 or more; infinite without coherency.
 
     >>> float(usl_fastest_cores(0.19, 0.01)), float(usl_fastest_cores(0.2, 0.0))
     (9.0, inf)
@@ -106,7 +108,7 @@ def usl_fastest_cores(contention: ArrayLike, coherency: ArrayLike) -> Float:
 
 
 def usl_limit(t_mpi: ArrayLike, first: ArrayLike, contention: ArrayLike, coherency: ArrayLike) -> Float:
-    """Shortest run time of the law at any number of cores, and MPI [s].
+    """Return the shortest run time of the law at any number of cores, plus MPI [s].
 
     >>> float(usl_limit(1.0, 100.0, 0.2, 0.0))
     21.0
@@ -118,7 +120,7 @@ def usl_limit(t_mpi: ArrayLike, first: ArrayLike, contention: ArrayLike, coheren
 
 
 def usl_cores(t_mpi: ArrayLike, first: ArrayLike, contention: ArrayLike, coherency: ArrayLike, efficiency: ArrayLike = 0.9) -> Float:
-    """Fewest cores whose run time is within an efficiency of the shortest one; infinite where no number is.
+    """Return the fewest cores whose run time is within an efficiency of the shortest one; infinite if no number is.
 
     >>> round(float(usl_cores(0.0, 100.0, 0.2, 0.0)), 6)
     36.0
@@ -135,7 +137,7 @@ def usl_cores(t_mpi: ArrayLike, first: ArrayLike, contention: ArrayLike, coheren
 
 
 def best_ranks(cores: ArrayLike, c_mpi: ArrayLike, c_omp: ArrayLike, ranks: Range = ANY, threads: Range = ANY) -> Float:
-    """Ranks that make equation 5 least at a number of cores, as a real number within what ranks and threads may be.
+    """Return the ranks that minimise equation 5 at a number of cores, a real number within the ranges of ranks and threads.
 
     >>> float(best_ranks(16, 4.0, 1.0)), float(best_ranks(16, 0.0, 1.0))
     (8.0, 1.0)
@@ -157,7 +159,7 @@ def hybrid_cores(
     ranks: Range = ANY,
     threads: Range = ANY,
 ) -> Float:
-    """Equation 6 over real numbers: least n_MPI n_OMP with T_inf / T_model >= efficiency.
+    """Return the least n_MPI n_OMP with T_inf / T_model >= efficiency: equation 6 over real numbers.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ def hybrid_cores(
 def split_cores(
     cores: int, c_mpi: float, c_omp: float, c_hyb: float, ranks: tuple[int, int], threads: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The ranks and threads, whole numbers, that make equation 5 least with just so many cores; None where none fit.
+    """Return the whole numbers of ranks and threads that minimise equation 5 with exactly so many cores; None if none fit.
 
     >>> split_cores(6, 4.0, 8.0, 1.0, (1, 8), (1, 8))
     (2, 3)

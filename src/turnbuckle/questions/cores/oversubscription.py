@@ -51,7 +51,7 @@ class Step(Declared):
 
     @property
     def interval(self) -> tuple[float, float | None] | None:
-        """The interval's two ends; None without repeats."""
+        """Return the two ends of the interval; None without repeats."""
         return None if self.low is None else (self.low, self.high)
 
 
@@ -77,17 +77,20 @@ class Curve(Declared):
 
     @property
     def gain(self) -> float:
-        """Performance at the count up to which sharing pays, over that of the first, less one."""
+        """Return the gain in performance at the count up to which sharing pays, over the first count."""
         return next(s.performance for s in self.steps if s.ranks == self.ranks) - 1.0
 
     @property
     def interval(self) -> tuple[float, float | None] | None:
-        """The interval's two ends; None without repeats."""
+        """Return the two ends of the interval; None without repeats."""
         return None if self.low is None else (self.low, self.high)
 
 
 def curves(runs: Runs, worth: float = WORTH) -> list[Curve]:
-    """One curve for each number of threads at which more than one count of ranks was run; none where ranks are not known."""
+    """Return one curve for each number of threads at which more than one count of ranks was run.
+
+    There is none where ranks are not known.
+    """
     if not runs.split:
         return []
     out = []
@@ -120,7 +123,7 @@ def _curve(runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]]
         steps.append(Step(ranks, now.size, math.exp(float(now.mean())), performance, gain, low, high, pays))
 
     def up_to(enough: list[bool]) -> float:
-        """The count before the first step that does not pay."""
+        """Return the count before the first step that does not pay."""
         first = enough.index(False) if False in enough else len(enough)
         return steps[first].ranks
 
@@ -132,7 +135,7 @@ def _curve(runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def _doubt(better: float, error: float, spare: int, needed: float) -> tuple[float, float, float]:
-    """90 % interval of a gain, and the probability that it reaches what is needed."""
+    """Return the 90 % interval of a gain, and the probability that it reaches the gain needed."""
     from scipy.special import stdtr, stdtrit
 
     if error == 0.0:

@@ -58,7 +58,7 @@ def cores_per_gpu(
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> Cores:
-    """Cores per GPU that one program needs.
+    """Return the cores per GPU that one program needs.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def cores_per_gpu(
     if draws * len(runs) > _AFFORDABLE:
         raise error_of("A031.draws", found=f"{draws:,} draws of {len(runs):,} runs", most=max(100, _AFFORDABLE // len(runs)))
     varies, t_mpi = axes(runs, math.inf if extrapolate else FARTHEST), runs.mpi_seconds.mean(keepdims=True)
-    fits = [fit(found, runs) for found in LAWS.values()]
+    fits = [fit(candidate_law, runs) for candidate_law in LAWS.values()]
     shared = tuple(curves(runs, worth))
     usable = [f for f in fits if f.aicc is not None and law in ("auto", f.law.name)]
     if not usable:
@@ -111,23 +111,23 @@ def cores_per_gpu(
 
 
 def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
-    """A law with its answer; without one where it was not fitted."""
+    """Return a law with its answer, or without one if it was not fitted."""
     if f.aicc is None or drawn is None:
         return Candidate(f)
     values, mpi = drawn
     low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
-    at = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
+    cores = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
     limit = float(f.law.limit(f.values, t_mpi)[0])
-    return Candidate(f, f.aicc - lowest, at, float(min(low, at)), float(max(high, at)), limit)
+    return Candidate(f, f.aicc - lowest, cores, float(min(low, cores)), float(max(high, cores)), limit)
 
 
 def _in_range(efficiency: float, worth: float, draws: int) -> None:
-    for what, value, least, most, example in (
+    for option, value, least, most, example in (
         ("--efficiency", efficiency, 0.5, 0.999, "--efficiency 0.9"), ("--worth", worth, 0.0, 1.0, "--worth 0.05"),
         ("--draws", draws, 100, 100_000, "--draws 1000"),
     ):  # fmt: skip
         if not least <= value <= most:
-            raise error_of("A031.quantity", found=f"{value:g}", subject=what, least=least, most=most, example=example)
+            raise error_of("A031.quantity", found=f"{value:g}", subject=option, least=least, most=most, example=example)
 
 
 def _lacking(fits: list[Fit]) -> str:
@@ -135,39 +135,42 @@ def _lacking(fits: list[Fit]) -> str:
 
 
 def _too_few(runs: Runs, fits: list[Fit]) -> TurnbuckleError:
-    found = f"{_many(len(runs), 'run')} of {_many(runs.core_counts, 'core count')}; {_lacking(fits)}"
+    evidence = f"{_many(len(runs), 'run')} of {_many(runs.core_counts, 'core count')}; {_lacking(fits)}"
     return (
-        error_of("A150.runs", where=runs.program, found=found)
+        error_of("A150.runs", where=runs.program, found=evidence)
         if len(fits) > 1
-        else error_of("A150.law", where=runs.program, found=found, name=fits[0].law.name)
+        else error_of("A150.law", where=runs.program, found=evidence, name=fits[0].law.name)
     )
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> TurnbuckleError:
     name, most = chosen.fit.law.name, float(runs.cores.max())
     if math.isfinite(chosen.cores):
-        found = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
+        evidence = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
         fix = f"measure with up to {math.ceil(chosen.cores)} cores, or add --extrapolate"
     elif name == "hybrid" and varies.both and math.isfinite(varies.ranks[1]) and chosen.limit_seconds > 0:
         ranks, threads = (v[1] / FARTHEST for v in (varies.ranks, varies.threads))
-        found = f"at most {ranks:g} ranks and {threads:g} threads were measured, and twice as many are not enough by the {name} law"
+        evidence = f"at most {ranks:g} ranks and {threads:g} threads were measured, and twice as many are not enough by the {name} law"
         fix = "measure with more ranks or threads, or add --extrapolate"
     else:
-        found = f"by the {name} law the run time has no floor yet at {most:g} cores"
+        evidence = f"by the {name} law the run time has no floor yet at {most:g} cores"
         fix = "measure with more cores"
-    return error_of("A151", where=runs.program, found=found, fix=fix, efficiency=percent(efficiency), farthest=FARTHEST)
+    return error_of("A151", where=runs.program, found=evidence, fix=fix, efficiency=percent(efficiency), farthest=FARTHEST)
 
 
 def _weights(candidates: list[Candidate]) -> dict[Name, float]:
-    """Akaike weights by law, of AICc or of AIC, whichever is larger: few runs alone exclude no law."""
+    """Return Akaike weights by law, of AICc or of AIC, whichever is larger.
+
+    Taking the larger keeps few runs alone from excluding a law.
+    """
     out: dict[Name, float] = {}
     for criterion in ("aicc", "aic"):
-        known = {c.fit.law.name: float(getattr(c.fit, criterion)) for c in candidates if c.above is not None}
-        shares = {name: math.exp((min(known.values()) - value) / 2) for name, value in known.items()}
+        criteria = {c.fit.law.name: float(getattr(c.fit, criterion)) for c in candidates if c.above is not None}
+        shares = {name: math.exp((min(criteria.values()) - value) / 2) for name, value in criteria.items()}
         out |= {name: max(out.get(name, 0.0), share / sum(shares.values())) for name, share in shares.items()}
     return out
 
@@ -175,20 +178,20 @@ def _weights(candidates: list[Candidate]) -> dict[Name, float]:
 def _why(chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], law: Choice) -> str:
     if law != "auto":
         better = [c for c in candidates if c.above is not None and chosen.above is not None and c.above < chosen.above]
-        asked = f"{chosen.fit.law.name} law, as asked for"
-        return asked + "".join(f"; AICc of {c.fit.law.name} is {_apart(chosen, c)} lower" for c in better)
-    others = [c for c in candidates if c is not chosen and c.above is not None]
-    if not others:
+        reason = f"{chosen.fit.law.name} law, as asked for"
+        return reason + "".join(f"; AICc of {c.fit.law.name} is {_apart(chosen, c)} lower" for c in better)
+    rivals = [c for c in candidates if c is not chosen and c.above is not None]
+    if not rivals:
         return f"{chosen.fit.law.name}: the only law that these runs can carry"
-    lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in others)
+    lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in rivals)
     if ties:
-        said = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({how_many(c.cores)})" for c in ties)
-        lowest += f": {said}, so the interval includes {'it' if len(ties) == 1 else 'them'}"
+        tied = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({how_many(c.cores)})" for c in ties)
+        lowest += f": {tied}, so the interval includes {'it' if len(ties) == 1 else 'them'}"
     return lowest
 
 
-def _apart(one: Candidate, other: Candidate) -> str:
-    return f"{abs((one.above or 0.0) - (other.above or 0.0)):.1f}"
+def _apart(first: Candidate, second: Candidate) -> str:
+    return f"{abs((first.above or 0.0) - (second.above or 0.0)):.1f}"
 
 
 def _law_seconds(law: Law, values: Float, t_mpi: Float, ranks: float, threads: float) -> Float:
@@ -204,19 +207,24 @@ def _count(
     ranks: float,
     threads: float,
 ) -> Count:
-    """What so many ranks and threads reach; `mixed` holds the laws not excluded, with their draws and weights."""
+    """Return what a number of ranks and threads reaches.
+
+    `mixed` holds the laws not excluded, with their draws and weights.
+    """
     law, t_mpi = chosen.fit.law, runs.mpi_seconds.mean(keepdims=True)
     seconds = float(_law_seconds(law, chosen.fit.values, t_mpi, ranks, threads)[0])
-    told = law.name == "hybrid" or not varies.both
-    same = (runs.ranks == ranks) & (runs.threads == threads) if told else np.isclose(runs.cores, ranks * threads)
+    split_known = law.name == "hybrid" or not varies.both
+    same = (runs.ranks == ranks) & (runs.threads == threads) if split_known else np.isclose(runs.cores, ranks * threads)
     measured = float(runs.seconds[same].mean()) if same.any() else None
-    n, m = (ranks, threads) if runs.split and told else (None, None)
-    reaches = sum(w * _reach(one, drawn, ranks, threads, efficiency) for one, drawn, w in mixed) / sum(w for _, _, w in mixed)
+    n, m = (ranks, threads) if runs.split and split_known else (None, None)
+    reaches = sum(w * _reach(candidate_law, drawn, ranks, threads, efficiency) for candidate_law, drawn, w in mixed) / sum(
+        w for _, _, w in mixed
+    )
     return Count(ranks * threads, n, m, seconds, chosen.limit_seconds / seconds, reaches, measured)
 
 
 def _real_split(chosen: Candidate, varies: Axes, cores: float) -> tuple[float, float]:
-    """Ranks and threads, as real numbers, that make the best of so many cores."""
+    """Return the ranks and threads, as real numbers, that make the best of a number of cores."""
     ranks = varies.ranks[0]
     if varies.ranks[0] != varies.ranks[1]:
         on_threads = chosen.fit.values[0, 1:3] if chosen.fit.law.name == "hybrid" else (0.0, 1.0)
@@ -227,34 +235,37 @@ def _real_split(chosen: Candidate, varies: Axes, cores: float) -> tuple[float, f
 def _counts(
     runs: Runs, chosen: Candidate, varies: Axes, efficiency: float, count: Callable[[float, float], Count]
 ) -> tuple[tuple[Count, ...], Count | None]:
-    """Numbers of cores that can be run: measured ones and those around the answer; and the smallest that is enough."""
+    """Return the numbers of cores to show, and the smallest one that is enough.
+
+    Shown are the measured numbers and those around the answer.
+    """
     law, values, t_mpi = chosen.fit.law, chosen.fit.values, runs.mpi_seconds.mean(keepdims=True)
-    # what was measured, with its fastest split
+    # the measured numbers of cores, each with its fastest split
     mean = runs.mean_of_repeats(runs.seconds)
     shown = {}
     for n in _spread_out(np.unique(runs.cores).tolist()):
         best = min(np.flatnonzero(runs.cores == n).tolist(), key=lambda i: float(mean[i]))
         shown[n] = count(float(runs.ranks[best]), float(runs.threads[best]))
-    # then the answer and what lies on both sides of it
+    # then the answer and its neighbours
     splits = _runnable(runs, chosen, varies)
-    ways = np.array([splits[n] for n in sorted(splits)])
-    reached_at = chosen.limit_seconds / (t_mpi[0] + law.seconds(values, ways[:, 0], ways[:, 1])[0])
+    runnable = np.array([splits[n] for n in sorted(splits)])
+    reached_at = chosen.limit_seconds / (t_mpi[0] + law.seconds(values, runnable[:, 0], runnable[:, 1])[0])
     enough = np.flatnonzero(reached_at >= efficiency - EVEN)
     if not enough.size:
         return tuple(shown[n] for n in sorted(shown)), None
-    at = int(enough[0])
-    more = at + 1 + np.flatnonzero(reached_at[at + 1 :] > reached_at[at])
-    near = [int(np.argmax(reached_at[:at]))] if at else []
-    whole = None
-    for i in (*near, at, *more[:1].tolist()):
-        c = count(float(ways[i, 0]), float(ways[i, 1]))
+    answer = int(enough[0])
+    more = answer + 1 + np.flatnonzero(reached_at[answer + 1 :] > reached_at[answer])
+    near = [int(np.argmax(reached_at[:answer]))] if answer else []
+    smallest = None
+    for i in (*near, answer, *more[:1].tolist()):
+        c = count(float(runnable[i, 0]), float(runnable[i, 1]))
         shown[c.cores] = c
-        whole = c if i == at else whole
-    return tuple(shown[n] for n in sorted(shown)), whole
+        smallest = c if i == answer else smallest
+    return tuple(shown[n] for n in sorted(shown)), smallest
 
 
 def _reach(law: Law, drawn: tuple[Float, Float], ranks: float, threads: float, efficiency: float) -> float:
-    """Share of the draws of a law in which a number of cores reaches an efficiency."""
+    """Return the share of the draws of a law in which a number of cores reaches an efficiency."""
     seconds = _law_seconds(law, drawn[0], drawn[1], ranks, threads)
     # a draw whose noise left nothing of the run time reaches nothing
     share = np.divide(law.limit(drawn[0], drawn[1]), seconds, out=np.zeros_like(seconds), where=seconds > 0)
@@ -262,18 +273,21 @@ def _reach(law: Law, drawn: tuple[Float, Float], ranks: float, threads: float, e
 
 
 def _spread_out(counts: list[float]) -> list[float]:
-    """Not more of them than a table has room for."""
+    """Thin out counts to as many as a table has room for."""
     if len(counts) <= _MOST_ROWS:
         return counts
     return [counts[round(i)] for i in np.linspace(0, len(counts) - 1, _MOST_ROWS)]
 
 
 def _runnable(runs: Runs, chosen: Candidate, varies: Axes) -> dict[float, tuple[float, float]]:
-    """Cores that can be run -> ranks and threads: whole numbers of what varies, up to twice what was measured and around the answer."""
-    most, at = float(runs.cores.max()), chosen.cores
+    """Return the ranks and threads of each number of cores that can be run.
+
+    They are whole numbers of what varies, up to twice what was measured and around the answer.
+    """
+    most, answer = float(runs.cores.max()), chosen.cores
     unit = 1.0 if varies.both else varies.least
     steps = set(range(1, min(math.ceil(FARTHEST * most / unit), _WINDOW) + 1))
-    steps |= set(range(max(1, math.floor(at / unit) - 2), math.floor(at / unit) + 2 + min(math.ceil(at / unit), _WINDOW)))
+    steps |= set(range(max(1, math.floor(answer / unit) - 2), math.floor(answer / unit) + 2 + min(math.ceil(answer / unit), _WINDOW)))
     if not varies.both:
         held_ranks = varies.ranks[0] == varies.ranks[1]
         fixed = varies.ranks[0] if held_ranks else varies.threads[0]
@@ -281,7 +295,7 @@ def _runnable(runs: Runs, chosen: Candidate, varies: Axes) -> dict[float, tuple[
     if chosen.fit.law.name != "hybrid":
         return {float(n): (1.0, float(n)) for n in sorted(steps)}
     _, c_mpi, c_omp, c_hyb = chosen.fit.values[0].tolist()
-    wide = math.ceil(1.5 * at) + 2
+    wide = math.ceil(1.5 * answer) + 2
     ranks, threads = ((1, math.floor(v[1]) if math.isfinite(v[1]) else wide) for v in (varies.ranks, varies.threads))
     splits = {float(n): laws.split_cores(n, c_mpi, c_omp, c_hyb, ranks, threads) for n in sorted(steps)}
     return {n: (float(s[0]), float(s[1])) for n, s in splits.items() if s is not None}
@@ -295,13 +309,13 @@ def _findings(
     if have is not None and not least <= have.cores <= most:
         out.append(finding("A337", 1, f"{least:g} to {most:g} cores per GPU measured, the node has {have.cores:.3g}"))
     if chosen.cores > most or high > most or chosen.cores < least:
-        said = f"{least:g} to {most:g} cores per GPU measured, answer {chosen.cores:.3g} ({low:.3g} to {number(high)})"
-        out.append(finding("A337", 1, said))
+        detail = f"{least:g} to {most:g} cores per GPU measured, answer {chosen.cores:.3g} ({low:.3g} to {number(high)})"
+        out.append(finding("A337", 1, detail))
     elif whole is not None and whole.ranks is not None and whole.threads is not None:
         ranks, threads = float(runs.ranks.max()), float(runs.threads.max())
         if whole.ranks > ranks or whole.threads > threads:
-            said = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
-            out.append(finding("A337", 1, said))
+            detail = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
+            out.append(finding("A337", 1, detail))
     if missed := misses(chosen.fit, runs, chosen.limit_seconds):
         out.append(finding("A336", 1, f"{chosen.fit.law.name}: {missed}"))
     if ties:
@@ -316,7 +330,7 @@ def _findings(
 
 
 def _rising(runs: Runs) -> list[str]:
-    """Where the part that is not MPI takes longer with more of one count, the other being the same."""
+    """Return where the part that is not MPI takes longer with more of one count, the other being the same."""
     out = []
     seconds = runs.mean_of_repeats(runs.seconds - runs.mpi_seconds)
     axes_of = (("ranks", runs.ranks, runs.threads), ("threads" if runs.split else "cores", runs.threads, runs.ranks))

@@ -85,26 +85,26 @@ class Runs:
 
     @cached_property
     def cores(self) -> Float:
-        """CPU cores per GPU."""
+        """Return the CPU cores per GPU."""
         return self.ranks * self.threads
 
     @property
     def core_counts(self) -> int:
-        """How many different numbers of cores were run."""
+        """Return how many different numbers of cores were run."""
         return int(np.unique(self.cores).size)
 
     @cached_property
     def shape_of(self) -> Int:
-        """Number of the configuration (ranks, threads) of each run; runs of one number are repeats."""
+        """Return the number of each run's configuration (ranks, threads); runs of one configuration are repeats."""
         return np.unique(np.column_stack([self.ranks, self.threads]), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
     @cached_property
     def shapes(self) -> int:
-        """How many configurations were run."""
+        """Return how many configurations were run."""
         return int(self.shape_of.max()) + 1
 
     def mean_of_repeats(self, values: Float) -> Float:
-        """For each run, the mean over the repeats of its configuration."""
+        """Return for each run the mean over the repeats of its configuration."""
         total = np.bincount(self.shape_of, weights=values)
         return np.asarray((total / np.bincount(self.shape_of))[self.shape_of])
 
@@ -135,13 +135,13 @@ def read_runs(path: str | Path) -> list[Runs]:
 
 
 def readable(name: str) -> str:
-    """A name without what steers a terminal, and not too long."""
+    """Return a name without control characters, and shortened."""
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     return plain if len(plain) <= 60 else plain[:57] + "..."
 
 
 def _complete(table: Table) -> None:
-    """Each column once, none of them in part, and none that says what others say."""
+    """Refuse a column that appears twice, is filled in part, or repeats what others say."""
     has = set(table.columns)
 
     if not has & {"cores", "ranks", "ranks per gpu", "threads"}:
@@ -159,7 +159,7 @@ def _complete(table: Table) -> None:
 
 
 def _counts(table: Table) -> tuple[Float, Float, bool]:
-    """Ranks per GPU, threads per rank, and whether the two are known apart."""
+    """Return ranks per GPU, threads per rank, and whether the two are known separately."""
     has, gpus = set(table.columns), table.number("gpus", 1.0)
     split = bool(has & {"ranks", "ranks per gpu"}) or {"cores", "threads"} <= has or "cores" not in has
     ranks = table.number("ranks") / gpus if "ranks" in has else table.number("ranks per gpu", 1.0)
@@ -180,8 +180,8 @@ def _counts(table: Table) -> tuple[Float, Float, bool]:
             )
     if (many := np.flatnonzero(ranks * threads > MOST_CORES)).size:
         i = int(many[0])
-        found = f"{ranks[i] * threads[i]:,.0f}"
-        raise error_of("A030.many", where=table.where(i), found=found, most_cores=MOST_CORES)
+        product = f"{ranks[i] * threads[i]:,.0f}"
+        raise error_of("A030.many", where=table.where(i), found=product, most_cores=MOST_CORES)
     return ranks, threads, split
 
 
@@ -204,7 +204,7 @@ def _once(table: Table, names: Sequence[str], ranks: Float, threads: Float) -> N
 
 
 def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) -> Runs:
-    """Recordings of one program as runs.
+    """Return recordings of one program as runs.
 
     Parameters
     ----------
@@ -217,8 +217,8 @@ def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) 
     CannotAnswer : A152 if a profile shows no ranks or no GPU and `at` is None.
     """
     if at is not None and (len(at) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in at)):
-        found = f"{','.join(str(n) for n in at)[:60]} for {len(profiles)} recordings"
-        raise error_of("A032.count", where="--at", found=found, most_cores=MOST_CORES)
+        counts = f"{','.join(str(n) for n in at)[:60]} for {len(profiles)} recordings"
+        raise error_of("A032.count", where="--at", found=counts, most_cores=MOST_CORES)
     _one_program(profiles)
     cores = np.array(at if at is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
     mpi = [mpi_seconds(p) for p in profiles]
@@ -236,7 +236,7 @@ def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) 
 
 
 def mpi_seconds(profile: Profile) -> float:
-    """Time in MPI, mean over the ranks [s]; calls inside other calls count once."""
+    """Return the time in MPI, mean over the ranks [s]; calls inside other calls count once."""
     calls = profile.trace.mpi
     by_thread = [union_ns(f["start_ns"].to_numpy(), f["end_ns"].to_numpy()) for f in calls.partition_by("thread")] if calls.height else []
     return sum(by_thread) * 1e-9 / max(profile.trace.mpi_ranks["rank"].n_unique(), 1)

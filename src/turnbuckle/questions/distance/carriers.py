@@ -1,8 +1,8 @@
-"""Which calls carry the latency: what added distance costs, call by call, along the critical path.
+"""Calls that carry the latency: the cost of added distance along the critical path, by group of calls.
 
 The run time at an added latency s is T(0) plus the integral of the slope up to s, and the slope is a sum over the edges of the
-critical path.  Added up by what each edge belongs to, the shares are exact: together they are the whole penalty.  Of a curve with
-very many pieces those are walked that add most, and the others are taken to have the same mix.
+critical path.  Each edge belongs to a group of calls.  The sums by group are exact: together they are the whole penalty.  If a curve
+has very many pieces, only the pieces that add most are walked, and the others are taken to have the same mix.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _ASKED: Final = 3
 _SIZES: Final = 6
 #: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
 _WALKED: Final = 48
-#: What of the latency a carrier can pay for, and for what on each kind of edge.
+#: Parts of the latency that a carrier can pay for, and the part that belongs to each kind of edge.
 _PAID: Final = ("call", "command", "host work", "return", "transfer")
-_PAY_OF: Final = {"deliver": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
+_PAY_OF: Final = {"deliver": "command", "stream": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
 _PAY_OF_EDGE: Final = np.array([_PAID.index(_PAY_OF.get(word, "call")) for word in EDGE])
 _TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d": "inside the device", "copy_p2p": "to another device"}
 
 
 @dataclass(frozen=True)
 class Carrier(Declared):
-    """One kind of call and what it adds to the run.
+    """One group of like calls and the time it adds to the run.
 
     Attributes
     ----------
-    call : name of the host call; "memory moved by the driver" for migrations, which no call starts, "call not recorded" where it was not.
-    what : words: "59 blocking copies of 8 B to the host".
+    call : name of the host call; "memory moved by the driver" for migrations, "call not recorded" where the trace lacks it.
+    what : the group in words: "59 blocking copies of 8 B to the host".
     count : how many of them are on the critical path.
     of : how many there are in all.
     size_bytes : bytes of each copy; None where it copies nothing, or where many sizes are counted together.
-    seconds : what they add to the run [s].
-    share : of the whole penalty.
-    pays : for what: command, transfer, return, call.
+    seconds : time that they add to the run [s].
+    share : `seconds` as a share of the whole penalty.
+    pays : the parts of the latency that they pay for: command, transfer, return, call.
     asynchronous : run time [s] if none of them waited for the device; None where they do not wait, or it was not asked.
     batched : run time [s] if those that follow each other without another crossing call between them paid for the distance once.
-    batches : how many calls would be left then.
+    batches : the number of calls left if so batched.
     """
 
     call: str
@@ -68,7 +68,7 @@ class Carrier(Declared):
 
 
 def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float) -> list[Carrier]:
-    """What carries the penalty at an added latency, most first.
+    """Return the groups of calls that carry the penalty at an added latency, the largest first.
 
     Parameters
     ----------
@@ -84,23 +84,23 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     if not seconds.sum():
         return []
     seconds *= penalty / seconds.sum()
-    # equal shares in the order of their names: numbers of groups depend on names that may be hashes
+    # break ties by name: the numbers of groups depend on names, which may be hashes
     carrying = np.flatnonzero(seconds > 0).tolist()
     order = sorted(carrying, key=lambda g: (-round(float(seconds[g]) / penalty, 9), str(groups.labels[g])))[:NAMED]
-    at = change(np.array([[slack]])).values
-    found = []
+    values = change(np.array([[slack]])).values
+    largest = []
     for rank, g in enumerate(order):
         carrier = groups.named(g, float(seconds[g]), float(seconds[g] / penalty), int(callers[g]), pays[g])
         if rank < _ASKED:
-            carrier = _counterfactual(carrier, groups, g, profile, replay, at)
-        found.append(carrier)
-    return found
+            carrier = _counterfactual(carrier, groups, g, profile, replay, values)
+        largest.append(carrier)
+    return largest
 
 
 def _walked(
     replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float, groups: _Groups
 ) -> tuple[Float, Int, list[tuple[str, ...]]]:
-    """Seconds each group adds up to `slack`, how many of its calls were met on the critical path, and what they pay for."""
+    """Return the seconds that each group adds up to `slack`, its number of calls on the critical path, and what they pay for."""
     ends = np.minimum(curve.at[1:], slack)
     lengths = np.maximum(ends - curve.at[:-1], 0.0)
     rises = lengths * curve.slopes
@@ -113,11 +113,11 @@ def _walked(
     for k in pieces:
         low, high = curve.at[k], ends[k]
         middle, step = (low + high) / 2, (high - low) * 1e-3
-        # close to the middle, so that no kink of the price lies between
+        # close to the middle, so that no kink of the price lies between the points
         values = change(np.array([[middle - step], [middle], [middle + step]])).values
         direction = (values[2] - values[0]) / (2 * step)
         _, path = replay.replayed(values[1])
-        # where nothing is delivered or returned later, it is the calls themselves that take longer
+        # if no delivery and no return is delayed, the calls themselves take longer
         in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)
         path, slope = path[slope > 0], slope[slope > 0]
@@ -133,7 +133,7 @@ def _walked(
 
 @dataclass(frozen=True)
 class _Groups:
-    """Calls told apart by name and by what they copy: the group of every activity that can carry latency."""
+    """Groups of calls of one name that copy the same; every activity that can carry latency belongs to one."""
 
     replay: TimelineReplay
     caller: Int
@@ -147,7 +147,7 @@ class _Groups:
 
     @classmethod
     def of(cls, profile: Profile, replay: TimelineReplay) -> _Groups:
-        """Each activity counts as the call that started it, and each call as what it copies."""
+        """Group activities: each counts as the call that started it, and each call as what it copies."""
         graph, n = replay.graph, len(replay.graph.activity)
         caller = np.arange(n)
         started = np.full(n, -1, dtype=np.int64)
@@ -173,7 +173,7 @@ class _Groups:
                 "waits": waits[caller],
             }
         )
-        # a call with many sizes is told apart by their power of ten
+        # sizes of a call with many sizes are grouped by their power of ten
         several = pl.col("size").n_unique().over("name", "to", "waits") > _SIZES
         decade = pl.when(several).then(pl.col("size").log10().floor()).otherwise(pl.col("size"))
         keys = keys.with_columns(decade=decade).with_columns(group=pl.struct("name", "to", "decade", "waits").rank("dense") - 1)
@@ -188,50 +188,50 @@ class _Groups:
         return cls(replay, caller, group, words, np.bincount(group[np.unique(caller)], minlength=len(words)))
 
     def _activity(self, edges: Int) -> Index:
-        """The activity each edge charges."""
+        """Return the activity that each edge charges."""
         return self.replay.graph.payer[edges]
 
     def of_edge(self, edges: Int) -> Int:
-        """Group of every edge."""
+        """Return the group of each edge."""
         return self.group[self._activity(edges)]
 
     def caller_of(self, edges: Int) -> Int:
-        """Call of every edge."""
+        """Return the call of each edge."""
         return self.caller[self._activity(edges)]
 
     def calls(self, group: int) -> Int:
-        """Host calls of a group."""
+        """Return the host calls of a group."""
         return np.unique(self.caller[self.group == group])
 
     def named(self, group: int, seconds: float, share: float, count: int, pays: tuple[str, ...]) -> Carrier:
-        """A group in words."""
+        """Describe a group in words."""
         name, to, sizes, waits = self.labels[group]
         plural = "" if count == 1 else "s"
-        of = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
+        size_words = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
         if to:
-            # a call that could have waited and did not (the driver staged the data) is neither
-            how = "blocking " if waits else "asynchronous " if "Async" in name else ""
-            what = f"{count:,} {how}cop{'y' if count == 1 else 'ies'} of {of} {to}"
+            # a blocking call that returned early, because the driver staged the data, is neither
+            manner = "blocking " if waits else "asynchronous " if "Async" in name else ""
+            words = f"{count:,} {manner}cop{'y' if count == 1 else 'ies'} of {size_words} {to}"
         elif waits:
-            what = f"{count:,} wait{plural} for the device"
+            words = f"{count:,} wait{plural} for the device"
         elif sizes is not None:
-            what = f"{count:,} move{plural} of {of} by the driver"
+            words = f"{count:,} move{plural} of {size_words} by the driver"
         else:
-            what = f"{count:,} call{plural} of {name}"
+            words = f"{count:,} call{plural} of {name}"
         size = sizes[0] if sizes is not None and sizes[0] == sizes[1] else None
-        return Carrier(name, what, count, int(self.sizes[group]), size, seconds, share, pays)
+        return Carrier(name, words, count, int(self.sizes[group]), size, seconds, share, pays)
 
 
-def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Profile, replay: TimelineReplay, at: Float) -> Carrier:
-    """The same run with these calls not waiting, and with uninterrupted rows of them made one call."""
+def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Profile, replay: TimelineReplay, values: Float) -> Carrier:
+    """Replay the run with these calls not waiting, and with uninterrupted rows of them made one call."""
     graph, calls = replay.graph, groups.calls(group)
     beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
-    mine = np.zeros(len(graph.activity), dtype=np.bool_)
-    mine[calls] = True
-    returns = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]) & mine[(graph.target - 1) // 2]
+    in_group = np.zeros(len(graph.activity), dtype=np.bool_)
+    in_group[calls] = True
+    returns = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]) & in_group[(graph.target - 1) // 2]
     asynchronous = None
     if returns.any():
-        asynchronous = float(replay.without(returns).seconds_at(at)[0]) + beyond
+        asynchronous = float(replay.without(returns).seconds_at(values)[0]) + beyond
     later = _later_in_row(groups, calls, profile, replay)
     batched = batches = None
     if len(later):
@@ -239,18 +239,21 @@ def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Prof
         silent = np.zeros(len(graph.activity), dtype=np.bool_)
         silent[later] = True
         silent |= silent[groups.caller]
-        batched = float(replay.sparing(silent).seconds_at(at)[0]) + beyond
+        batched = float(replay.sparing(silent).seconds_at(values)[0]) + beyond
     return replace(carrier, asynchronous=asynchronous, batched=batched, batches=batches)
 
 
 def _later_in_row(groups: _Groups, calls: Int, profile: Profile, replay: TimelineReplay) -> Int:
-    """Of calls that follow each other on a thread without another call that crosses to the device between them, all but the first."""
+    """Return the calls of a group that follow another call of it on the same thread.
+
+    Between the two there is no other call that crosses to the device.
+    """
     rows = profile.activities[replay.graph.activity]
     host = np.flatnonzero((rows["category"].cast(str) == "api").to_numpy())
     crossing = host[replay.run.crosses[replay.piece[host]]]
     track = rows["track"].to_numpy()
     order = crossing[np.lexsort((replay.graph.time_ns[2 * crossing + 1], track[crossing]))]
-    mine = np.isin(order, calls)
+    in_group = np.isin(order, calls)
     follows = np.zeros(len(order), dtype=np.bool_)
-    follows[1:] = mine[1:] & mine[:-1] & (track[order][1:] == track[order][:-1])
+    follows[1:] = in_group[1:] & in_group[:-1] & (track[order][1:] == track[order][:-1])
     return order[follows]

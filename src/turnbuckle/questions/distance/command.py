@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.asked import Seed, draws_of, replaying
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
 from turnbuckle.show.terminal.recording import inspected
@@ -19,7 +20,13 @@ def slack(
     profile: Profile,
     /,
     *,
-    mode: Annotated[Literal["link", "api"], Parameter(help="link: the fabric is longer; api: every crossing call blocks")] = "link",
+    mode: Annotated[
+        Literal["link", "api", "remoting"],
+        Parameter(help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go through the layer of --machine"),
+    ] = "link",
+    machine: Annotated[
+        str | None, Parameter(help="remoting: the machine whose layer it is, a name or a TOML file; its round trip is what varies")
+    ] = None,
     over: Annotated[
         Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
         Parameter(help="what to vary: added latency, another kind of speed, or both latency and bandwidth at once"),
@@ -56,8 +63,11 @@ def slack(
     from turnbuckle.questions.distance.starvation import read_starvation
 
     draws_of(draws)
-    if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
+    if over != "latency" and mode != "link" and (over != "both" or mode == "remoting"):
         raise error_of("A015.mode", found=f"--mode {mode} --over {over}")
+    if (mode == "remoting") != (machine is not None):
+        raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {machine}" if machine else ""))
+    layer = load(machine) if machine is not None else None
     if format == "table" and output is not None:
         raise error_of("A010.option", found=f"--output {output.name}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
@@ -67,7 +77,9 @@ def slack(
     seen = inspected(profile, source, no_cache, part)
     if over == "latency":
         with replaying():
-            found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others)
+            found = slack_study.tolerate(
+                seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others, machine=layer
+            )
             beside = _published(seen, published)
         show_slack.emit_slack(found, beside, format, output)
     elif over == "both":

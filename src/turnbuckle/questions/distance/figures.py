@@ -15,7 +15,7 @@ from turnbuckle.show.figures.look import FAINT, FULL, HALF, INK, MODES, SOFT, ZO
 from turnbuckle.show.figures.marks import CHANGE, SECONDS, TIMES, Rows, Spec, digits, of, plot, quantity
 from turnbuckle.show.text import NARROW, count, factor, number, percent, seconds
 
-MODE_WORDS: Final = {"link": "longer link", "api": "calls over a network"}
+MODE_WORDS: Final = {"link": "longer link", "api": "every call blocks", "remoting": "calls through a layer"}
 #: What the fabric adds to the cost of a GPU, as stated assumptions.
 ADDERS: Final = (0.0, 0.10, 0.25)
 #: Lengthening of the run shown, lowest and highest.
@@ -84,7 +84,11 @@ def reach(slack: float | None) -> str:
 
 
 def _legend(both: list[Slack]) -> tuple[tuple[str, str], ...]:
-    words = {"link": "longer link (solid): asynchronous calls stay asynchronous", "api": "calls over a network (dashed): every call waits"}
+    words = {
+        "link": "longer link (solid): asynchronous calls stay asynchronous",
+        "api": "every crossing call blocks (dashed)",
+        "remoting": "calls through a remoting layer, at its bandwidths and with its software",
+    }
     return tuple((words[s.mode], MODES[s.mode]) for s in both)
 
 
@@ -236,4 +240,5 @@ def break_even(slack: Slack, farthest: float = 1e-2) -> Figure:
 
 def figures(found: Slack) -> list[Figure]:
     """Return run time against added latency, and what pooling must gain to pay for the distance."""
-    return [slack_curve([found]), break_even(found)]
+    one_way = found.one_way()
+    return [slack_curve([one_way]), break_even(one_way)]

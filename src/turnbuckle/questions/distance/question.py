@@ -1,12 +1,13 @@
 """How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
 
-Two ways to be far away, and they can differ by an order of magnitude on one profile:
+Three ways to be far away, and they can differ by an order of magnitude on one profile:
 
 `link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
         one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
         flight cannot cover the round trip (decision D12).
-`api`   the calls themselves go over a network (API remoting), or sleep as in Shorts and Grant: every call that crosses to
-        the device blocks its host thread for the delay.
+`api`   every crossing call blocks: it sleeps for the delay, as in Shorts and Grant.  A stand-in for a network, not a model of one.
+`remoting`  a layer of software sends the calls over a network: what each class of calls waits for is the layer's, a machine of its own
+        (decision D22).  What varies is the round trip; its software and its bandwidths stay.
 
 The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why a curve has corners and nothing between them.
 """
@@ -27,7 +28,7 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine import Machine, Pair, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.machine.parameter_names import READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
@@ -41,14 +42,15 @@ from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source
+from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
 from turnbuckle.questions.distance.carriers import Carrier, carriers
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
-from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
 
-Mode = Literal["link", "api"]
+Mode = Literal["link", "api", "remoting"]
 
+#: Those that need no machine.
 MODES: Final[tuple[Mode, ...]] = ("link", "api")
 #: Added one-way latencies asked about [s], and points shown a decade.
 NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
@@ -76,7 +78,7 @@ class Tolerance:
     Attributes
     ----------
     share : of the run time, as 0.05.
-    slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
+    slack : the largest added one-way latency (`remoting`: round trip) within it [s]; None where even the farthest distance stays within.
     interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
     """
 
@@ -101,9 +103,9 @@ class Slack(Shown):
 
     Attributes
     ----------
-    mode : link or api.
+    mode : link, api or remoting.
     measured : recorded run time [s].
-    curve : run time [s] against added one-way latency [s], with every breakpoint.
+    curve : run time [s] against added one-way latency (`remoting`: the round trip) [s], with every breakpoint.
     tolerances : per threshold.
     carriers : what carries the latency on the critical path, most first, at `carried_at`.
     carried_at : the added latency the carriers are given for [s].
@@ -111,6 +113,7 @@ class Slack(Shown):
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : what had to be assumed of reads in flight.
+    layer : the machine whose remoting layer the calls go through; empty in the other modes.
     """
 
     question: ClassVar[str] = "distance"
@@ -128,6 +131,26 @@ class Slack(Shown):
     starved: Curve | None = None
     assumed: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    layer: str = ""
+
+    @property
+    def trips(self) -> int:
+        """One-way trips that the curve counts as one: two in a round trip."""
+        return 2 if self.mode == "remoting" else 1
+
+    def one_way(self) -> Slack:
+        """Return the same answer over one-way latency, as figures draw it."""
+        if self.trips == 1:
+            return self
+
+        def half(value: float | None) -> float | None:
+            return None if value is None else value / 2
+
+        curve = replace(self.curve, at=self.curve.at / 2, slopes=self.curve.slopes * 2)
+        tolerances = tuple(
+            Tolerance(t.share, half(t.slack), t.interval and (half(t.interval[0]), half(t.interval[1]))) for t in self.tolerances
+        )
+        return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2)
 
     def penalty(self, slack: float) -> float:
         """Run time at an added latency [s] over the recorded one."""
@@ -158,7 +181,8 @@ class Slack(Shown):
     def headline(self) -> str:
         """The answer in one line."""
         told = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
-        return f"Slack ({self.mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
+        mode = self.mode + (f" by {self.layer}" if self.layer else "")
+        return f"Slack ({mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
 
     def shown(self) -> Float:
         """Latencies a table shows [s]."""
@@ -191,8 +215,9 @@ class Slack(Shown):
         """Return what well-known distances cost: one-way latency [s], run time [s], penalty, how much better used a GPU must be there."""
         rows = []
         for hop in hops():
-            penalty = self.penalty(hop.one_way)
-            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(hop.one_way)), "penalty": penalty}
+            at = hop.one_way * self.trips
+            penalty = self.penalty(at)
+            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(at)), "penalty": penalty}
             rows.append({**row, "utilisation_factor": break_even_utilisation(penalty), "source": hop.source})
         return rows
 
@@ -225,34 +250,38 @@ def tolerate(
     starvation: Starvation | None = None,
     classes: Sequence[str] = (),
     repeats: Sequence[float] = (),
+    machine: Machine | str | None = None,
 ) -> Slack:
     """Run time of an inspected profile against added distance.
 
     Parameters
     ----------
     seen : what `inspect` gave.
-    mode : link or api.
+    mode : link, api or remoting.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
     classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
     repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
+    machine : remoting: the machine, or its name or file, whose layer the calls go through; its round trip is what varies.
 
     Raises
     ------
-    UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
+    UsageError : A015 for classes or a machine in another mode, or a machine without a remoting layer; A004 for an unknown class; A427 for a
+        run time that is none.
     """
     if any(not 0 < seconds < math.inf for seconds in repeats):
         raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
-    distance = Distance.of(seen, mode, ready, classes)
+    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
     # in stretches, so that the near end is found as finely as the far one
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
-    # the curve's own zero is the recorded run, to the nanosecond
-    curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
+    # no distance is the recorded run, to the nanosecond; a layer's software costs time without any
+    unchanged = curve.seconds[0] if mode != "remoting" else float(replay.seconds(no_change(len(replay.run)))) + beyond
+    curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
@@ -280,6 +309,7 @@ def tolerate(
         starved=starved,
         assumed=distance.assumed,
         findings=findings,
+        layer=distance.layer.name if distance.layer is not None else "",
     )
 
 
@@ -326,6 +356,7 @@ class Distance:
     ----------
     source : the machine it ran on, with what is assumed of reads in flight.
     model : the prices.
+    layer : the machine as declared whose remoting layer the calls go through.
     """
 
     mode: Mode
@@ -334,10 +365,17 @@ class Distance:
     source: Machine
     assumed: Mapping[ParameterName, Parameter]
     model: Model = MODEL
+    layer: Machine | None = None
 
     @classmethod
-    def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
-        """Prepare an inspected profile; with classes, only their calls are delayed (`tolerate`)."""
+    def of(
+        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None
+    ) -> Distance:
+        """Prepare an inspected profile; with classes, only their calls are delayed, with a layer, they go through it (`tolerate`)."""
+        if (mode == "remoting") != (layer is not None):
+            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
+        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
+            raise error_of("A015.layer", found=layer.name)
         if classes and mode != "api":
             raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
         if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
@@ -356,13 +394,23 @@ class Distance:
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
+        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
 
-    def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
-        """What an added one-way latency changes; `slack` of shape (points, 1) [s]."""
+    def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
+        """What an added one-way latency, or the round trip of a layer, changes; `slack` of shape (points, 1) [s]."""
         here = drawn or self.plain()
-        there = DrawnMachine({**here.values, "slack.link" if self.mode == "link" else "slack.call": slack}, here.copies_vanish)
-        return timeline_change(anchored(self.ready.run, here, there, self.model))
+        values = {**here.values, **(self.through(here) if layer is None else layer), _VARIED[self.mode]: slack}
+        return timeline_change(anchored(self.ready.run, here, DrawnMachine(values, here.copies_vanish), self.model))
+
+    def through(self, here: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
+        """The numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
+        if self.layer is None:
+            return {}
+        target = Pair(self.source, self.layer).target
+        if not draws:
+            return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
+        drawn = drawn_target(self.layer, target, here, draws, seed)
+        return {n: v for n, v in drawn.values.items() if n.startswith("remoting.")}
 
     def unpriced(self) -> list[Finding]:
         """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""
@@ -379,34 +427,40 @@ class Distance:
         """Added latencies [s] from which on reads in flight no longer cover the round trip."""
         reached = link_bandwidth(self.source, "h2d", self.source)
         window, trip = _window(self.source), self.source.value("link.round_trip")
-        if self.mode == "api" or not reached or not window or not trip:
+        if self.mode != "link" or not reached or not window or not trip:
             return []
         return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
-        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight [s]; None without draws."""
+        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight, or of the layer [s]; None without draws."""
         if not draws:
             return [None] * len(THRESHOLDS)
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
         known = [s for s in exact if s]
         draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
-        if self.mode == "api" or not reads or not known:
+        if self.mode == "api" or not (reads or self.layer) or not known:
             return [(s, s) for s in exact]
         grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
         drawn = _covered_draws(drawn_source(self.source, draws, seed))
+        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
         found = []
         for d in range(draws):
             one = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
-            change = self.change(np.concatenate([[0.0], grid])[:, None], one)
+            layer = {n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in layers.items()}
+            change = self.change(np.concatenate([[0.0], grid])[:, None], one, layer)
             seconds = self.replay.seconds(change)
-            bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
+            bent = Curve(np.concatenate([[0.0], grid]), seconds - unchanged + measured, np.diff(seconds), 0.0)
             found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
         quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
         # the stated values are inside, whatever the draws and the grid make of the edges
         stated = [np.inf if s is None else s for s in exact]
         low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
         return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
+
+
+#: What varies in each mode.
+_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
 
 
 def _window(machine: Machine) -> float:

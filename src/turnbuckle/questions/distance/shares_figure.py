@@ -39,11 +39,11 @@ def tornado(shares: list[Share], measured: float) -> Figure:
     rows: Rows = []
     for i, s in enumerate(drawn(shares, measured)):
         left, right = s.left / measured, s.right / measured
-        what, less, more = clean(s.what), per_cent(s.left, measured), per_cent(s.right, measured)
+        name, less, more = clean(s.what), per_cent(s.left, measured), per_cent(s.right, measured)
         label = more if abs(left - right) < 1e-3 * max(right, 1e-12) else f"−{less} / +{more}"
         path = f"{number(s.seconds, 's')} on the critical path, {percent(s.seconds / measured)}"
-        tip = f"{what}: one per cent less saves {less}, one per cent more costs {more}; {path}"
-        rows.append({"row": i, "what": what, "less": -left, "more": right, "zero": 0.0, "label": label, "tip": tip})
+        tip = f"{name}: one per cent less saves {less}, one per cent more costs {more}; {path}"
+        rows.append({"row": i, "what": name, "less": -left, "more": right, "zero": 0.0, "label": label, "tip": tip})
     widest = max([r["more"] for r in rows] + [-r["less"] for r in rows] + [1e-9])
     x = quantity(
         "more", [-1.08 * widest, 1.3 * widest], title="change of run time when this class of time changes by 1 %",

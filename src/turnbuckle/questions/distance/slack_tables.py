@@ -21,7 +21,8 @@ _PAYS: Final = {
 _BYTES: Final = re.compile(r"(?<=\d) B\b")
 _GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
 #: Ways to be far away, as heads of columns.
-_AWAY: Final = {"link": "longer link", "api": "calls over a network"}
+_AWAY: Final = {"link": "longer link", "api": "every call blocks", "remoting": "round trip of the layer"}
+_SPREAD: Final = ("link", "remoting")
 
 
 def tolerance_table(*answers: Slack) -> Table:
@@ -33,15 +34,20 @@ def tolerance_table(*answers: Slack) -> Table:
     """
     rows, head = [], ["run may be"]
     for found in answers:
-        head += [f">{_AWAY[found.mode]}", *([">interval"] if found.mode == "link" else []), ">as fibre"]
+        head += [f">{_AWAY[found.mode]}", *([">interval"] if found.mode in _SPREAD else []), ">as fibre"]
     for tolerances in zip(*(found.tolerances for found in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
         for found, t in zip(answers, tolerances, strict=True):
             interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
-            row += cells(reach(t.slack), *([interval] if found.mode == "link" else []), fibre(t.slack) if t.slack is not None else DASH)
+            row += cells(
+                reach(t.slack),
+                *([interval] if found.mode in _SPREAD else []),
+                fibre(t.slack / found.trips) if t.slack is not None else DASH,
+            )
         rows.append(row)
+    varied = "round trip" if all(found.mode == "remoting" for found in answers) else "added one-way latency"
     caption = (
-        "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
+        f"Largest {varied} within which the run is longer by no more than the share in the first column, and the glass "
         "fibre that delays as much (5 ns a metre)."
     )
     if any(found.mode == "link" for found in answers):
@@ -73,7 +79,7 @@ def carrier_table(study: Slack) -> Table | None:
                 "; ".join(what_if(c, study)) or DASH,
             )
         )
-    longer = float(study.curve(study.carried_at)) - study.measured
+    longer = float(study.curve(study.carried_at)) - float(study.curve.seconds[0])
     caption = (
         f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
         "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "

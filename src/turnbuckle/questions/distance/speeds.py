@@ -45,7 +45,7 @@ SHOWN: Final = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown):
-    """Run time along one cost.
+    """Run time along the cost of one kind of work.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Sweep(Shown):
         return f"Speed of the {WORDS[self.over]}: twice as dear, the run takes {self.penalty(2.0):.3f}x its recorded {self.measured:.6g} s"
 
     def penalty(self, cost: float) -> float:
-        """Run time at a cost over the recorded one."""
+        """Return the run time at a cost, relative to the recorded run time."""
         return float(self.curve(cost)) / self.measured if self.measured else 1.0
 
     def points(self) -> list[dict[str, float]]:
@@ -92,17 +92,17 @@ class Sweep(Shown):
 
     @property
     def cost_of(self) -> str:
-        """What gets dearer, in words."""
+        """Return in words what gets dearer."""
         return WORDS[self.over]
 
     @property
     def all_findings(self) -> list[Finding]:
-        """Findings of the run, then those of this answer."""
+        """Return the findings of the run, then those of this answer."""
         return [*self.run.findings, *self.findings]
 
 
 def sweep(seen: Run, over: Over) -> Sweep:
-    """Run time of an inspected profile against one kind of speed.
+    """Return the run time of an inspected profile against one kind of speed.
 
     Raises
     ------
@@ -121,17 +121,17 @@ def sweep(seen: Run, over: Over) -> Sweep:
 
 
 def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
-    """What a cost of shape (points, 1) changes; linear in the cost."""
+    """Return the function from a cost of shape (points, 1) to the change it makes; it is linear in the cost."""
     run = ready.ready.run
     none = no_change(len(run))
 
     def bandwidth(cost: Float) -> Change:
-        here = ready.plain()
+        source = ready.plain()
         rates: dict[ParameterName, Float] = {
-            n: here.values[n] / cost for way in HOST_WAYS if (n := link_parameter(way, "bandwidth")) in here.values
+            n: source.values[n] / cost for direction in HOST_WAYS if (n := link_parameter(direction, "bandwidth")) in source.values
         }
-        # a link of another speed is another link: its reads in flight are not this one's
-        unlimited: dict[ParameterName, Float] = {n: v for n, v in here.values.items() if n != "link.tags"}
+        # the limit on reads in flight is that of the recorded link, not of a link of another speed
+        unlimited: dict[ParameterName, Float] = {n: v for n, v in source.values.items() if n != "link.tags"}
         return timeline_change(anchored(run, DrawnMachine(unlimited, False), DrawnMachine({**unlimited, **rates}, False), MODEL))
 
     def launch(cost: Float) -> Change:
@@ -171,7 +171,7 @@ class Surface(Shown):
 
     @property
     def penalties(self) -> Float:
-        """Run time over the recorded one, shape (m, n)."""
+        """Return the run time relative to the recorded one, shape (m, n)."""
         return self.seconds / self.measured if self.measured else np.ones_like(self.seconds)
 
     question: ClassVar[str] = "surface"
@@ -186,7 +186,7 @@ class Surface(Shown):
         return f"Latency and bandwidth ({self.mode}): up to {float(self.penalties.max()):.3f}x the recorded {self.measured:.6g} s"
 
     def rows(self) -> list[dict[str, float]]:
-        """One row a point: added latency [s], bandwidth relative to now, run time [s], penalty."""
+        """Return added latency [s], bandwidth relative to the recorded one, run time [s] and penalty of each point."""
         return [
             {"slack_s": float(s), "bandwidth": float(b), "seconds": float(self.seconds[i, j]), "penalty": float(self.penalties[i, j])}
             for i, s in enumerate(self.slack)
@@ -202,7 +202,7 @@ def surface(
     every: int | None = None,
     ready: Prepared | None = None,
 ) -> Surface:
-    """Run time over latency and bandwidth.
+    """Return the run time over added latency and link bandwidth.
 
     Parameters
     ----------
@@ -217,11 +217,11 @@ def surface(
     bandwidth = np.geomspace(1 / 8, 8, 19) if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)
     cost = 1.0 / bandwidth
     link, reads = _Branch.of(distance, _priced(distance, reads=False)), _Branch.of(distance, _priced(distance, reads=True))
-    # the recorded run is itself, to the last bit
-    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.at(0.0, 1.0), reads.at(0.0, 1.0)), 1))
+    # make the recorded run exact, to the last bit
+    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.values_at(0.0, 1.0), reads.values_at(0.0, 1.0)), 1))
     if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
         # one latency at a time: the parameters of all points together would be larger than the run
-        rows = (np.array([np.maximum(link.at(s, c), reads.at(s, c)) for c in cost]) for s in slack)
+        rows = (np.array([np.maximum(link.values_at(s, c), reads.values_at(s, c)) for c in cost]) for s in slack)
         seconds = np.stack([distance.replay.seconds_at(row) for row in rows]) + beyond
         return Surface(seen, mode, measured, slack, bandwidth, seconds, 0.0, seconds.size)
     low, high, count = _bounds(distance, link, reads, slack, cost, every or 3)
@@ -230,16 +230,19 @@ def surface(
 
 
 def _bounds(distance: Distance, link: _Branch, reads: _Branch, slack: Float, cost: Float, every: int) -> tuple[Float, Float, int]:
-    """Run time [s] between planes below and straight lines above, shape (slack, cost), and from how many longest paths."""
+    """Return the run time [s] between planes below and straight lines above, and the number of longest paths replayed.
+
+    Both bounds have shape (slack, cost).
+    """
     rows, columns = _every(len(slack), every), _every(len(cost), every)
-    at = [(slack[i], cost[j]) for i in rows for j in columns]
-    known, slopes = _touching(distance, link, reads, at)
+    points = [(slack[i], cost[j]) for i in rows for j in columns]
+    replayed, slopes = _touching(distance, link, reads, points)
     grid = np.stack(np.meshgrid(slack, cost, indexing="ij"), axis=-1)
-    planes = known[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - np.array(at)[:, None, None])
-    known = known.reshape(len(rows), len(columns))
-    high = _between(_between(known, slack[rows], slack), cost[columns][::-1], cost, flip=True)
+    planes = replayed[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - np.array(points)[:, None, None])
+    replayed = replayed.reshape(len(rows), len(columns))
+    high = _between(_between(replayed, slack[rows], slack), cost[columns][::-1], cost, flip=True)
     # straight lines between known points are above in any case; a plane may be off by rounding
-    return np.minimum(planes.max(axis=0), high), high, len(at)
+    return np.minimum(planes.max(axis=0), high), high, len(points)
 
 
 def _every(count: int, step: int) -> list[int]:
@@ -248,7 +251,7 @@ def _every(count: int, step: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Branch:
-    """Parameters of the replay as a plane over (added latency, cost of a byte): value = base + slack x later + cost x dearer."""
+    """Replay parameters as a plane over (added latency, cost of a byte): value = base + slack x later + cost x dearer."""
 
     base: Float
     later: Float
@@ -256,7 +259,7 @@ class _Branch:
 
     @classmethod
     def of(cls, ready: Distance, price: Callable[[float, float], Change]) -> _Branch:
-        """From three corners; `price` must be linear."""
+        """Fit the plane from three corners; `price` must be linear."""
 
         def values(slack: float, cost: float) -> Float:
             return price(slack, cost).values.reshape(-1)[-parameters(len(ready.replay.run)) :]
@@ -265,33 +268,37 @@ class _Branch:
         later, dearer = (values(1.0, 1.0) - corner), values(0.0, 2.0) - corner
         return cls(corner - dearer, later, dearer)
 
-    def at(self, slack: float, cost: float) -> Float:
+    def values_at(self, slack: float, cost: float) -> Float:
+        """Return the parameters at one point."""
         return self.base + slack * self.later + cost * self.dearer
 
 
-def _touching(distance: Distance, link: _Branch, reads: _Branch, at: list[tuple[float, float]]) -> tuple[Float, Float]:
-    """Run time [s] at points (slack, cost of a byte), and the slopes of a plane that touches it there, shape (points,) and (points, 2).
+def _touching(distance: Distance, link: _Branch, reads: _Branch, points: list[tuple[float, float]]) -> tuple[Float, Float]:
+    """Return the run time [s] at points (slack, cost of a byte), and the slopes of a plane that touches it there.
 
-    A read of host memory takes what the slower of the link and the reads in flight allows: two branches, each linear, and the run
-    time is convex in both.  The slopes come from one longest path on the branch that decides at the point.
+    The shapes are (points,) and (points, 2). A read of host memory takes the slower of the link and the reads in flight. Each of these two
+    branches is linear, and the run time is convex in both. The slopes come from one longest path on the branch that decides at the point.
     """
     seconds, slopes = [], []
-    for slack, cost in at:
-        ours, other = link.at(slack, cost), reads.at(slack, cost)
-        branch = link if (ours >= other).all() else reads
-        instants, path = distance.replay.replayed(np.maximum(ours, other))
+    for slack, cost in points:
+        link_values, read_values = link.values_at(slack, cost), reads.values_at(slack, cost)
+        branch = link if (link_values >= read_values).all() else reads
+        instants, path = distance.replay.replayed(np.maximum(link_values, read_values))
         seconds.append(float(instants.max()))
         slopes.append([float(distance.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
     return np.array(seconds), np.array(slopes)
 
 
 def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
-    """Added latency and another bandwidth at once, where the link decides (`reads` False) or the reads in flight do."""
-    here = ready.plain()
-    way: ParameterName = "slack.link" if ready.mode == "link" else "slack.call"
+    """Return the change for added latency and another bandwidth at once.
+
+    The link decides if `reads` is False, the reads in flight if it is True.
+    """
+    source = ready.plain()
+    latency: ParameterName = "slack.link" if ready.mode == "link" else "slack.call"
 
     def change(slack: float, cost: float) -> Change:
-        values = {**here.values, way: np.full((1, 1), slack)}
+        values = {**source.values, latency: np.full((1, 1), slack)}
         for direction in HOST_WAYS:
             name = link_parameter(direction, "bandwidth")
             if name in values:
@@ -300,16 +307,16 @@ def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
             values["link.h2d.bandwidth"] = np.full((1, 1), np.inf)
         if not reads:
             values.pop("link.tags", None)
-        return timeline_change(anchored(ready.ready.run, here, DrawnMachine(values, here.copies_vanish), MODEL))
+        return timeline_change(anchored(ready.ready.run, source, DrawnMachine(values, source.copies_vanish), MODEL))
 
     return change
 
 
-def _between(values: Float, known: Float, wanted: Float, flip: bool = False) -> Float:
-    """Straight lines between known points along one axis (the last with `flip`)."""
+def _between(values: Float, nodes: Float, wanted: Float, flip: bool = False) -> Float:
+    """Interpolate linearly between nodes along one axis (the last one if `flip`)."""
     if flip:
-        return np.stack([np.interp(wanted, known, row[::-1]) for row in values])
-    return np.stack([np.interp(wanted, known, column) for column in values.T], axis=1)
+        return np.stack([np.interp(wanted, nodes, row[::-1]) for row in values])
+    return np.stack([np.interp(wanted, nodes, column) for column in values.T], axis=1)
 
 
 def _beyond(ready: Distance, measured: float) -> float:

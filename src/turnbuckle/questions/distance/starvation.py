@@ -1,4 +1,4 @@
-"""What a device that ran dry costs: work that begins after an idle gap starts slower (clocks, caches, power states).
+"""Cost of idle gaps: work that begins after a gap starts slower (clocks, caches, power states).
 
 The slack study saw penalties of several milliseconds a call that no order of calls explains (decision D10).  No model of it
 is known; a curve measured on the user's own GPU can be given, as lines of two quantities with units::
@@ -46,12 +46,12 @@ class Starvation:
     name: str = ""
 
     def __call__(self, gap: Float) -> Float:
-        """Cost of gaps [s]."""
+        """Return the cost of gaps [s]."""
         return np.interp(gap, self.idle, self.cost)
 
 
 def read_starvation(path: str | Path) -> Starvation:
-    """Load a measured curve.
+    """Load a measured curve of idle gaps.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def read_starvation(path: str | Path) -> Starvation:
 
 
 def starved_seconds(profile: Profile, replay: TimelineReplay, values: Float, curve: Starvation) -> Float:
-    """Longest path [s] for rows of parameters with the cost of idle gaps on every kernel, to first order.
+    """Return the longest path [s] for each row of parameters, with the cost of idle gaps added to every kernel, to first order.
 
     Parameters
     ----------
@@ -109,22 +109,22 @@ def starved_seconds(profile: Profile, replay: TimelineReplay, values: Float, cur
 
 
 def _devices(profile: Profile, replay: TimelineReplay) -> Int:
-    """Per activity the number of its process's device; -1 off the device."""
+    """Return the device number of each activity's process; -1 off the device."""
     track = profile.activities["track"].to_numpy()[replay.graph.activity]
     places = profile.tracks.select("process", "device").rows()
     number = {place: i for i, place in enumerate(dict.fromkeys(places))}
     of_track = np.array([-1 if device is None else number[process, device] for process, device in places], dtype=np.int64)
-    found: Int = of_track[track]
-    return found
+    devices: Int = of_track[track]
+    return devices
 
 
 def _gaps(instants: Float, gpu: Int, kernels: Int) -> Float:
-    """How long the device of each kernel was idle before it [s]."""
+    """Return how long the device of each kernel was idle before it [s]."""
     begun, ended = instants[1::2], instants[2::2]
     gaps = np.zeros(len(gpu))
     for number in np.unique(gpu[gpu >= 0]):
-        mine = np.flatnonzero(gpu == number)
-        mine = mine[np.lexsort((ended[mine], begun[mine]))]
-        busy_until = np.concatenate([begun[mine][:1], np.maximum.accumulate(ended[mine])[:-1]])
-        gaps[mine] = np.maximum(begun[mine] - busy_until, 0.0)
+        of_device = np.flatnonzero(gpu == number)
+        of_device = of_device[np.lexsort((ended[of_device], begun[of_device]))]
+        busy_until = np.concatenate([begun[of_device][:1], np.maximum.accumulate(ended[of_device])[:-1]])
+        gaps[of_device] = np.maximum(begun[of_device] - busy_until, 0.0)
     return gaps[kernels]

@@ -57,10 +57,12 @@ def placed(surface: Surface, answers: list[tuple[Machine, Projection, str]]) -> 
     for declared, projection, colour in answers:
         target = Pair(source, declared).target
         rates = [
-            _ratio(target.value(link_parameter(way, "bandwidth")), source.value(link_parameter(way, "bandwidth"))) for way in HOST_WAYS
+            _ratio(target.value(link_parameter(direction, "bandwidth")), source.value(link_parameter(direction, "bandwidth")))
+            for direction in HOST_WAYS
         ]
         slack = float(target.value("slack.link") or 0.0) - float(source.value("slack.link") or 0.0)
-        called = target.value("slack.call") == source.value("slack.call") and target.copies_vanish == source.copies_vanish
+        called = all(target.value(n) == source.value(n) for n in ("slack.call", "remoting.round_trip"))
+        called &= target.copies_vanish == source.copies_vanish
         if target is source or None in rates or slack < 0 or not called or projection.alpha not in (None, 1.0):
             continue
         bandwidth = math.sqrt(math.prod(r for r in rates if r is not None))
@@ -72,8 +74,8 @@ def placed(surface: Surface, answers: list[tuple[Machine, Projection, str]]) -> 
     return out
 
 
-def _ratio(there: float | None, here: float | None) -> float | None:
-    return there / here if there and here else None
+def _ratio(target: float | None, source: float | None) -> float | None:
+    return target / source if target and source else None
 
 
 def penalty_at(surface: Surface, slack: float, bandwidth: float) -> float:
@@ -115,7 +117,7 @@ def _axes(first: float, domain_x: list[float], domain_y: list[float]) -> tuple[S
 
 
 def _cells(surface: Surface, columns: list[tuple[float, float]]) -> Rows:
-    """Cells of the map, those of one colour that follow each other upwards as one."""
+    """Return the cells of the map; adjacent cells of one colour in a column are one."""
     change = surface.seconds / surface.measured - 1.0
     edges = _edges(surface.bandwidth)
     out: Rows = []
@@ -130,7 +132,7 @@ def _cells(surface: Surface, columns: list[tuple[float, float]]) -> Rows:
 
 
 def _points(surface: Surface, lines: dict[float, list[tuple[float, float]]], none: tuple[float, float]) -> Rows:
-    """Points of the lines of equal loss; in the column of none each goes on, level."""
+    """Return the points of the lines of equal loss, extended level into the column of no latency."""
     out: Rows = []
     for level, line in lines.items():
         out += [{"at": digits(s), "bandwidth": digits(b), "level": level, "line": f"{level}", "i": k} for k, (s, b) in enumerate(line)]
@@ -177,7 +179,10 @@ def _edges(values: Float) -> list[float]:
 
 
 def _iso(surface: Surface, level: float) -> list[tuple[float, float]]:
-    """Added latency and bandwidth at which the run is longer by `level`: it never gets faster with latency, nor slower with bandwidth."""
+    """Return the added latencies and bandwidths at which the run is longer by `level`.
+
+    The run never gets faster with latency, nor slower with bandwidth.
+    """
     wanted = surface.measured * (1.0 + level)
     steps = len(surface.bandwidth) - 1
     fine = np.geomspace(surface.bandwidth[0], surface.bandwidth[-1], steps * _FINER + 1)
@@ -197,7 +202,7 @@ def _iso(surface: Surface, level: float) -> list[tuple[float, float]]:
 
 
 def _crosses(row: Float, cost: Float, wanted: float) -> float | None:
-    """Cost of a byte at which one row of the map, slowest link first, reaches a run time."""
+    """Return the cost of a byte at which one row of the map, slowest link first, reaches a run time."""
     if not row[-1] <= wanted < row[0]:
         return None
     return float(np.interp(wanted, row[::-1], cost[::-1]))
@@ -233,8 +238,8 @@ def _machines(surface: Surface, machines: list[Placed], x: Spec, y: Spec) -> lis
         }
         for m in machines
     ]  # fmt: skip
-    here: Rows = [{"at": nothing, "bandwidth": 1.0, "tip": "the recorded machine: nothing added, bandwidth as observed"}]
-    out = [marks.rings(here, x, y, 230, 2.4, tip=True, color=RECORDED), marks.points(rows, x, y, 85, 1.5, tip=True)]
+    recorded: Rows = [{"at": nothing, "bandwidth": 1.0, "tip": "the recorded machine: nothing added, bandwidth as observed"}]
+    out = [marks.rings(recorded, x, y, 230, 2.4, tip=True, color=RECORDED), marks.points(rows, x, y, 85, 1.5, tip=True)]
     for k, row in enumerate(sorted(rows, key=lambda r: (r["bandwidth"], r["at"]))):
         low = row["bandwidth"] < 1.4 * surface.bandwidth[0]
         near = [r for r in rows if abs(math.log2(r["bandwidth"] / row["bandwidth"])) < 0.25]
@@ -244,6 +249,6 @@ def _machines(surface: Surface, machines: list[Placed], x: Spec, y: Spec) -> lis
     return out
 
 
-def figures(found: Surface) -> list[Figure]:
+def figures(answer: Surface) -> list[Figure]:
     """Return the map of latency and bandwidth."""
-    return [surface_map(found, [])]
+    return [surface_map(answer, [])]

@@ -30,8 +30,13 @@ _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
 _MODES = {
     "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
-    "api": "in the calls (api): each call that crosses to the device blocks its thread for the delay",
+    "api": "in the calls (api): every crossing call blocks its thread for the delay",
+    "remoting": "a network: calls go through the layer of {layer}",
 }
+
+
+#: What varies, in words.
+AXES = {"link": "one-way latency added", "api": "one-way latency added", "remoting": "round trip"}
 
 
 def emit_slack(found: Slack, published: Sequence[Beside], format: str, output: Path | None) -> None:
@@ -113,7 +118,7 @@ def _table(console: Console, title: str, *columns: str) -> Table:
 
 def _print_curve(console: Console, found: Slack) -> None:
     console.print()
-    console.print(Text(f"run time {seconds(found.measured)}; distance {_MODES[found.mode]}"))
+    console.print(Text(f"run time {seconds(found.measured)}; distance {_MODES[found.mode].format(layer=found.layer)}"))
     at = np.geomspace(NEAREST, FARTHEST, 49)
     longer = np.array([found.penalty(float(s)) - 1.0 for s in at])
     ramp = _BARS if _encodes(console, _BARS) else _PLAIN_BARS
@@ -124,7 +129,7 @@ def _print_curve(console: Console, found: Slack) -> None:
     console.print()
     starved = [] if found.starved is None else ["with idle gaps"]
     spread = ["90% interval"] if found.repeats else []
-    table = _table(console, "one-way latency added", "as much as", "latency", "time", *spread, "vs now", *starved)
+    table = _table(console, AXES[found.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
         above = [] if found.starved is None or not found.measured else [f"{float(found.starved(slack)) / found.measured:.3f}x"]
@@ -133,9 +138,12 @@ def _print_curve(console: Console, found: Slack) -> None:
         table.add_row(words, seconds(slack), seconds(float(found.curve(slack))), *interval, f"{found.penalty(slack):.3f}x", *above)
 
     for hop in hops():
-        row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away", hop.one_way)
+        row(
+            f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
+            hop.one_way * found.trips,
+        )
     for slack in (1e-5, 1e-4, 1e-3):
-        row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
+        row(f"{quantity(fibre_metres(slack / found.trips) / 1e3, '1')} km of fibre", slack)
     console.print(table)
     if found.repeats:
         console.print(Text(f"the interval is that of one more run, from how {len(found.repeats)} runs without added latency differ", "dim"))
@@ -156,7 +164,9 @@ def _encodes(console: Console, text: str) -> bool:
 def _print_tolerances(console: Console, found: Slack) -> None:
     console.print(drawn(tolerance_table(found)))
     console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
-    if found.assumed and any(t.low != t.high for t in found.tolerances):
+    if found.layer and any(t.low != t.high for t in found.tolerances):
+        console.print(f"the interval is what is not known of the layer of {found.layer}: its software, its bandwidths", style="dim")
+    elif found.assumed and any(t.low != t.high for t in found.tolerances):
         console.print(
             "the interval is what is not known of reads in flight: " + ", ".join(f"{READS[name]} {p}" for name, p in found.assumed.items()),
             style="dim",

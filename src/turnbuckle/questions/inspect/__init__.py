@@ -1,1 +1,1 @@
-"""What a recording amounts to."""
+"""Summary of a recording: where its time goes, and its flaws."""

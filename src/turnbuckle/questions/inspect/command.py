@@ -11,7 +11,7 @@ from turnbuckle.show.terminal.recording import inspected
 
 
 def _untimed(path: Path) -> ModuleType | None:
-    """What inspects a file that holds no times, such as a schedule; None for every other file."""
+    """Return the module that inspects a file without times, such as a schedule; None for every other file."""
     for entry in registry.entries("untimed").values():
         module: ModuleType = entry.load()
         if module.sniff(path):

@@ -1,4 +1,4 @@
-"""``turnbuckle inspect`` of an execution trace: what a program did and what waited for what.  What it cannot say is null, never 0."""
+"""``turnbuckle inspect`` of an execution trace: operations and dependencies.  Unknown quantities are null, never 0."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_EDGES: Final = 50_000_000
 
 
 def without_times(path: Path) -> ExecutionGraph | None:
-    """The execution graph of a file that holds one without times of its own; None for every other file, broken ones too.
+    """Return the execution graph of a file without start times of its own; None for every other file, broken ones too.
 
     An execution trace with the device's times is a recording, and is read as one.
     """
@@ -52,10 +52,10 @@ def without_times(path: Path) -> ExecutionGraph | None:
         with opened(place) as file:
             if not chakra.sniff(file.read(512), path):
                 return None
-        found = chakra.graph(path)
+        execution = chakra.graph(path)
     except (OSError, ValueError, TurnbuckleError):
-        return None  # whoever reads it next says what is wrong
-    return None if found.timed and chakra.overlapping(found) <= chakra.MOST_OVERLAPPING else found
+        return None  # the reader that comes next reports the error
+    return None if execution.timed and chakra.overlapping(execution) <= chakra.MOST_OVERLAPPING else execution
 
 
 def sniff(path: Path) -> bool:
@@ -64,29 +64,29 @@ def sniff(path: Path) -> bool:
 
 
 def inspect(path: Path, format: str, output: Path | None, asked: dict[str, object]) -> None:
-    """Write what an execution graph amounts to.
+    """Write the answer of ``turnbuckle inspect`` for an execution graph.
 
     Parameters
     ----------
     asked : options that need a recording, by name; refused (A077) where one is given.
     """
     refuse_asked(path, asked, HOLDS)
-    found = chakra.graph(path)
-    document = _document(path, found)
+    execution = chakra.graph(path)
+    document = _document(path, execution)
     if format == "table":
-        _print(path, found, document, output)
+        _print(path, execution, document, output)
     else:
         write_answer(document, [flattened(document["profile"])], format, output)
 
 
-def _document(path: Path, found: ExecutionGraph) -> dict[str, Any]:
-    findings = list(found.findings)
+def _document(path: Path, execution: ExecutionGraph) -> dict[str, Any]:
+    findings = list(execution.findings)
     about = {
-        "file": path.name, "sha256": found.facts["sha256"], "size_bytes": found.facts["size_bytes"], "format": found.format,
-        "profiler_version": None, "schema_version": found.facts["schema"], "recorded_utc_ns": None, "part": None,
+        "file": path.name, "sha256": execution.facts["sha256"], "size_bytes": execution.facts["size_bytes"], "format": execution.format,
+        "profiler_version": None, "schema_version": execution.facts["schema"], "recorded_utc_ns": None, "part": None,
     }  # fmt: skip
     profile = {
-        **dict.fromkeys(_UNKNOWN), **_device(found), "graph": _graph(found, findings), "devices": [],
+        **dict.fromkeys(_UNKNOWN), **_device(execution), "graph": _graph(execution, findings), "devices": [],
         "scope": "an execution graph: operations and what each waits for; it holds no start times",
     }  # fmt: skip
     return {
@@ -100,43 +100,43 @@ def _document(path: Path, found: ExecutionGraph) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _busy_ns(rows: pl.DataFrame, found: ExecutionGraph) -> int | None:
-    return total(rows["duration_ns"]) if found.measured else None
+def _busy_ns(rows: pl.DataFrame, execution: ExecutionGraph) -> int | None:
+    return total(rows["duration_ns"]) if execution.measured else None
 
 
-def _device(found: ExecutionGraph) -> dict[str, Any]:
-    """Kernels, copies and sets where the file holds the device's nodes; nothing where it does not."""
-    if not found.on_device:
+def _device(execution: ExecutionGraph) -> dict[str, Any]:
+    """Return kernels, copies and sets if the file holds the device's nodes; nothing otherwise."""
+    if not execution.on_device:
         return {}
-    kernels, copies = found.of(KERNEL, COLLECTIVE, SEND, RECEIVE), found.of(COPY)
+    kernels, copies = execution.of(KERNEL, COLLECTIVE, SEND, RECEIVE), execution.of(COPY)
     directions = words("directions")
-    ways = {i: directions[copied(found.names[i])[0]] for i in copies["name"].unique().to_list()}
-    way = pl.Series([ways[i] for i in copies["name"].to_list()], dtype=pl.String)
+    by_name = {i: directions[copied(execution.names[i])[0]] for i in copies["name"].unique().to_list()}
+    direction = pl.Series([by_name[i] for i in copies["name"].to_list()], dtype=pl.String)
     by_class = {}
     for name in _CLASSES:
-        mine = copies.filter(way == name)
-        size = None if mine["size_bytes"].null_count() else total(mine["size_bytes"])
-        by_class[name] = {"count": mine.height, "bytes": size, "busy_ns": _busy_ns(mine, found)}
-    # what migrates on demand is in no execution trace
+        of_direction = copies.filter(direction == name)
+        size = None if of_direction["size_bytes"].null_count() else total(of_direction["size_bytes"])
+        by_class[name] = {"count": of_direction.height, "bytes": size, "busy_ns": _busy_ns(of_direction, execution)}
+    # no execution trace records migrations on demand
     nothing = {"count": None, "bytes": None, "busy_ns": None}
-    untold = dict.fromkeys(("union_ns", "graph_launches", "in_graphs"))
+    unknown = dict.fromkeys(("union_ns", "graph_launches", "in_graphs"))
     return {
-        "kernels": {"count": kernels.height, "busy_ns": _busy_ns(kernels, found), **untold},
+        "kernels": {"count": kernels.height, "busy_ns": _busy_ns(kernels, execution), **unknown},
         "copies": {**by_class, "migration_h2d": dict(nothing), "migration_d2h": dict(nothing)},
-        "memsets": {"count": found.of(MEMSET).height},
+        "memsets": {"count": execution.of(MEMSET).height},
     }  # fmt: skip
 
 
-def _graph(found: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]:
-    counts = dict(found.nodes.group_by("kind").len().iter_rows())
-    operators = found.operators()
-    collectives = found.collectives()
-    data = len(found.source) if found.format == "chakra" else None
+def _graph(execution: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]:
+    counts = dict(execution.nodes.group_by("kind").len().iter_rows())
+    operators = execution.operators()
+    collectives = execution.collectives()
+    data = len(execution.source) if execution.format == "chakra" else None
     return {
-        "nodes": found.nodes.height,
-        "edges": (data or 0) + found.control,
+        "nodes": execution.nodes.height,
+        "edges": (data or 0) + execution.control,
         "data_edges": data,
-        "control_edges": found.control,
+        "control_edges": execution.control,
         "kinds": {name: counts.get(code, 0) for code, name in enumerate(KINDS)},
         "operators": {
             "count": operators.total(), "distinct": len(operators),
@@ -144,20 +144,20 @@ def _graph(found: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]:
         },
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collective_bytes": {name: size for name, (_, size) in collectives.items()},
-        "communicators": found.groups(),
-        "work_ns": _busy_ns(found.nodes, found),
-        "longest_path_ns": _longest_path_ns(found, findings),
+        "communicators": execution.groups(),
+        "work_ns": _busy_ns(execution.nodes, execution),
+        "longest_path_ns": _longest_path_ns(execution, findings),
     }  # fmt: skip
 
 
-def _longest_path_ns(found: ExecutionGraph, findings: list[Finding]) -> int | None:
-    """The time that the data dependencies alone take, if everything else ran at once; None without durations or with a circle."""
+def _longest_path_ns(execution: ExecutionGraph, findings: list[Finding]) -> int | None:
+    """Return the time of the longest path of data dependencies; None without durations or if they form a cycle."""
 
-    if not found.measured or not 0 < len(found.source) <= _MOST_EDGES:
+    if not execution.measured or not 0 < len(execution.source) <= _MOST_EDGES:
         return None
-    times = found.nodes["duration_ns"].fill_null(0).to_numpy() * 1e-9
+    times = execution.nodes["duration_ns"].fill_null(0).to_numpy() * 1e-9
     try:
-        done = replay_tasks(Tasks(times, None, found.source, found.target, np.zeros(len(found.source))))
+        done = replay_tasks(Tasks(times, None, execution.source, execution.target, np.zeros(len(execution.source))))
     except UsageError as error:
         if error.code != "A025":
             raise
@@ -166,17 +166,17 @@ def _longest_path_ns(found: ExecutionGraph, findings: list[Finding]) -> int | No
     return round(done.seconds * 1e9)
 
 
-def _print(path: Path, found: ExecutionGraph, document: dict[str, Any], output: Path | None) -> None:
+def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], output: Path | None) -> None:
     console = console_for(output)
     profile, graph = document["profile"], document["profile"]["graph"]
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold cyan")
     head.add_column(overflow="fold")
-    schema = f", schema {clean(found.facts['schema'])}" if found.facts["schema"] else ""
-    has = "durations, no start times" if found.measured else "it holds no times"
-    if found.timed:
+    schema = f", schema {clean(execution.facts['schema'])}" if execution.facts["schema"] else ""
+    has = "durations, no start times" if execution.measured else "it holds no times"
+    if execution.timed:
         has = "durations, and start times that are not the device's"
-    head.add_row("graph", f"{clean(path.name)}  {_WORDS[found.format]}{schema}; {has}")
+    head.add_row("graph", f"{clean(path.name)}  {_WORDS[execution.format]}{schema}; {has}")
     data = "data dependencies not recorded" if graph["data_edges"] is None else f"{graph['data_edges']:,} data dependencies"
     head.add_row("", f"{graph['nodes']:,} nodes, {data}, {graph['control_edges']:,} of control")
     head.add_row("operators", f"{graph['operators']['count']:,} of {graph['operators']['distinct']:,} names")
@@ -204,10 +204,10 @@ def _print(path: Path, found: ExecutionGraph, document: dict[str, Any], output: 
         table.add_column(justify="right")
         table.add_column(overflow="fold")
         for f in document["findings"]:
-            said = Text(f["meaning"])
+            meaning = Text(f["meaning"])
             if f["detail"]:
-                said.append(f" ({f['detail']})", "dim")
-            table.add_row(Text(f["code"], "yellow" if f["severity"] == "warning" else "dim"), f"{f['count']:,}", said)
+                meaning.append(f" ({f['detail']})", "dim")
+            table.add_row(Text(f["code"], "yellow" if f["severity"] == "warning" else "dim"), f"{f['count']:,}", meaning)
         console.print()
         console.print(table)
     console.print()

@@ -92,7 +92,10 @@ def _nanoseconds(text: str) -> int:
 
 
 def _distinct(paths: list[Path]) -> list[Path]:
-    """The files.  Raises A405 where there are fewer than two, or one stands twice."""
+    """Return the files.
+
+    Raise A405 if there are fewer than two, or one is given twice.
+    """
     seen: set[Path] = set()
     for path in paths:
         real = path.absolute() if "::" in str(path) else path.resolve()
@@ -136,7 +139,7 @@ def _print(merged: Merged, output: Path) -> None:
 
 
 def _end(name: str, most: int) -> str:
-    """The end of a name: files of ranks differ there."""
+    """Return the end of a name, because files of ranks differ there."""
     return name if len(name) <= most else f"…{name[1 - most :]}"
 
 

@@ -1,4 +1,4 @@
-"""Which kernels of a program may run at once, from the order that several runs have in common, and whether a second device would be used.
+"""Kernels that may run at once, by the order that several runs have in common, and the use of a second device.
 
 This is what NVDAG asks of FENATE's poger (sections 4.5.2 and 6.5 of Austin et al. 2021).  Two kernels of different streams may run at
 once where neither ended before the other began in every run.  Whether a device has room for both is not asked.
@@ -24,7 +24,7 @@ _WORTH = 0.01
 
 @dataclass(frozen=True)
 class AtOnce:
-    """Kernels that may run beside one of another stream.
+    """Kernels that may run beside a kernel of another stream.
 
     Attributes
     ----------
@@ -52,15 +52,15 @@ class AtOnce:
 
     @property
     def second_share(self) -> float | None:
-        """Share of the kernels' time that a second device could save at most; None where no kernel takes time.
+        """Return the share of the kernels' time that a second device could save at most; None where no kernel takes time.
 
-        On one device one kernel after the other; on two no less than half of it, and no less than the longest chain.
+        On one device kernels run one after the other. On two they take no less than half of that, and no less than the longest chain.
         """
         total = float(self.seconds.sum())
         return 1.0 - max(self.chain_seconds, total / 2) / total if total > 0 else None
 
     def words(self) -> list[str]:
-        """The answer in sentences."""
+        """Return the answer in sentences."""
         if not self.kernels:
             return ["No kernel is in all recordings: what may run at once on a device cannot be told."]
         where = f"{len(self.streams)} stream{'s' if len(self.streams) > 1 else ''}"
@@ -78,29 +78,29 @@ class AtOnce:
             )
         if self.devices > 1:
             out.append(f"The kernels run on {self.devices} devices already.")
-        share, which = self.second_share, "second" if self.devices == 1 else "further"
+        share, ordinal = self.second_share, "second" if self.devices == 1 else "further"
         if share is None or share < _WORTH:
-            out.append(f"A {which} device would not be used: the kernels stand in one chain.")
+            out.append(f"A {ordinal} device would not be used: the kernels stand in one chain.")
         else:
             total = float(self.seconds.sum())
             chained = self.chain_seconds * 2 > total
             why = f"their longest chain takes {show(self.chain_seconds, 's')}" if chained else "no chain of them is longer than half"
-            out.append(f"A {which} device could save {share:.0%} of the kernels' {show(total, 's')} at most: {why}.")
+            out.append(f"A {ordinal} device could save {share:.0%} of the kernels' {show(total, 's')} at most: {why}.")
         return out
 
     @property
     def listed(self) -> list[dict[str, Any]]:
-        """The first `_MOST_LISTED` pairs, a row each."""
+        """Return the first `_MOST_LISTED` pairs, one row each."""
         return [dict(zip(("first", "first_track", "then", "then_track", "pairs"), pair, strict=True)) for pair in self.pairs[:_MOST_LISTED]]
 
     @property
     def beside_seconds(self) -> float:
-        """Time of the kernels that may run beside another [s]."""
+        """Return the time of the kernels that may run beside another [s]."""
         return float(self.seconds[self.beside].sum())
 
     @property
     def second_device_used(self) -> bool | None:
-        """Whether a second device would save enough to be used; None where no kernel takes time."""
+        """Return whether a second device would save enough to be used; None where no kernel takes time."""
         return None if self.second_share is None else self.second_share >= _WORTH
 
 
@@ -121,22 +121,22 @@ def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:
     head = {int(t): int(np.flatnonzero(runs.track == t)[0]) for t in present}
     beside, partners = np.zeros(len(kernel), dtype=np.bool_), np.ones(len(kernel), dtype=np.int64)
     pairs: Counter[tuple[str, str, str, str]] = Counter()
-    for here in present.tolist():
-        mine = np.flatnonzero(track == here)
-        for there in present.tolist():
-            if there == here:
+    for stream_track in present.tolist():
+        of_stream = np.flatnonzero(track == stream_track)
+        for other_track in present.tolist():
+            if other_track == stream_track:
                 continue
-            theirs = np.flatnonzero(track == there)
-            # over before each of mine begins, in every run; not yet begun when each of mine ends, in every run
-            ended = 2 * (kernel[theirs] - head[there]) + 1
-            first = np.searchsorted(ended, clock[2 * kernel[mine], columns[there]], side="left")
-            seen = clock[2 * kernel[theirs], columns[here]]
-            after = np.searchsorted(seen, 2 * (kernel[mine] - head[here]) + 1, side="right")
+            of_other = np.flatnonzero(track == other_track)
+            # index of the first that has not ended before each begins, and of the first that has not begun when each ends, in every run
+            ended = 2 * (kernel[of_other] - head[other_track]) + 1
+            first = np.searchsorted(ended, clock[2 * kernel[of_stream], columns[other_track]], side="left")
+            seen = clock[2 * kernel[of_other], columns[stream_track]]
+            after = np.searchsorted(seen, 2 * (kernel[of_stream] - head[stream_track]) + 1, side="right")
             free = after > first
-            beside[mine[free]] = True
-            partners[mine[free]] += 1
-            if here < there:
-                _count(runs, kernel[mine[free]], kernel[theirs], first[free], after[free], pairs)
+            beside[of_stream[free]] = True
+            partners[of_stream[free]] += 1
+            if stream_track < other_track:
+                _count(runs, kernel[of_stream[free]], kernel[of_other], first[free], after[free], pairs)
     listed = tuple((*key, number) for key, number in pairs.most_common())
     streams = [runs.tracks[t] for t in present.tolist()]
     together = np.bincount(level[kernel]).max(initial=0) if len(kernel) else 0
@@ -147,21 +147,21 @@ def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:
     )  # fmt: skip
 
 
-def _count(runs: Runs, mine: Int, theirs: Int, first: Int, after: Int, pairs: Counter[tuple[str, str, str, str]]) -> None:
-    """Count pairs by their names: each of `mine` with those of `theirs` from `first` to before `after`."""
-    names = [runs.names[i] for i in theirs.tolist()]
+def _count(runs: Runs, of_stream: Int, of_other: Int, first: Int, after: Int, pairs: Counter[tuple[str, str, str, str]]) -> None:
+    """Count pairs by their names: each kernel of `of_stream` with those of `of_other` from `first` to before `after`."""
+    names = [runs.names[i] for i in of_other.tolist()]
     number = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    upto = np.zeros((len(theirs) + 1, len(number)), dtype=np.int64)
-    upto[np.arange(1, len(theirs) + 1), [number[name] for name in names]] = 1
+    upto = np.zeros((len(of_other) + 1, len(number)), dtype=np.int64)
+    upto[np.arange(1, len(of_other) + 1), [number[name] for name in names]] = 1
     upto = upto.cumsum(0)
-    for one, begin, end in zip(mine.tolist(), first.tolist(), after.tolist(), strict=True):
+    for kernel, begin, end in zip(of_stream.tolist(), first.tolist(), after.tolist(), strict=True):
         for name, count in zip(number, (upto[end] - upto[begin]).tolist(), strict=True):
             if count:
-                pairs[runs.names[one], runs.tracks[runs.track[one]], name, runs.tracks[runs.track[theirs[0]]]] += count
+                pairs[runs.names[kernel], runs.tracks[runs.track[kernel]], name, runs.tracks[runs.track[of_other[0]]]] += count
 
 
 def _device(stream: str) -> str:
-    """The rank and device of a stream's name.
+    """Return rank and device from a stream's name.
 
     >>> _device("rank 0 device 1 stream 3")
     'rank 0 device 1'
@@ -170,7 +170,7 @@ def _device(stream: str) -> str:
 
 
 def kernel_seconds(runs: Runs) -> Float:
-    """Length of each activity that is a kernel, the median over the runs; 0 of any other [s]."""
+    """Return the median length over the runs of each activity that is a kernel; 0 of any other [s]."""
     out = np.zeros(len(runs))
     kernel = _kernels(runs)
     out[kernel] = np.median(runs.time_ns[:, 2 * kernel + 1] - runs.time_ns[:, 2 * kernel], axis=0) * 1e-9

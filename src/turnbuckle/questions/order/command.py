@@ -41,20 +41,20 @@ def order(
     if not 0 <= delay <= _LONGEST:
         raise error_of("A017.slack", found=slack[:40], longest=_LONGEST)
     answers = [inspected(path, source, no_cache, part) for path in recordings]
-    found = orders.order([a.profile for a in answers])
+    order_found = orders.order([a.profile for a in answers])
     if format in ("csv", "parquet"):
-        write_frame(found.table(), format, output)
+        write_frame(order_found.table(), format, output)
         return 0
-    rules, both = orders.at_distance(answers[0], found, delay)
-    about = {**found.as_dict(), "slack_s": delay, "seconds_by_rules": rules, "seconds_with_order": both}
+    rules, with_order = orders.at_distance(answers[0], order_found, delay)
+    about = {**order_found.as_dict(), "slack_s": delay, "seconds_by_rules": rules, "seconds_with_order": with_order}
     if format == "json":
         write_json({**about, "provenance": [a.provenance() for a in answers]}, output)
     else:
-        _print(found, about, output)
+        _print(order_found, about, output)
     return 0
 
 
-def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
+def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None:
 
     console = console_for(output)
     wrong = about["false_share"]
@@ -64,11 +64,11 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
-    told = about["explained_share"]
+    explained = about["explained_share"]
     rows = (
         ("activities in all recordings", f"{about['activities']:,}; left out {', '.join(f'{n:,}' for n in about['unmatched'])}"),
         ("changed places on their own track", f"{about['disordered']:,}, set aside"),
-        ("also follow from the rules", "not worked out for so long a run" if told is None else f"{told:.1%}"),
+        ("also follow from the rules", "not worked out for so long a run" if explained is None else f"{explained:.1%}"),
         ("refuted by the recording left out", ", ".join(f"{r:.1%}" for r in about["refuted"])),
         (
             "false among what is left",
@@ -100,8 +100,8 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
         console.print()
     if not any(about["refuted"]):
         console.print(Text("no recording refutes another: disturbed too little, perhaps", style="yellow"))
-    unknown = found.table()
-    if told is not None:
+    unknown = order_found.table()
+    if explained is not None:
         unknown = unknown.filter(~unknown["rule"])
     if unknown.height:
         console.print()

@@ -1,4 +1,4 @@
-"""Order from several runs of one program: what came first in every run, and nothing else (poger, PNNL FENATE).
+"""Partial order of a program's activities: what came first in every one of its runs (poger, PNNL FENATE).
 
 One recording shows one order of everything; which of it is needed, and which happened to be so, it cannot say.  Several
 recordings of one program that were disturbed differently can: an instant precedes another if it did so in *every* run
@@ -57,20 +57,21 @@ class Runs:
 
     @property
     def chain(self) -> Int:
-        """Track of each instant, shape (2 activities,)."""
+        """Return the track of each instant, shape (2 activities,)."""
         return np.repeat(self.track, 2)
 
     def some(self, runs: Sequence[int]) -> Runs:
-        """The same activities in only some of the runs."""
+        """Return the same activities in only some of the runs."""
         chosen = list(runs)
         return replace(self, rows=self.rows[chosen], time_ns=self.time_ns[chosen], unmatched=self.unmatched[chosen])
 
 
 def matched(profiles: Sequence[Profile]) -> Runs:
-    """Bring several recordings of one program together.
+    """Match the activities of several recordings of one program.
 
-    Processes and threads are told by the order in which they first appear, streams by that of their numbers; an activity by its
-    track, kind and name, and how often that occurred on the track before.  What one run lacks is left out of all and counted.
+    Processes and threads are matched by the order in which they first appear, streams by the order of their numbers. An activity is matched
+    by its track, kind, name, and how often that occurred on the track before. Activities that one run lacks are left out of all and
+    counted.
 
     Raises
     ------
@@ -80,39 +81,42 @@ def matched(profiles: Sequence[Profile]) -> Runs:
         raise error_of("A162", found=str(len(profiles)))
     frames = [_named(p) for p in profiles]
     keys = ["track", "kind", "name", "nth"]
-    both = frames[0]
+    joined = frames[0]
     for number, frame in enumerate(frames[1:], 1):
-        both = both.join(frame, on=keys, suffix=f"_{number}", maintain_order="left")
-    if both.height < 0.5 * min(f.height for f in frames) or not both.height:
+        joined = joined.join(frame, on=keys, suffix=f"_{number}", maintain_order="left")
+    if joined.height < 0.5 * min(f.height for f in frames) or not joined.height:
         least = min(f.height for f in frames)
-        raise error_of("A163", found=f"{both.height} of {least} activities are in all of them")
-    both = both.sort("track", "start_ns", "end_ns", maintain_order=True)
+        raise error_of("A163", found=f"{joined.height} of {least} activities are in all of them")
+    joined = joined.sort("track", "start_ns", "end_ns", maintain_order=True)
     suffixes = ["", *(f"_{n}" for n in range(1, len(frames)))]
-    starts = np.stack([both[f"start_ns{s}"].to_numpy() for s in suffixes])
-    places, words = both["track"].to_numpy(), both["track"].unique(maintain_order=True).to_list()
+    starts = np.stack([joined[f"start_ns{s}"].to_numpy() for s in suffixes])
+    places, words = joined["track"].to_numpy(), joined["track"].unique(maintain_order=True).to_list()
     kept = _in_one_order(np.unique(places, return_inverse=True)[1], starts)
-    both, places = both.filter(pl.Series(kept)), places[kept]
+    joined, places = joined.filter(pl.Series(kept)), places[kept]
     number_of = {word: i for i, word in enumerate(words)}
     track = np.array([number_of[w] for w in places], dtype=np.int64)
-    instants = [np.stack([both[f"start_ns{s}"].to_numpy(), both[f"end_ns{s}"].to_numpy()], axis=1).reshape(-1) for s in suffixes]
-    rows = np.stack([both[f"i{s}"].to_numpy() for s in suffixes]).astype(np.int64)
+    instants = [np.stack([joined[f"start_ns{s}"].to_numpy(), joined[f"end_ns{s}"].to_numpy()], axis=1).reshape(-1) for s in suffixes]
+    rows = np.stack([joined[f"i{s}"].to_numpy() for s in suffixes]).astype(np.int64)
     return Runs(
         track,
         tuple(words),
-        tuple(both["name"].to_list()),
+        tuple(joined["name"].to_list()),
         rows,
         np.stack(instants).astype(np.int64),
         np.array([f.height - len(kept) for f in frames], dtype=np.int64),
         int((~kept).sum()),
-        tuple(both["kind"].to_list()),
+        tuple(joined["kind"].to_list()),
     )
 
 
 def _named(profile: Profile) -> pl.DataFrame:
-    """Activities with names that hold across runs: i, track, kind, name, nth, start_ns, end_ns; calls inside calls are left out."""
+    """Return activities with names that hold across runs: i, track, kind, name, nth, start_ns, end_ns.
+
+    Calls inside calls are left out.
+    """
     rows = activities(profile).with_row_index("i")
     words = _places(rows)
-    # of an empty mapping Polars returns the numbers
+    # Polars returns the numbers themselves for an empty mapping
     track = pl.col("track").replace_strict(words, return_dtype=pl.String) if words else pl.lit(None, dtype=pl.String).alias("track")
     named = rows.select(
         "i",
@@ -122,15 +126,16 @@ def _named(profile: Profile) -> pl.DataFrame:
         pl.col("start_ns") - profile.first_ns,
         pl.col("end_ns") - profile.first_ns,
     ).sort("track", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
-    # a call that holds others is one activity with them
+    # a call and the calls inside it are one activity
     named = named.filter(pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1, fill_value=-1).over("track"))
     return named.with_columns(nth=pl.int_range(pl.len()).over("track", "kind", "name"))
 
 
 def _places(rows: pl.DataFrame) -> dict[int, str]:
-    """Names of tracks that hold across runs: ranks and threads counted as they first appear, streams as they were made.
+    """Return names of tracks that hold across runs.
 
-    Streams have numbers that ascend as they are made.  Which of them has work first is what the runs are asked about.
+    Ranks and threads are numbered as they first appear, streams as they were made. Numbers of streams ascend as they are made. Which stream
+    has work first is what the runs are asked about.
     """
     place = ["process", "thread", "device", "stream"]
     seen = rows.group_by("track", *place).agg(at=pl.col("start_ns").min()).sort("at", "track")
@@ -146,33 +151,33 @@ def _places(rows: pl.DataFrame) -> dict[int, str]:
 
 
 def _in_one_order(track: Int, starts: Int) -> Bool:
-    """Which activities come in one order on their track in all runs: per track, the longest such sequence, run by run."""
+    """Mask of the activities that come in one order on their track in all runs: per track, the longest such sequence."""
     kept = np.ones(starts.shape[1], dtype=np.bool_)
     for number in np.unique(track):
-        mine = np.flatnonzero(track == number)
+        in_order = np.flatnonzero(track == number)
         for run in starts[1:]:
-            mine = mine[_longest_rising(run[mine])]
+            in_order = in_order[_longest_rising(run[in_order])]
         outside = track == number
-        outside[mine] = False
+        outside[in_order] = False
         kept &= ~outside
     return kept
 
 
 def _longest_rising(values: Int) -> Int:
-    """Places of a longest not falling subsequence (patience sorting)."""
+    """Return the places of a longest non-decreasing subsequence (patience sorting)."""
     if not len(values) or (np.diff(values) >= 0).all():
         return np.arange(len(values))
     ends: list[int] = []
     last: list[int] = []
     before = np.full(len(values), -1, dtype=np.int64)
-    for at, value in enumerate(values.tolist()):
+    for place, value in enumerate(values.tolist()):
         pile = bisect_right(ends, value)
-        before[at] = last[pile - 1] if pile else -1
+        before[place] = last[pile - 1] if pile else -1
         if pile == len(ends):
             ends.append(value)
-            last.append(at)
+            last.append(place)
         else:
-            ends[pile], last[pile] = value, at
+            ends[pile], last[pile] = value, place
     out = [last[-1]]
     while before[out[-1]] >= 0:
         out.append(int(before[out[-1]]))
@@ -183,7 +188,7 @@ def _longest_rising(values: Int) -> Int:
 
 
 def ranks(runs: Runs) -> Int:
-    """Place of every instant in each run's linear order, shape (runs, instants).
+    """Return the place of every instant in each run's linear order, shape (runs, instants).
 
     Instants of one nanosecond are ordered by their time over all runs, so that a dependency without delay keeps its direction.
     """
@@ -196,7 +201,7 @@ def ranks(runs: Runs) -> Int:
 
 
 def _rising(chain: Int, times: Int) -> Int:
-    """Times that do not fall along a chain: work that overlaps on one stream counts as one after the other."""
+    """Return times that do not fall along a chain; overlapping work on one stream counts as sequential."""
     heads = np.diff(chain, prepend=-1) != 0
     lift = np.cumsum(heads) * (int(times.max(initial=0)) + 1)
     raised: Int = np.maximum.accumulate(times + lift, axis=1) - lift
@@ -204,7 +209,7 @@ def _rising(chain: Int, times: Int) -> Int:
 
 
 def clocks(chain: Int, placed: Int) -> Int:
-    """How many instants of each track precede an instant in every run, shape (instants, tracks).
+    """Count the instants of each track that precede an instant in every run, shape (instants, tracks).
 
     Parameters
     ----------
@@ -221,7 +226,7 @@ def clocks(chain: Int, placed: Int) -> Int:
 
 
 def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
-    """The cover relation across tracks: pairs (source, target) of instants that no other instant stands between.
+    """Return the cover relation across tracks: pairs (source, target) of instants without any other instant between them.
 
     Parameters
     ----------
@@ -236,21 +241,21 @@ def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
     number = np.cumsum(np.diff(chain, prepend=-1) != 0) - 1
     after = np.arange(len(chain))
     inner = np.diff(chain, prepend=-1) == 0
-    own = np.where(inner, after - 1, -1)
+    previous = np.where(inner, after - 1, -1)
     source: list[Int] = []
     target: list[Int] = []
-    for one in range(tracks):
-        length = clock[:, one]
-        shown = (length > 0) & (number != one)
-        # the one before on its own track knows of it already
-        shown &= (own < 0) | (clock[np.maximum(own, 0), one] < length)
-        for other in range(tracks):
-            if other == one:
+    for from_track in range(tracks):
+        length = clock[:, from_track]
+        shown = (length > 0) & (number != from_track)
+        # the previous instant of the track implies it already
+        shown &= (previous < 0) | (clock[np.maximum(previous, 0), from_track] < length)
+        for via_track in range(tracks):
+            if via_track == from_track:
                 continue
-            through = first[other] + clock[:, other] - 1
-            known = (clock[:, other] > 0) & (number != other) & (clock[np.maximum(through, 0), one] >= length)
-            shown &= ~known
-        source.append(first[one] + length[shown] - 1)
+            through = first[via_track] + clock[:, via_track] - 1
+            implied = (clock[:, via_track] > 0) & (number != via_track) & (clock[np.maximum(through, 0), from_track] >= length)
+            shown &= ~implied
+        source.append(first[from_track] + length[shown] - 1)
         target.append(after[shown])
     begin, end = np.concatenate(source), np.concatenate(target)
     order = np.lexsort((begin, end))
@@ -258,7 +263,7 @@ def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
 
 
 def ordered(graph: Graph, runs: Runs, source: Int, target: Int, run: int = 0) -> Graph:
-    """A profile's graph with the order found across tracks as further edges (kind ``order``, no delay of their own).
+    """Add the order found across tracks to a profile's graph, as edges of kind ``order`` without a delay.
 
     What is recorded stays what an unchanged replay gives: an edge can only explain what was left over.
 

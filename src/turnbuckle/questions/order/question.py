@@ -1,4 +1,4 @@
-"""What several runs of one program say about its order: dependencies, how many of them are false, concurrency.
+"""Order of a program from several of its runs: dependencies, the share of false ones, concurrency.
 
 `turnbuckle.questions.order.poset` holds the order itself.  Here it is judged: each run in turn is left out, and what the others
 hold for a dependency is looked up in it.  With two orders equally likely for independent instants, half of the false
@@ -31,7 +31,7 @@ _ROUNDS = 4
 
 
 def survival(first_share: Float | float, runs: int) -> Float:
-    """Share of independent pairs still taken for dependent after some runs: q^R + (1-q)^R (poger; models.md 3.6).
+    """Return the share of independent pairs still taken for dependent after some runs: q^R + (1-q)^R (poger; models.md 3.6).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def survival(first_share: Float | float, runs: int) -> Float:
 
 
 def false_share(refuted: Float | float, first_share: Float | float, runs: int) -> Float:
-    """Share of the dependencies of `runs` runs that are false.
+    """Return the share of the dependencies of `runs` runs that are false.
 
     Parameters
     ----------
@@ -85,15 +85,15 @@ class Order(Shown):
 
     @property
     def false(self) -> tuple[float, float] | None:
-        """Share of the dependencies that are false: where both orders are equally likely, and with the preference that was seen.
+        """Return the share of the dependencies that are false: if both orders are equally likely, and with the preference seen.
 
-        None where no recording refutes another, so that nothing was seen.
+        The answer is None if no recording refutes another, because nothing was seen then.
         """
         if not self.refuted.any():
             return None
         mean, runs = float(self.refuted.mean()), len(self.refuted)
-        found = [float(false_share(mean, q, runs)) for q in (0.5, min(self.first_share, 0.95))]
-        return min(found), max(found)
+        shares = [float(false_share(mean, q, runs)) for q in (0.5, min(self.first_share, 0.95))]
+        return min(shares), max(shares)
 
     def headline(self) -> str:
         """Return the order in one line."""
@@ -102,7 +102,10 @@ class Order(Shown):
 
     @cached_property
     def levels(self) -> Int:
-        """Activities of each level, shape (levels,): a level holds those whose longest chain of predecessors is equally long."""
+        """Return the number of activities of each level, shape (levels,).
+
+        A level holds the activities whose longest chain of predecessors is equally long.
+        """
         return np.bincount(self._level)
 
     @cached_property
@@ -111,80 +114,80 @@ class Order(Shown):
 
     @cached_property
     def at_once(self) -> AtOnce:
-        """Which kernels may run at once, and whether a second device would be used."""
+        """Return the kernels that may run at once, and whether a second device would be used."""
         seconds = kernel_seconds(self.runs)
         chain = float((self._begins(seconds) + seconds).max(initial=0.0)) if len(self.runs) else 0.0
         return at_once(self.runs, self.clock, self._level, chain)
 
     def _begins(self, seconds: Float) -> Float:
-        """When each activity begins if each takes so long [s], and each waits for those before it alone."""
+        """Return when each activity begins if each takes its `seconds` and waits only for those before it."""
         count = len(self.runs)
         begins, track = 2 * np.arange(count), self.runs.track
         first = np.flatnonzero(np.diff(track, prepend=-1))
         number = np.cumsum(np.diff(track, prepend=-1) != 0) - 1
         source, target = [], []
-        for one in range(self.clock.shape[1]):
+        for column in range(self.clock.shape[1]):
             # whole activities of the track that have ended
-            ended = self.clock[begins, one] // 2
-            there = (ended > 0) & (number != one)
-            source.append(first[one] + ended[there] - 1)
-            target.append(np.flatnonzero(there))
+            ended = self.clock[begins, column] // 2
+            preceded = (ended > 0) & (number != column)
+            source.append(first[column] + ended[preceded] - 1)
+            target.append(np.flatnonzero(preceded))
         begin, end = np.concatenate(source), np.concatenate(target)
         out: Float = replay_tasks(Tasks(seconds, track, begin, end, np.zeros(len(begin)))).start_seconds
         return out
 
     @cached_property
     def explained(self) -> Bool | None:
-        """Which dependencies follow from the rules on the first recording; None where that would take too long."""
+        """Return a mask of the dependencies that follow from the rules on the first recording; None where that would take too long."""
         graph = dependencies(self.profiles[0])
         if len(graph.time_ns) > _MOST_EXPLAINED:
             return None
         return _follows(graph, self.runs, self.source, self.target)
 
     def graph(self, run: int = 0) -> Graph:
-        """The graph of one recording with the dependencies found across tracks, for the timeline replay."""
+        """Return the graph of one recording with the dependencies found across tracks, for the timeline replay."""
         return ordered(dependencies(self.profiles[run]), self.runs, self.source, self.target, run)
 
     @property
     def explained_share(self) -> float | None:
-        """Share of the dependencies that follow from the rules; None where there are none, or that would take too long."""
+        """Return the share of the dependencies that follow from the rules; None without any, or where that would take too long."""
         explained = self.explained
         return None if explained is None or not len(explained) else float(explained.mean())
 
     @property
     def widest_level(self) -> int:
-        """Most activities of one level."""
+        """Return the most activities of one level."""
         return int(self.levels.max(initial=0))
 
     @property
     def mean_level(self) -> float:
-        """Activities of a level in the mean; 0 without any."""
+        """Return the mean number of activities of a level; 0 without any."""
         return float(self.levels.mean()) if len(self.levels) else 0.0
 
     def table(self) -> pl.DataFrame:
-        """Dependencies across tracks, one a row.
+        """Return the dependencies across tracks, one row each.
 
         first_track, first, first_instant, then_track, then, then_instant: what precedes what; gap_ns: the least time between
         over the runs; rule: whether it follows from the rules, null where that was not worked out.
         """
         runs = self.runs
         gap = (runs.time_ns[:, self.target] - runs.time_ns[:, self.source]).min(0)
-        told = self.explained
+        explained = self.explained
         columns: dict[str, object] = {}
         for word, instants in (("first", self.source), ("then", self.target)):
-            at = instants // 2
+            activity = instants // 2
             columns |= {
-                f"{word}_track": [runs.tracks[t] for t in runs.track[at].tolist()],
-                word: [runs.names[i] for i in at.tolist()],
+                f"{word}_track": [runs.tracks[t] for t in runs.track[activity].tolist()],
+                word: [runs.names[i] for i in activity.tolist()],
                 f"{word}_instant": np.where(instants % 2 == 0, "begin", "end").tolist(),
             }
         columns["gap_ns"] = np.maximum(gap, 0)
-        columns["rule"] = [None] * len(self.source) if told is None else told
+        columns["rule"] = [None] * len(self.source) if explained is None else explained
         return pl.DataFrame(columns, schema_overrides={"rule": pl.Boolean})
 
 
 def order(profiles: Sequence[Profile]) -> Order:
-    """The order that several recordings of one program have in common.
+    """Return the order that several recordings of one program have in common.
 
     Raises
     ------
@@ -197,8 +200,8 @@ def order(profiles: Sequence[Profile]) -> Order:
     refuted, commoner = [], []
     everyone = np.arange(len(placed))
     for out in everyone.tolist():
-        others = placed[everyone != out]
-        first, then = covers(chain, clocks(chain, others))
+        other_runs = placed[everyone != out]
+        first, then = covers(chain, clocks(chain, other_runs))
         wrong = placed[out, first] > placed[out, then]
         refuted.append(float(wrong.mean()) if len(first) else 0.0)
         before = (placed[:, first[wrong]] < placed[:, then[wrong]]).mean(0)
@@ -213,8 +216,8 @@ def of_runs(runs: Sequence[Run]) -> Order:
     return order([run.profile for run in runs])
 
 
-def at_distance(seen: Run, found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
-    """Run time of the first recording with added one-way latency [s]: by the rules alone, and with the order found besides.
+def at_distance(seen: Run, order_found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
+    """Return the run time of the first recording with added one-way latency [s], by the rules alone and with the order found.
 
     Parameters
     ----------
@@ -228,21 +231,24 @@ def at_distance(seen: Run, found: Order, slack_seconds: float, mode: Mode = "lin
     distance = Distance.of(seen, mode)
     beyond = seen.profile.seconds - float(distance.replay.graph.time_ns.max()) * 1e-9
     change = distance.change(np.array([[slack_seconds]]))
-    rules, both = (float(r.seconds(change)[0]) + beyond for r in (distance.replay, distance.replay.on(found.graph())))
-    return rules, both
+    rules, with_order = (float(r.seconds(change)[0]) + beyond for r in (distance.replay, distance.replay.on(order_found.graph())))
+    return rules, with_order
 
 
 def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
-    """Which pairs of instants follow from the edges of a graph: a clock per instant, handed on along the edges."""
-    own = 2 * np.repeat(runs.rows[0], 2) + 1 + np.tile([0, 1], len(runs))
+    """Return a mask of the pairs of instants that follow from the edges of a graph.
+
+    Each instant has a clock, which is passed on along the edges.
+    """
+    instant = 2 * np.repeat(runs.rows[0], 2) + 1 + np.tile([0, 1], len(runs))
     chain, tracks = runs.chain, len(runs.tracks)
     place = np.arange(len(chain)) - np.flatnonzero(np.diff(chain, prepend=-1))[np.cumsum(np.diff(chain, prepend=-1) != 0) - 1]
     clock = np.zeros((len(graph.time_ns), tracks), dtype=np.int64)
     column = np.full(len(graph.time_ns), -1, dtype=np.int64)
     number = np.cumsum(np.diff(chain, prepend=-1) != 0) - 1
-    column[own] = number
-    clock[own, number] = place + 1
-    # edges lead forward in time; those without delay in the order in which a thread or a stream does things
+    column[instant] = number
+    clock[instant, number] = place + 1
+    # edges lead forward in time, and those without delay follow the order of a thread or a stream
     order = np.lexsort((graph.target, graph.source, graph.time_ns[graph.target]))
     for _ in range(_ROUNDS):
         before = clock.sum()
@@ -250,6 +256,6 @@ def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
             np.maximum(clock[end], clock[begin], out=clock[end])
         if clock.sum() == before:
             break
-    first = clock[own[source], number[source]]
-    held: Bool = clock[own[target], number[source]] >= first
+    first = clock[instant[source], number[source]]
+    held: Bool = clock[instant[target], number[source]] >= first
     return held

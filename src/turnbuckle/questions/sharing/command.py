@@ -146,14 +146,14 @@ def sharing(
         asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
         return _surface(seen, run, forms, counts, asked, charts, format, output)
     with working("replaying"):
-        found = study.sharing(run, counts, forms, bandwidth=rate, **given)
+        answer = study.sharing(run, counts, forms, bandwidth=rate, **given)
         steps = _differences(run, forms, max(counts), {"bandwidth": rate, **given}) if differences else {}
     if format != "table":
-        document = {**found.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
+        document = {**answer.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
         write_answer(document, document["differences" if differences else "rows"], format, output)
     else:
         console = console_for(output)
-        show(console, found)
+        show(console, answer)
         if differences:
             _print_steps(console, steps, max(counts))
     return 0
@@ -183,7 +183,7 @@ def _forms(text: str) -> list[Form]:
 
 
 def _bandwidth(text: str | None) -> float | None:
-    """``25 GB/s``, or what a link named as pcie4-x16 gives one way to a large copy."""
+    """Return a bandwidth such as ``25 GB/s``, or what a named link such as pcie4-x16 gives one way to a large copy."""
     if text is None:
         return None
     if text.strip()[:1].isalpha():
@@ -196,12 +196,12 @@ def _bandwidth(text: str | None) -> float | None:
 # --- several runs -----------------------------------------------------------------------------------------------------
 
 
-def show(console: Console, found: Sharing) -> None:
+def show(console: Console, answer: Sharing) -> None:
     """Print the verdict, and each form by number of runs."""
 
-    for form in found.forms:
-        console.print(Text(_verdict(found) if form == "loose" else _larger(found, form), "bold"))
-    run, several = found.run, len(found.forms) > 1 or found.forms != ("loose",)
+    for form in answer.forms:
+        console.print(Text(_verdict(answer) if form == "loose" else _larger(answer, form), "bold"))
+    run, several = answer.run, len(answer.forms) > 1 or answer.forms != ("loose",)
     table = Table(box=None, pad_edge=False, header_style="dim")
     if several:
         table.add_column("form", overflow="fold")
@@ -210,7 +210,7 @@ def show(console: Console, found: Sharing) -> None:
         names = ["runs", "GPUs", "run time", "vs recorded", "work done", "busy to device", "to host"]
     for name in names:
         table.add_column(name, justify="right", overflow="fold")
-    for row in found.rows:
+    for row in answer.rows:
         many = {"loose": str(row.runs * run.devices), "shared": str(run.devices)}
         large = many.get(row.form, f"{run.devices} ({row.runs}x)")
         cells = [str(1 if row.form == "tight" else row.runs), large, seconds(row.seconds), f"{row.penalty:.3f}x"]
@@ -221,15 +221,15 @@ def show(console: Console, found: Sharing) -> None:
         console.print(
             Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (2x): twice as large", "dim")
         )
-    whence = "stated" if found.stated else run.link_from
-    told = (
-        f"link {quantity(found.bandwidth, 'B/s')} each way ({whence}), {quantity(found.hop_seconds, 's')} added to each copy; a run makes "
-        f"{len(run.moved.activity):,} copies, {quantity(found.to_device_bytes, 'B')} to its devices and "
-        f"{quantity(found.to_host_bytes, 'B')} back; "
-        f"what a copy cost beyond its link stays; fair shares; {_hosts(found.cores)}"
+    whence = "stated" if answer.stated else run.link_from
+    note = (
+        f"link {quantity(answer.bandwidth, 'B/s')} each way ({whence}), {quantity(answer.hop_seconds, 's')} added to each copy; "
+        f"a run makes {len(run.moved.activity):,} copies, {quantity(answer.to_device_bytes, 'B')} to its devices and "
+        f"{quantity(answer.to_host_bytes, 'B')} back; "
+        f"what a copy cost beyond its link stays; fair shares; {_hosts(answer.cores)}"
     )
-    console.print(Text(told, style="dim"))
-    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), found.speed, found.gain)
+    console.print(Text(note, style="dim"))
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)
 
 
 def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
@@ -237,8 +237,8 @@ def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tupl
     console = console_for(output)
     words = {"shared": "on one GPU", "loose": "on a GPU each, behind one link"}
     for p in pairs:
-        told = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
-        console.print(Text(told, "bold"))
+        line = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
+        console.print(Text(line, "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("form", overflow="fold")
     table.add_column("run", overflow="fold")
@@ -248,43 +248,43 @@ def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tupl
         for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
             table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
     console.print(table)
-    told = "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; "
-    console.print(Text(told + _hosts(cores), style="dim"))
+    line = "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; "
+    console.print(Text(line + _hosts(cores), style="dim"))
 
 
 def _hosts(cores: int) -> str:
-    """What runs share besides GPUs and link."""
+    """Return what runs share besides GPUs and link."""
     if not cores:
         return "cores and host memory are not shared"
     return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls leave; host memory is not shared"
 
 
 def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: str) -> None:
-    """What the answer takes for granted."""
+    """Print the assumptions of the answer."""
     if run.devices > 1:
         console.print(Text(f"all {run.devices} GPUs of a run are behind the one link, one run alone too", "yellow"))
     if run.sharers > 1:
-        told = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
-        console.print(Text(told, "yellow"))
+        gain = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
+        console.print(Text(gain, "yellow"))
     faster = f"a multiprocessor is {speed:g} times as fast as recorded" if speed != 1.0 else ""
     if not larger:
         if faster:
             console.print(Text(faster, "dim"))
         return
     if kernels == "full":
-        told = "every kernel gains the full size of a larger GPU: the best that can be"
+        gain = "every kernel gains the full size of a larger GPU: the best that can be"
     elif run.blocks_known:
-        told = "a kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor: "
-        told += "the more of the two, up to the less" if kernels == "blocks" else "the less of the two"
-        told += f"; {run.unfilled:.1%} of kernel time is in kernels with too few blocks to gain"
-        told += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
+        gain = "a kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor: "
+        gain += "the more of the two, up to the less" if kernels == "blocks" else "the less of the two"
+        gain += f"; {run.unfilled:.1%} of kernel time is in kernels with too few blocks to gain"
+        gain += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
     else:
-        told = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
-    console.print(Text("; ".join(word for word in (told, faster) if word), "dim"))
+        gain = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
+    console.print(Text("; ".join(word for word in (gain, faster) if word), "dim"))
 
 
-def _verdict(found: Sharing) -> str:
-    fit, most = found.fit, max(r.runs for r in found.rows if r.form == "loose")
+def _verdict(answer: Sharing) -> str:
+    fit, most = answer.fit, max(r.runs for r in answer.rows if r.form == "loose")
     if fit is None:
         return "not even one run keeps within 5 % of its recorded time behind this link"
     if fit == most:
@@ -292,19 +292,19 @@ def _verdict(found: Sharing) -> str:
     return f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
 
 
-def _larger(found: Sharing, form: Form) -> str:
-    """What a GPU as many times as large as was asked comes to."""
-    most = max(r.runs for r in found.rows if r.form == form)
-    row = next(r for r in found.rows if (r.form, r.runs) == (form, most))
-    slow, better = found.slowest(form, most), found.benefit(most, form)
+def _larger(answer: Sharing, form: Form) -> str:
+    """Return the answer for the largest GPU that was asked."""
+    most = max(r.runs for r in answer.rows if r.form == form)
+    row = next(r for r in answer.rows if (r.form, r.runs) == (form, most))
+    slow, better = answer.slowest(form, most), answer.benefit(most, form)
     span = f"{row.penalty:.3f}x" if slow is None or f"{slow:.3f}" == f"{row.penalty:.3f}" else f"{row.penalty:.3f}x to {slow:.3f}x"
     runs = "one run takes" if form == "tight" else f"{most} runs take"
-    one = "a GPU" if found.run.devices == 1 else f"{found.run.devices} GPUs"
+    gpus = "a GPU" if answer.run.devices == 1 else f"{answer.run.devices} GPUs"
     if form == "shared":
-        of_it = "one GPU" if found.run.devices == 1 else f"the {one} of one run"
+        of_it = "one GPU" if answer.run.devices == 1 else f"the {gpus} of one run"
         return f"on {of_it} {runs} {span} the recorded time: {row.gain:.2f} times the work of one run alone"
-    said = f"on {one} {most} times as large {runs} {span} the recorded time"
-    return said if better is None or most == 1 else f"{said}: {better:.2f} times the work of {most} on {one} each"
+    line = f"on {gpus} {most} times as large {runs} {span} the recorded time"
+    return line if better is None or most == 1 else f"{line}: {better:.2f} times the work of {most} on {gpus} each"
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def _differences(run: Sharer, forms: list[Form], runs: int, given: dict[str, Any
 
 
 def _step_rows(steps: dict[Form, dict[str, Difference]]) -> list[dict[str, Any]]:
-    return [{"form": form, "parameter": name, **d.as_dict()} for form, found in steps.items() for name, d in found.items()]
+    return [{"form": form, "parameter": name, **d.as_dict()} for form, by_parameter in steps.items() for name, d in by_parameter.items()]
 
 
 def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], runs: int) -> None:
@@ -331,18 +331,18 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
     title = f"a step of each parameter, {runs} at once: run time for 1 % of it"
     table = titled(console, title, "form", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
     scattered = len(next(iter(next(iter(steps.values())).values())).forward)
-    for form, found in steps.items():
-        for name, d in found.items():
-            at = units.show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
+    for form, by_parameter in steps.items():
+        for name, d in by_parameter.items():
+            place = units.show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
             share = 0.01 * abs(d.at) / d.seconds if d.at else 0.0
             low, high = d.interval
-            table.add_row(form, name, at, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
+            table.add_row(form, name, place, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
     console.print(table)
-    told = (
+    note = (
         f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {scattered} runs whose work is scattered by {SPREAD:.0%}, "
         "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
     )
-    console.print(Text(told, "dim"))
+    console.print(Text(note, "dim"))
 
 
 # --- surface ----------------------------------------------------------------------------------------------------------
@@ -361,19 +361,19 @@ def _surface(
     from turnbuckle.questions.sharing.surface import sharing_surface
 
     with working("replaying"):
-        found = sharing_surface(run, forms, counts, **given)
+        answer = sharing_surface(run, forms, counts, **given)
     if charts is not None:
         from turnbuckle.questions.sharing.figures import sharing_figure
 
-        save([sharing_figure(found)], charts)
+        save([sharing_figure(answer)], charts)
     if format != "table":
-        write_answer({**found.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in found.points], format, output)
+        write_answer({**answer.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in answer.points], format, output)
     else:
-        _print_surface(console_for(output), found, given)
+        _print_surface(console_for(output), answer, given)
     return 0
 
 
-def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any]) -> None:
+def _print_surface(console: Console, answer: SharingSurface, given: dict[str, Any]) -> None:
 
     words = {
         "loose": "{0} runs on a GPU each, one link",
@@ -381,36 +381,38 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
         "pooled": "{0} runs on one GPU {0} times as large",
         "shared": "{0} runs on one GPU as recorded",
     }
-    for form in found.forms:
-        for count in found.runs:
-            if count == 1 and form != found.forms[0]:
+    for form in answer.forms:
+        for count in answer.runs:
+            if count == 1 and form != answer.forms[0]:
                 continue
-            said = words[form].format(count) if count > 1 else "one run alone"
-            table = titled(console, f"{said}: run time over the recorded one", "latency", *(units.show(b, "B/s") for b in found.bandwidths))
-            for latency in found.latencies:
-                row = [found.at(form, count, latency, b) for b in found.bandwidths]
+            title = words[form].format(count) if count > 1 else "one run alone"
+            table = titled(
+                console, f"{title}: run time over the recorded one", "latency", *(units.show(b, "B/s") for b in answer.bandwidths)
+            )
+            for latency in answer.latencies:
+                row = [answer.at(form, count, latency, b) for b in answer.bandwidths]
                 table.add_row(units.show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
             console.print(table)
             console.print()
-    for name, value in found.comparisons().items():
-        told = {
+    for name, value in answer.comparisons().items():
+        line = {
             "integration": "from 100 us to 10 us at 16 GB/s, one run: {0:.2f} times as fast",
             "disaggregation": "from 100 us to 1 ms at 16 GB/s, one run: {0:.2f} times as long",
             "gpu_gpu_tight": "at 10 us and 16 GB/s: one run on a GPU {1} times as large does {0:.2f} times the work of {1} on a GPU each",
             "gpu_gpu_pooled": "at 10 us and 16 GB/s: {1} runs on one {1} times as large do {0:.2f} times the work of {1} on a GPU each",
             "gpu_gpu_shared": "at 10 us and 16 GB/s: {1} runs on one GPU do {0:.2f} times the work of {1} on a GPU each",
         }[name]
-        console.print(Text(told.format(value, max(found.runs)), "bold"))
-    run = found.run
+        console.print(Text(line.format(value, max(answer.runs)), "bold"))
+    run = answer.run
     kept = (
         "what copies and deliveries cost beyond link and latency stays"
-        if found.law == "anchored"
+        if answer.law == "anchored"
         else "copies and deliveries cost nothing else"
     )
-    told = (
+    line = (
         f"recorded: {units.show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
-        f"{units.show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {units.show(found.hop_seconds, 's')} added to each copy; "
+        f"{units.show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {units.show(answer.hop_seconds, 's')} added to each copy; "
         "every point is a replay"
     )
-    console.print(Text(told, "dim"))
-    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), given["speed"], given["gain"])
+    console.print(Text(line, "dim"))
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), given["speed"], given["gain"])

@@ -56,30 +56,30 @@ class Difference(Declared):
 
     @property
     def slope(self) -> float:
-        """Median of the central differences; of the one-sided ones where one side cannot be [s a unit]."""
+        """Return the median of the central differences, or of the one-sided ones if one side cannot be [s a unit]."""
         two = self.central[~np.isnan(self.central)]
         return float(np.median(two if len(two) else self.one_sided))
 
     @property
     def one_sided(self) -> Float:
-        """All slopes to either side."""
-        both = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
-        slopes: Float = both[~np.isnan(both)]
+        """Return all slopes to either side."""
+        sides = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
+        slopes: Float = sides[~np.isnan(sides)]
         return slopes
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Smallest and largest slope of any step to either side of any run [s a unit]."""
+        """Return the smallest and the largest slope of any step to either side of any run [s a unit]."""
         return float(self.one_sided.min()), float(self.one_sided.max())
 
     @property
     def elasticity(self) -> float:
-        """Per cent of run time for one per cent of the parameter; nan at 0."""
+        """Return per cent of run time for one per cent of the parameter; nan at 0."""
         return self.slope * self.at / self.seconds if self.at and self.seconds else math.nan
 
     @property
     def sign(self) -> Sign:
-        """Whether the run time rises or falls with the parameter, at every step and in every run."""
+        """Return whether the run time rises or falls with the parameter, at every step and in every run."""
         rounding = _ROUNDING * self.seconds / np.concatenate([np.broadcast_to(self.steps, self.forward.shape).reshape(-1)] * 2)
         slopes = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
         up, down = bool((slopes > rounding).any()), bool((slopes < -rounding).any())
@@ -94,7 +94,7 @@ def differences(
     unit: float | None = None,
     least: float = 0.0,
 ) -> Difference:
-    """Finite differences of a run time.
+    """Return finite differences of a run time.
 
     Parameters
     ----------
@@ -118,14 +118,14 @@ def differences(
     h = np.asarray(steps, dtype=np.float64) * size
     if not len(h) or not len(asked) or not (np.isfinite(h).all() and (h > 0).all() and math.isfinite(at) and at >= least):
         raise error_of("A095", found=f"steps {list(steps)} of {size:g} at {at:g}"[:80])
-    here = np.array([one(at) for one in asked])[:, None]
-    above = np.array([[one(at + float(d)) for d in h] for one in asked])
-    below = np.array([[one(at - float(d)) if at - float(d) >= least else math.nan for d in h] for one in asked])
-    return Difference(at, float(here[0, 0]), h, (above - here) / h, (here - below) / h, (above - below) / (2 * h))
+    unchanged = np.array([replayed(at) for replayed in asked])[:, None]
+    above = np.array([[replayed(at + float(d)) for d in h] for replayed in asked])
+    below = np.array([[replayed(at - float(d)) if at - float(d) >= least else math.nan for d in h] for replayed in asked])
+    return Difference(at, float(unchanged[0, 0]), h, (above - unchanged) / h, (unchanged - below) / h, (above - below) / (2 * h))
 
 
 def scattered(program: Program, seed: int, spread: float = SPREAD) -> Program:
-    """A program whose compute takes a little more or less each time: log-normal with median 1, the same for the same seed; 0 leaves it."""
+    """Return a program whose compute times are scattered: log-normal with median 1, the same for the same seed; 0 leaves it."""
     if seed == 0 or not len(program.work_seconds):
         return program
     factor = np.exp(spread * np.random.default_rng(seed).standard_normal(len(program.work_seconds)))

@@ -25,9 +25,9 @@ _RATE: Final = "format(datum.value / 1e9, '~r')"
 
 
 def shown(surface: SharingSurface) -> list[list[tuple[Form, int]]]:
-    """Panels by row: a form each, with all its numbers of runs or the first, the last and some between; all in one row if they fit.
+    """Return the panels by row: one form each, with all its numbers of runs, or the first, the last and some between.
 
-    One run alone is the same in every form and stands in the first row only.
+    All panels share one row if they fit. One run alone is the same in every form and stands in the first row only.
     """
     out: list[list[tuple[Form, int]]] = []
     for form in surface.forms:
@@ -39,7 +39,7 @@ def shown(surface: SharingSurface) -> list[list[tuple[Form, int]]]:
 
 
 def sharing_figure(surface: SharingSurface) -> Figure:
-    """Run time of each run over the recorded one, at every point."""
+    """Draw the run time of each run over the recorded one, at every point."""
     panels = shown(surface)
     columns = max(len(row) for row in panels)
     width = min((FULL - _LEFT - _GAP * (columns - 1)) / columns, _WIDEST)
@@ -58,7 +58,7 @@ def sharing_figure(surface: SharingSurface) -> Figure:
 
 
 def title(form: Form, runs: int, devices: int = 1) -> tuple[str, str]:
-    """What a panel shows: how many runs, on what."""
+    """Return what a panel shows: how many runs, on which GPUs."""
     if runs == 1:
         return "one run", "alone on its link" if devices == 1 else f"its {devices} GPUs on one link"
     return {
@@ -70,7 +70,9 @@ def title(form: Form, runs: int, devices: int = 1) -> tuple[str, str]:
 
 
 def edges(values: tuple[float, ...]) -> list[float]:
-    """Where the cells of an axis meet, and its ends half a cell beyond: geometric means, since both axes are logarithmic.
+    """Return the edges of an axis's cells: geometric means, since both axes are logarithmic.
+
+    The two outer edges lie half a cell beyond the first and the last value.
 
     >>> edges((1.0, 4.0))
     [0.5, 2.0, 8.0]
@@ -126,7 +128,7 @@ def _points(surface: SharingSurface, form: Form, runs: int) -> list[Point]:
 
 
 def _short(penalty: float) -> str:
-    """A factor in three characters or four."""
+    """Format a factor in three or four characters."""
     return f"{penalty:.2f}" if penalty < 9.995 else f"{penalty:.1f}" if penalty < 99.95 else f"{penalty:.0f}"
 
 
@@ -150,7 +152,7 @@ def _caption(surface: SharingSurface) -> str:
         if surface.law == "anchored"
         else "A copy takes its bytes over the bandwidth, and each delivery the latency, as in AgoChart."
     )
-    what = (
+    axes = (
         f"Run time of each run over the recorded one, {number(run.measured, 's', 4)}. Latency: from a call to what it starts. "
         f"Ring: the recorded machine, {number(run.recorded_latency, 's')} and {number(run.recorded_bandwidth, 'B/s')} ({run.link_from}). "
     )
@@ -164,11 +166,11 @@ def _caption(surface: SharingSurface) -> str:
         }[surface.gain]
         if not run.blocks_known:
             limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
-    asked = f" {number(surface.hop_seconds, 's')} are added to each copy." if surface.hop_seconds else ""
-    asked += f" A multiprocessor is {surface.speed:g} times as fast as recorded." if surface.speed != 1.0 else ""
-    return what + anchored + asked + limit
+    settings = f" {number(surface.hop_seconds, 's')} are added to each copy." if surface.hop_seconds else ""
+    settings += f" A multiprocessor is {surface.speed:g} times as fast as recorded." if surface.speed != 1.0 else ""
+    return axes + anchored + settings + limit
 
 
-def figures(found: SharingSurface) -> list[Figure]:
+def figures(surface: SharingSurface) -> list[Figure]:
     """Return the maps of latency and bandwidth for runs that share a link."""
-    return [sharing_figure(found)]
+    return [sharing_figure(surface)]

@@ -22,7 +22,7 @@ from turnbuckle.replay.contention.network import Network
 
 @dataclass(frozen=True, repr=False)
 class Beside(Shown):
-    """Two runs at once, each once.
+    """Two runs at once, each run one time.
 
     Attributes
     ----------
@@ -36,17 +36,17 @@ class Beside(Shown):
 
     @property
     def penalties(self) -> tuple[float, float]:
-        """Run time of each over the recorded one."""
+        """Return the run time of each over its recorded one."""
         return self.seconds[0] / self.alone[0], self.seconds[1] / self.alone[1]
 
     @property
     def together(self) -> float:
-        """Until both are done [s]."""
+        """Return the time until both are done [s]."""
         return max(self.seconds)
 
     @property
     def saved(self) -> float:
-        """Share of the time of one run after the other that is saved."""
+        """Return the share of time saved against running one after the other."""
         return 1.0 - self.together / sum(self.alone)
 
     def table(self) -> pl.DataFrame:
@@ -90,7 +90,7 @@ def pair(
     if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
         raise error_of("A166.recordings", found=f"{size:,}")
     if bandwidth is None:
-        # one link for both, on which each alone is as recorded
+        # one link for both: each run alone on it takes its recorded time
         rate = max(one.recorded_bandwidth, other.recorded_bandwidth)
         one, other = (replace(run, recorded_bandwidth=rate) for run in (one, other))
     else:
@@ -101,9 +101,9 @@ def pair(
     second, more = other.program(form, 1, rate, **given)
     loose = form == "loose"
     hosts += more - 1 if loose else 0
-    both = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
-    both, hosts = placed(both, hosts)
-    done = replay(both, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
+    program = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
+    program, hosts = placed(program, hosts)
+    done = replay(program, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
     ends = np.split(done.ends, [first.processes])
     seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
     return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))

@@ -72,7 +72,7 @@ FULL: Final = 1e15
 
 @dataclass(frozen=True)
 class Shared:
-    """So many runs at once, or one on a GPU so many times as large.
+    """Replay of several runs at once, or of one run on a larger GPU.
 
     Attributes
     ----------
@@ -123,19 +123,19 @@ class Sharer:
 
     @cached_property
     def kernel_units(self) -> Int:
-        """Multiprocessors of each kernel's GPU, 0 where unknown."""
+        """Return the multiprocessors of each kernel's GPU, 0 where unknown."""
         return np.full_like(self.kernels.units, self.units) if self.units else self.kernels.units
 
     @cached_property
     def engines(self) -> Int:
-        """Copy engines of each device, by direction."""
+        """Return the copy engines of each device, by direction."""
         return engines(self.moved, self.graph)
 
     def gained(self, times: float, gain: Gain = "blocks") -> Float:
-        """How many times faster each kernel gets on a GPU so many times as large.
+        """Return the speed-up of each kernel on a GPU that is `times` as large.
 
-        ``full``: as many times, whatever its blocks.  A multiprocessor gains as its own blocks get fewer, or as whole rounds of blocks
-        that are resident together are saved: ``blocks`` is the more of the two, ``rounds`` the less.
+        ``full``: as many times, whatever its blocks. A multiprocessor gains if it has fewer blocks, or if it needs fewer rounds of blocks
+        that are resident together. ``blocks`` is the larger of the two gains, ``rounds`` the smaller.
         """
         held = self.kernels
         if gain == "full":
@@ -146,19 +146,22 @@ class Sharer:
 
     @property
     def blocks_known(self) -> float:
-        """Share of kernel time whose thread blocks and multiprocessors are known."""
+        """Return the share of kernel time whose thread blocks and multiprocessors are known."""
         held = (self.kernels.blocks > 0) & (self.kernel_units > 0)
         return _share(self.kernels.seconds, held)
 
     @property
     def unfilled(self) -> float:
-        """Share of kernel time in kernels with no more blocks than multiprocessors: a larger GPU is no faster for them."""
+        """Return the share of kernel time in kernels with no more blocks than multiprocessors.
+
+        A larger GPU is no faster for them.
+        """
         held = (self.kernels.blocks > 0) & (self.kernels.blocks <= self.kernel_units)
         return _share(self.kernels.seconds, held)
 
     def processes(self, form: Form, runs: int, cores: int = 0) -> int:
-        """Size of a replay."""
-        # on cores the time between calls is an activity too, and each has another that stands for its core
+        """Return the number of processes of a replay."""
+        # with cores, the time between calls is an activity too, and each activity has one more for its core
         once = len(self.graph.activity) * (3 if cores else 1) + len(self.moved.activity)
         return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
 
@@ -216,10 +219,10 @@ class Sharer:
         cores: int = 0,
         devices: int = 0,
     ) -> tuple[Program, int]:
-        """What the runs do, and on how many hosts of a network without the cores'; parameters as in `together`, `rate` of the link [B/s].
+        """Return the program of the runs, and its number of hosts in a network without the cores' hosts.
 
-        On one GPU for all (`ON_ONE_GPU`), and with `cores`, the links of the network have `FULL` for `rate`.  `devices` is how many GPUs
-        there are at least.
+        Parameters are as in `together`; `rate` is that of the link [B/s], `devices` the least number of GPUs. On one GPU for all
+        (`ON_ONE_GPU`), and with `cores`, the links of the network have `FULL` for `rate`.
         """
         moved = self.moved.on_link(rate, self.recorded_bandwidth, law == "anchored")
         if copy_cost != 1.0:
@@ -233,9 +236,9 @@ class Sharer:
         if form == "loose":
             hosts = 1 + runs * self.devices
         elif form in ON_ONE_GPU:
-            # a kernel that had company held its part of the GPU only
-            own = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
-            share = np.minimum(own, 1.0 / self.kernels.at_once)
+            # a kernel recorded beside others held only its share of the GPU
+            used = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
+            share = np.minimum(used, 1.0 / self.kernels.at_once)
             pool, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), 1 + 3 * devices
         if pool is not None or cores:
             full = FULL / rate
@@ -292,16 +295,16 @@ def _nothing_copied(fix: str) -> TurnbuckleError:
 
 
 def _link(run: Run, moved: Copies) -> tuple[float, str]:
-    """What a copy reaches on the recorded link [B/s], and how that is known.
+    """Return the bandwidth that a copy reaches on the recorded link [B/s], and its source in words.
 
-    A run that copies from pageable memory, or in small pieces, does not show its link: then the machine does.
+    A run that copies from pageable memory, or in small pieces, does not show its link; the machine's bandwidth is used then.
     """
     fastest, source = float(moved.rate.max(initial=1.0)), run.source
-    known = [float(v) for d in HOST_WAYS if (v := link_bandwidth(source, d, source)) is not None]
-    if not known or max(known) <= fastest:
+    bandwidths = [float(v) for d in HOST_WAYS if (v := link_bandwidth(source, d, source)) is not None]
+    if not bandwidths or max(bandwidths) <= fastest:
         return fastest, "the fastest recorded copy's rate"
     assumed = any((p := source.get(link_parameter(d, "bandwidth"))) is not None and p.nature == "assumption" for d in HOST_WAYS)
-    return max(known), "assumed for the recorded machine" if assumed else "of the recorded machine"
+    return max(bandwidths), "assumed for the recorded machine" if assumed else "of the recorded machine"
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,40 +336,46 @@ class Sharing(Shown):
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """What was asked."""
+        """Return the forms that were asked."""
         return tuple(f for f in FORMS if any(r.form == f for r in self.rows))
 
     @property
     def fit(self) -> int | None:
-        """Most runs that stay within `FITS` of the recorded run time each; None where not even one does, or loose was not asked."""
+        """Return the most runs that each stay within `FITS` of the recorded run time.
+
+        None if not even one does, or if loose was not asked.
+        """
         fitting = [r.runs for r in self.rows if r.form == "loose" and r.penalty <= 1.0 + FITS]
         return max(fitting) if fitting else None
 
     def benefit(self, runs: int, form: Form) -> float | None:
-        """Work done in a time on one larger GPU over that on as many small ones behind one link; None where one was not asked."""
+        """Return the work rate of one larger GPU over that of as many small ones behind one link; None where one was not asked."""
         gains = {r.form: r.gain for r in self.rows if r.runs == runs}
         return gains[form] / gains["loose"] if form in gains and "loose" in gains else None
 
     def slowest(self, form: Form, runs: int) -> float | None:
-        """Run time over the recorded one if kernels gain the least that is known; None where that was not replayed."""
+        """Return the run time over the recorded one if kernels gain the least that is known; None where that was not replayed."""
         return next((r.penalty for r in self.least if (r.form, r.runs) == (form, runs)), None)
 
     @property
     def to_device_bytes(self) -> float:
-        """Copied to the devices by one run [B]."""
+        """Return the bytes that one run copies to its devices [B]."""
         return float(self.run.moved.size_bytes[self.run.moved.to_device].sum())
 
     @property
     def to_host_bytes(self) -> float:
-        """Copied to the host by one run [B]."""
+        """Return the bytes that one run copies to its host [B]."""
         return float(self.run.moved.size_bytes.sum()) - self.to_device_bytes
 
     def table(self) -> pl.DataFrame:
-        """A row for each form and number of runs: ``form``, ``runs``, ``seconds``, ``penalty``, ``gain`` and how busy the link is."""
+        """Return a row for each form and number of runs.
+
+        Columns: ``form``, ``runs``, ``seconds``, ``penalty``, ``gain`` and how busy the link is.
+        """
         return pl.DataFrame([r.__dict__ for r in self.rows])
 
     def headline(self) -> str:
-        """The answer in one line."""
+        """Return the answer in one line."""
         return f"Sharing: runs of {show(self.run.measured, 's')}, {', '.join(self.forms)}"
 
     def listed(self) -> list[dict[str, Any]]:
@@ -421,16 +430,16 @@ def sharing(
 
     rows: list[Shared] = []
     for form in (f for f in FORMS if f in forms):
-        found = {count: together(form, count) for count in sorted(set(runs))}
+        by_count = {count: together(form, count) for count in sorted(set(runs))}
         if form == "loose":
-            # between the most that fit and the fewest that do not: how many do?
-            few = max((r.runs for r in found.values() if r.penalty <= 1.0 + FITS), default=0)
-            many = min((r.runs for r in found.values() if r.runs > few), default=few + 1)
+            # bisect between the most runs that fit and the fewest that do not
+            few = max((r.runs for r in by_count.values() if r.penalty <= 1.0 + FITS), default=0)
+            many = min((r.runs for r in by_count.values() if r.runs > few), default=few + 1)
             while many - few > 1:
                 middle = (few + many) // 2
-                found[middle] = together(form, middle)
-                few, many = (middle, many) if found[middle].penalty <= 1.0 + FITS else (few, middle)
-        rows += [found[count] for count in sorted(found)]
+                by_count[middle] = together(form, middle)
+                few, many = (middle, many) if by_count[middle].penalty <= 1.0 + FITS else (few, middle)
+        rows += [by_count[count] for count in sorted(by_count)]
     least = (
         [together(r.form, r.runs, "rounds") for r in rows if r.form in ("tight", "pooled")] if gain == "blocks" and run.blocks_known else []
     )
@@ -438,20 +447,20 @@ def sharing(
 
 
 def core_count(cores: int) -> int:
-    """A number of cores that there can be, 0 for as many as are asked for; refused otherwise (A075)."""
+    """Return a valid number of cores, 0 for as many as are asked for; refuse others (A075)."""
     if not 0 <= cores <= MOST_CORES:
         raise error_of("A075.cores", found=str(cores)[:60], most_cores=MOST_CORES)
     return cores
 
 
 def counted(runs: Sequence[int]) -> None:
-    """Refuse numbers of runs that are none (A075)."""
+    """Refuse numbers of runs below one (A075)."""
     if not runs or min(runs) < 1 or max(runs) > MOST:
         raise error_of("A075.runs", found=str(list(runs))[:60], most=MOST)
 
 
 def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None:
-    """Refuse another GPU for a run without kernels (A172) or of a speed that cannot be (A097), and a link without copies (A165)."""
+    """Refuse another GPU for a run without kernels (A172), an impossible speed (A097), and a link without copies (A165)."""
     if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
         raise error_of("A097.speed", found=f"{speed:g}")
     if set(forms) - {"loose"} and not len(run.kernels.activity):
@@ -461,19 +470,22 @@ def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None
 
 
 def link_rate(bandwidth: float) -> float:
-    """A bandwidth that a link can have [B/s]; refused otherwise (A096)."""
+    """Return a valid bandwidth of a link [B/s]; refuse others (A096)."""
     if not (math.isfinite(bandwidth) and 1.0 <= bandwidth <= 1e15):
         raise error_of("A096.bandwidth", found=f"{bandwidth:g} B/s")
     return bandwidth
 
 
 def delay(seconds: float) -> float:
-    """A latency that can be [s]; refused otherwise (A096)."""
+    """Return a valid latency [s]; refuse others (A096)."""
     if not (math.isfinite(seconds) and 0.0 <= seconds <= LONGEST):
         raise error_of("A096.latency", found=f"{seconds:g} s")
     return seconds
 
 
 def of_run(run: Run, runs: Sequence[int], forms: Sequence[Form], **settings: Any) -> Sharing:
-    """Replay a run several times over at once; what `ready` takes first, then `sharing` with the same settings."""
+    """Replay a run several times over at once.
+
+    `ready` takes the settings it knows, `sharing` the others.
+    """
     return sharing(ready(run), runs, forms, **settings)

@@ -45,7 +45,7 @@ STEPS: Final = (0.02, 0.1)
 
 @dataclass(frozen=True)
 class Point(Declared):
-    """A replay: latency [s], bandwidth [B/s], and what came out."""
+    """One replay: latency [s], bandwidth [B/s] and the result."""
 
     latency: float
     bandwidth: float
@@ -81,18 +81,18 @@ class SharingSurface(Declared):
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """What was asked."""
+        """Return the forms that were asked."""
         return tuple(f for f in FORMS if any(p.found.form == f for p in self.points))
 
     def at(self, form: Form, runs: int, latency: float, bandwidth: float) -> Shared | None:
-        """One point; None where it is not on the grid."""
+        """Return one point; None where it is not on the grid."""
         for p in self.points:
             if (p.found.form, p.found.runs) == (form, runs) and math.isclose(p.latency, latency) and math.isclose(p.bandwidth, bandwidth):
                 return p.found
         return None
 
     def comparisons(self) -> dict[str, float]:
-        """The report's ratios that the grid has the points of; `gpu_gpu` for the most runs asked."""
+        """Return the report's ratios for which the grid has the points; `gpu_gpu` for the most runs asked."""
         now, near, far = (self.at("loose", 1, latency, RATE) or self.at("tight", 1, latency, RATE) for latency in (NOW, NEAR, FAR))
         out: dict[str, float] = {}
         if now is not None and near is not None:
@@ -102,9 +102,9 @@ class SharingSurface(Declared):
         most = max(self.runs)
         loose = self.at("loose", most, NEAR, RATE)
         for form in ("tight", "pooled", "shared"):
-            one = self.at(form, most, NEAR, RATE)
-            if loose is not None and one is not None and most > 1:
-                out[f"gpu_gpu_{form}"] = one.gain / loose.gain
+            larger = self.at(form, most, NEAR, RATE)
+            if loose is not None and larger is not None and most > 1:
+                out[f"gpu_gpu_{form}"] = larger.gain / loose.gain
         return out
 
 
@@ -153,7 +153,7 @@ def _bounded(work: int, what: str, fewer: str) -> None:
 
 
 def _axis(values: Sequence[float], check: Callable[[float], float]) -> list[float]:
-    """Values of an axis in order; refused where one cannot be (A096)."""
+    """Return the values of an axis in order; refuse a value that cannot be (A096)."""
     if not values:
         raise error_of("A096.surface", found="none")
     return sorted({check(v) for v in values})
@@ -170,9 +170,9 @@ def parameter_differences(
     gain: Gain = "blocks",
     cores: int = 0,
 ) -> dict[str, Difference]:
-    """What a step of each parameter does to runs that share: latency [s], bandwidth [B/s], cost of a copy and compute (as factors).
+    """Return the change of shared runs with each parameter: latency [s], bandwidth [B/s], cost of a copy, compute (as factors).
 
-    Each is asked of the recorded run and of some a little different, with the same seeds on both sides.
+    Each is asked of the recorded run and of some scattered runs, with the same seeds on both sides.
     """
     counted([runs])
     require_work(run, [form], speed)
@@ -196,6 +196,6 @@ def parameter_differences(
     asked["copy cost"] = (1.0, lambda value, seed: seconds(seed, copy_cost=value))
     asked["kernel time"] = (1.0, lambda value, seed: seconds(seed, speed=speed / value))
     return {
-        name: differences([lambda v, s=seed, one=one: one(v, s) for seed in SEEDS], at, STEPS, unit=at or 1e-6)  # type: ignore[misc]
-        for name, (at, one) in asked.items()
+        name: differences([lambda v, s=seed, seconds_at=seconds_at: seconds_at(v, s) for seed in SEEDS], center, STEPS, unit=center or 1e-6)  # type: ignore[misc]
+        for name, (center, seconds_at) in asked.items()
     }

@@ -70,52 +70,58 @@ def sweep(
     study = _study(what or [], axis or [], set_ or [], model)
     kind = _format(format, output)
     if output is not None:
-        # what cannot be written is refused before anything is answered
+        # refuse an output that cannot be written before computing anything
         goal(output, "the output", "table.parquet")
     part = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:
-            found = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
+            swept = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
     except KeyboardInterrupt:
         kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
         print(kept, file=sys.stderr)
         raise
-    for note in found.notes:
+    for note in swept.notes:
         print(f"note: {note}", file=sys.stderr)
-    if output is not None and not found.missing:
-        _emit(found, kind, output)
+    if output is not None and not swept.missing:
+        _emit(swept, kind, output)
     if charts is not None:
-        _draw(found, charts)
+        _draw(swept, charts)
     if output is None and kind != "table":
-        _emit(found, kind, None)
+        _emit(swept, kind, None)
     elif format == "table" or output is not None:
-        print_swept(found, output, by=by, most=rows)
-    failed = sum(found.failed.values())
+        print_swept(swept, output, by=by, most=rows)
+    failed = sum(swept.failed.values())
     if failed and failed == len(study):
-        code, count = max(found.failed.items(), key=lambda entry: entry[1])
-        why = next(o.error for o in found.outcomes if o is not None and o.code == code)
+        code, count = max(swept.failed.items(), key=lambda entry: entry[1])
+        why = next(o.error for o in swept.outcomes if o is not None and o.code == code)
         raise error_of("A167", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200])
     return 0
 
 
-def _study(what: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
-    """The study of a file, or of recordings and options.  Raises A083 where it is neither, or both."""
+def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
+    """Return the study of a file, or of recordings and options.
+
+    Raise A083 if it is neither, or both.
+    """
     from turnbuckle.questions.sweep.study_file import read_study
 
-    if not what:
+    if not inputs:
         raise error_of("A083.nothing")
-    if [p.suffix.lower() for p in what] == [".toml"]:
+    if [p.suffix.lower() for p in inputs] == [".toml"]:
         if axes or fixed or model:
-            raise error_of("A083.options", where=what[0].name)
-        return read_study(what[0])
-    if any(p.suffix.lower() == ".toml" for p in what):
-        names = ", ".join(p.name for p in what)[:60]
+            raise error_of("A083.options", where=inputs[0].name)
+        return read_study(inputs[0])
+    if any(p.suffix.lower() == ".toml" for p in inputs):
+        names = ", ".join(p.name for p in inputs)[:60]
         raise error_of("A083.file", found=names)
-    return _quick(what, axes, fixed, model or "messages")
+    return _quick(inputs, axes, fixed, model or "messages")
 
 
 def _format(format: str, output: Path | None) -> str:
-    """The format asked for, else the one that the output's name tells.  Raises A083 where it tells none."""
+    """Return the format asked for, else the one of the output's name.
+
+    Raise A083 if the name has no known ending.
+    """
     if output is None or format != "table":
         return format
     if output.suffix.lower() not in _FORMATS:
@@ -123,15 +129,15 @@ def _format(format: str, output: Path | None) -> str:
     return _FORMATS[output.suffix.lower()]
 
 
-def _draw(found: Swept, folder: Path) -> None:
-    """Figures into a folder; what has none is said."""
+def _draw(swept: Swept, folder: Path) -> None:
+    """Write the figures into a folder; print a note if there are none."""
 
     from turnbuckle.questions.sweep.figures import MOST, figures
 
-    if found.missing:
+    if swept.missing:
         print("note: figures follow when all shards are done", file=sys.stderr)
         return
-    made = figures(found)
+    made = figures(swept)
     save(made, folder)
     if len(made) in (0, MOST):
         why = f"the first {MOST} figures are drawn" if made else "nothing varies, or no point has an answer: no figures"
@@ -139,7 +145,7 @@ def _draw(found: Swept, folder: Path) -> None:
 
 
 def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
-    """A study from the command line."""
+    """Return the study that the command line describes."""
     from turnbuckle.questions.sweep.kinds import kind_named
 
     kind = kind_named(model)
@@ -180,26 +186,29 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
 
 
 def _called(recording: Path) -> str:
-    """A recording by its own name; Score-P calls every archive traces.otf2, and then the folder tells more."""
+    """Return the name of a recording.
+
+    Score-P calls every archive traces.otf2; the name of its folder says more.
+    """
     path = recording.absolute()
     named = [path.stem, *(p.name for p in path.parents if p.name)]
     return next((n for n in named[:3] if n.lower() not in _ALIKE), path.stem)
 
 
-def _emit(found: Swept, format: str, output: Path | None) -> None:
+def _emit(swept: Swept, format: str, output: Path | None) -> None:
     if format == "json":
-        write_json(found.as_dict(), output)
+        write_json(swept.as_dict(), output)
     else:
-        write_frame(found.table(), format, output)
+        write_frame(swept.table(), format, output)
 
 
 @contextmanager
 def _progress(name: str) -> Iterator[Progress | None]:
-    """A bar on stderr, on a terminal only."""
+    """Show a progress bar on stderr, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return
-    # only a terminal sees it
+    # a bar is of use on a terminal only
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -212,7 +221,7 @@ def _progress(name: str) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=None, failed="")
 
-        def told(done: int, total: int, failed: int) -> None:
+        def report(done: int, total: int, failed: int) -> None:
             bar.update(task, completed=done, total=total, failed=f"{failed:,} failed" if failed else "")
 
-        yield told
+        yield report

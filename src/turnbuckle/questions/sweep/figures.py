@@ -43,7 +43,7 @@ _SHAPES: Final = ("ranks_per_node", "gpus_per_node", "network")
 
 @dataclass(frozen=True)
 class _Asked:
-    """A sweep's table and what varies in it.
+    """A sweep's table and the settings that vary in it.
 
     Attributes
     ----------
@@ -67,13 +67,13 @@ class _Asked:
         """Return an axis in words."""
         return re.sub(r" (seconds|bytes)$", "", name.replace("_", " "))
 
-    def others(self, shown: Sequence[str]) -> dict[str, Scalar]:
+    def fixed(self, shown: Sequence[str]) -> dict[str, Scalar]:
         """Return the first value of every axis that a figure does not show."""
         return {n: v[0] for n, v in self.axes.items() if n not in shown}
 
-    def kept(self, others: Mapping[str, Scalar]) -> str:
-        """Return those in words, for a caption."""
-        values = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in others.items())
+    def kept(self, fixed: Mapping[str, Scalar]) -> str:
+        """Return the values of axes that a figure does not show, in words, for its caption."""
+        values = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in fixed.items())
         return f" Everything else as first asked: {values}." if values else ""
 
     def pick(self, recording: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -94,8 +94,8 @@ def figures(swept: Swept) -> list[Figure]:
     out: list[Figure] = []
     compared = {HOST, DIRECT} <= set(asked.paths)
     for name in asked.axes:
-        if compared and (one := gain_over(asked, name)):
-            out.append(one)
+        if compared and (gain := gain_over(asked, name)):
+            out.append(gain)
     recordings = [n for n in swept.study.recordings if any(r["recording"] == n for r in asked.rows)]
     shape = next((n for n in _SHAPES if n in asked.axes), None)
     for recording in recordings:
@@ -144,7 +144,7 @@ def logarithmic(values: Sequence[float]) -> bool:
 
 
 def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
-    """Return the channel of an axis, its values written below it, and whether it is one of numbers."""
+    """Return the channel of an axis with its values written below it, and whether the axis is numeric."""
     values = asked.axes[name]
     title = asked.title(name)
     if not numeric(values):
@@ -168,7 +168,10 @@ def _unbroken(text: str) -> str:
 
 
 def _upright(values: Sequence[float], title: str) -> tuple[Spec, float]:
-    """Return the channel of times, and by what they are divided: logarithmic where they span more than a decade and a half."""
+    """Return the channel of times and the unit by which they are divided.
+
+    The axis is logarithmic if they span more than a decade and a half.
+    """
     divisor, unit = time_unit(max(values) or 1e-9)
     low, high = min(values) / divisor, max(values) / divisor
     axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 6, "grid": True}
@@ -178,12 +181,12 @@ def _upright(values: Sequence[float], title: str) -> tuple[Spec, float]:
 
 
 def _shift(connected: bool) -> Spec:
-    """Return the channel that sets series apart which stand at names, not along numbers."""
+    """Return the channel that sets series at names apart."""
     return {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
 
 
 def _lines(rows: Rows, x: Spec, y: Spec, *, connected: bool) -> list[Spec]:
-    """Draw points of one colour a series, joined where they stand along numbers."""
+    """Draw points, one colour per series, joined if they stand along numbers."""
     joined = [marks.line(rows, x, y, 2.2, series="series")] if connected else []
     return [*joined, marks.points(rows, x, y, 46 if connected else 70, tip=True, encode=_shift(connected))]
 
@@ -197,21 +200,21 @@ def _plot(layers: list[Spec]) -> Spec:
 
 def _second(asked: _Asked, name: str) -> str | None:
     """Return the other axis that a figure shows as lines: node shapes, else the one with the fewest values."""
-    others = [n for n in asked.axes if n != name]
-    if not others:
+    candidates = [n for n in asked.axes if n != name]
+    if not candidates:
         return None
-    return next((n for n in _SHAPES if n in others), None) or min(others, key=lambda n: len(asked.axes[n]))
+    return next((n for n in _SHAPES if n in candidates), None) or min(candidates, key=lambda n: len(asked.axes[n]))
 
 
 def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     """Draw communication, or run time, of a recording over one axis; a line for each path and each value of one more axis."""
     second = _second(asked, name)
     some = few(asked.axes[second], _LINES) if second else [None]
-    others = asked.others([name, *([second] if second else [])])
+    fixed = asked.fixed([name, *([second] if second else [])])
     series: list[tuple[str, str, Rows]] = []
     for path in asked.paths:
         for k, value in enumerate(some):
-            values = {**others, "path": path, **({second: value} if second else {})}
+            values = {**fixed, "path": path, **({second: value} if second else {})}
             answered = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**values, name: v}))]
             words = [_PATH_WORDS.get(path, path)] if path else []
             words += [f"{asked.title(second)} {asked.value(second, value)}"] if second else []
@@ -222,8 +225,8 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     if not every:
         return None
     x, connected = _across(asked, name)
-    what = "communication, mean over the ranks" if asked.metric == TALK else "run time"
-    y, divisor = _upright(every, what)
+    quantity_name = "communication, mean over the ranks" if asked.metric == TALK else "run time"
+    y, divisor = _upright(every, quantity_name)
     points: Rows = []
     table: Rows = []
     for label, colour, some_points in series:
@@ -240,7 +243,7 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     gone = len(series) * len(asked.axes[name]) - len(points)
     caption = (
         ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.swept.study.kind.name} tells it.")
-        + asked.kept(others) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
+        + asked.kept(fixed) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
     )  # fmt: skip
     alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
     spec = _plot(_lines(points, x, y, connected=connected))
@@ -258,8 +261,11 @@ def _colour(path: str, k: int, count: int) -> str:
 
 
 def gain_over(asked: _Asked, name: str) -> Figure | None:
-    """Draw the gain of communication by GPUDirect over one axis, a line a recording, and its range with everything else that varies."""
-    others = asked.others([name])
+    """Draw the gain of communication by GPUDirect over one axis.
+
+    Each recording has a line, and a range over the settings that vary besides.
+    """
+    fixed = asked.fixed([name])
     x, connected = _across(asked, name)
     points: Rows = []
     spans: Rows = []
@@ -271,7 +277,7 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         label = shorten(clean(recording, 80), 40)
         for value in asked.axes[name]:
             at_value = [g for g in gains if g.values[name] == value]
-            first = next((g.gain for g in at_value if all(g.values[n] == v for n, v in others.items())), None)
+            first = next((g.gain for g in at_value if all(g.values[n] == v for n, v in fixed.items())), None)
             if not at_value:
                 continue
             low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
@@ -300,7 +306,7 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
     layers += _lines(points, x, y, connected=connected) if points else []
     title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(table)}"
     pale = " Pale: from the least to the most gain with everything else that varies." if wide else ""
-    caption = "Communication by host copies over communication by GPUDirect, less 1." + pale + asked.kept(others)
+    caption = "Communication by host copies over communication by GPUDirect, less 1." + pale + asked.kept(fixed)
     alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
     return Figure(_named("gain", "over", name), title, alt, _plot(layers), table, caption, legend=tuple(legend))
 
@@ -315,8 +321,8 @@ def _span(table: Rows) -> str:
 
 
 def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
-    """Draw compute and communication of a recording by node shape and path: the whole, and communication alone."""
-    others = asked.others([shape] if shape else [])
+    """Draw compute and communication of a recording by node shape and path, and communication alone."""
+    fixed = asked.fixed([shape] if shape else [])
     colours = {"compute": PARTS["other"], "talk": CATEGORIES["mpi"]}
     groups: list[tuple[str, list[Bar]]] = []
     table: Rows = []
@@ -324,7 +330,7 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
         heading = f"{asked.title(shape)} {asked.value(shape, value)}" if shape else ""
         bars: list[Bar] = []
         for path in asked.paths:
-            row = asked.pick(recording, {**others, "path": path, **({shape: value} if shape else {})})
+            row = asked.pick(recording, {**fixed, "path": path, **({shape: value} if shape else {})})
             if row is None:
                 continue
             compute, talk = float(row["compute_seconds"]), float(row[TALK])
@@ -343,10 +349,10 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
         stacked_bars(talk_alone, width, "communication alone", foot=13, named=False),
     ]
     spec = beside(views, 30, padding=6)
-    shares = [r[TALK] / whole for r in table if (whole := r["compute_seconds"] + r[TALK]) > 0]
+    shares = [r[TALK] / total for r in table if (total := r["compute_seconds"] + r[TALK]) > 0]
     share = _share(min(shares, default=0.0), max(shares, default=0.0))
     title = f"{shorten(clean(recording, 80), 40)}: communication is {share} of a rank's time"
-    caption = "Compute is what a rank does between its calls; communication is all else until its end." + asked.kept(others)
+    caption = "Compute is what a rank does between its calls; communication is all else until its end." + asked.kept(fixed)
     alt = f"{title}. " + " ".join(f"{b.tip}." for _, bars in groups for b in bars)
     legend = (("compute", colours["compute"]), ("communication", colours["talk"]))
     return Figure(_named(recording, "node-shapes"), title, alt, spec, table, caption, legend=legend)

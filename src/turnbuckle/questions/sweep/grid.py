@@ -1,4 +1,4 @@
-"""A study: recordings, settings that stay, settings that vary; and the points that these make, each with a key of its own.
+"""A study: recordings, fixed settings and varying settings, and the points that they make, each with its own key.
 
 The points are the Cartesian product of recordings, pairs and axes, in the order in which the study names them, the last axis
 fastest.  A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults),
@@ -95,8 +95,8 @@ class Study:
                 raise error_of("A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
         for name, values in self.axes.items():
             if not values or len(set(map(repr, values))) != len(values):
-                what = "a value stands twice" if values else "an axis without values"
-                raise error_of("A084.value", subject=what, name=name)
+                flaw = "a value stands twice" if values else "an axis without values"
+                raise error_of("A084.value", subject=flaw, name=name)
         if not 0 < len(self) <= MOST:
             raise error_of("A084.empty" if not self.recordings else "A084.many", found=f"{len(self):,}", most=MOST)
         for combination in self._combinations():
@@ -107,11 +107,11 @@ class Study:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the study sets, in the order of the table."""
+        """Return the names of the settings that vary, in the order of the table."""
         return (*self.settings, *(self.pairs[0] if self.pairs else ()), *self.axes)
 
     def points(self) -> Iterator[Point]:
-        """All points, in the order of the table."""
+        """Yield all points, in the order of the table."""
         index = 0
         for recording in self.recordings:
             for values in self._combinations():
@@ -119,20 +119,23 @@ class Study:
                 index += 1
 
     def _combinations(self) -> Iterator[dict[str, Scalar]]:
-        """What is set at each point of one recording."""
+        """Yield the settings of each point of one recording."""
         for pair in self.pairs or ({},):
             for values in product(*self.axes.values()):
                 yield {**self.settings, **pair, **dict(zip(self.axes, values, strict=True))}
 
     def block(self, shard: tuple[int, int] | None) -> range:
-        """Points of shard i of n: a stretch of the table, so that a shard reads few recordings."""
+        """Return the points of shard i of n.
+
+        Each shard is a contiguous block of the table, so it reads only a few recordings.
+        """
         if shard is None:
             return range(len(self))
         i, n = shard
         return range(len(self) * (i - 1) // n, len(self) * i // n)
 
     def keys(self, recording: str, digest: str) -> list[tuple[str, Any]]:
-        """Key and settings of every point of a recording whose content has a hash."""
+        """Return the key and the settings of each point of a recording whose content has a hash."""
         out = []
         for values in self._combinations():
             made = self.kind.made(values, self.folder)
@@ -141,7 +144,7 @@ class Study:
 
 
 def key_of(digest: str, identity: Any) -> str:
-    """A point's key.
+    """Return the key of a point.
 
     >>> key_of("ab", {"x": 1.0}) == key_of("ab", {"x": 1.0}) != key_of("ab", {"x": 2.0})
     True
@@ -151,7 +154,9 @@ def key_of(digest: str, identity: Any) -> str:
 
 
 def digest_of(path: Path, name: str = "") -> str:
-    """SHA-256 of a recording: of its file, or of all files that it is made of by their names and contents.
+    """Return the SHA-256 of a recording.
+
+    If a recording has several files, their names and contents are hashed together.
 
     Raises
     ------
@@ -161,17 +166,20 @@ def digest_of(path: Path, name: str = "") -> str:
         parts = files_of(path)
         if parts == [path]:
             return hashed(path)
-        told = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
-        if not told:
+        hashes = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
+        if not hashes:
             raise FileNotFoundError(2, "No such file or directory")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a file name"
         raise error_of("A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}") from None
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that a recording is made of, by its format: an archive, a set with a file a rank, names beside events, or one file."""
+    """Return the files of a recording.
+
+    Its format decides: an archive, a set with one file per rank, names beside events, or one file.
+    """
     suffix = path.suffix.lower()
     if suffix == ".otf2":
         parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]

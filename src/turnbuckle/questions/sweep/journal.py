@@ -1,4 +1,4 @@
-"""What a sweep has answered so far: a file of JSON lines that is only ever appended to, so that a kill costs what was under way.
+"""Journal of a sweep's answers: a file of JSON lines that is only appended to, so that a kill costs only the points in progress.
 
 Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill tore is cut off; the point is
 computed again.  One process at a time may write to a journal, which a lock (flock) on the file itself holds to; a lock ends with its
@@ -30,7 +30,7 @@ _HEAD: Final = b'{"journal": "turnbuckle sweep", "version": 1}\n'
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer at one point, or why there is none.
+    """The answer at one point, or the refusal.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def journal_of(output: Path, shard: tuple[int, int] | None = None) -> Path:
-    """The journal of a table.
+    """Return the path of a table's journal.
 
     >>> journal_of(Path("table.parquet"), (2, 8)).name
     'table.parquet.2-of-8.journal'
@@ -54,7 +54,7 @@ def journal_of(output: Path, shard: tuple[int, int] | None = None) -> Path:
 
 
 def beside(output: Path) -> list[Path]:
-    """All journals of a table, those of its shards and its own."""
+    """Return the paths of all journals of a table: its own and those of its shards."""
     with suppress(OSError):
         return sorted(
             p for p in output.parent.iterdir() if p.name.startswith(f"{output.name}.") and p.name.endswith(ENDING) and p.is_file()
@@ -63,7 +63,9 @@ def beside(output: Path) -> list[Path]:
 
 
 def read_journal(path: Path) -> tuple[dict[str, Outcome], int]:
-    """Answers by key, and how many whole lines could not be read; a last line without its end is no line.
+    """Return the outcomes by key, and the number of whole lines that could not be read.
+
+    A last line without its end does not count as a line.
 
     Raises
     ------
@@ -78,19 +80,19 @@ def read_journal(path: Path) -> tuple[dict[str, Outcome], int]:
         if _HEAD.startswith(raw):
             return {}, 0
         raise _refused(path, "another kind of file")
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     unread = 0
     for line in _lines(raw):
         try:
             entry = json.loads(line)
-            found[entry["key"]] = Outcome(entry["results"], entry["code"], entry["error"])
+            outcomes[entry["key"]] = Outcome(entry["results"], entry["code"], entry["error"])
         except (ValueError, KeyError, TypeError):
             unread += 1
-    return found, unread
+    return outcomes, unread
 
 
 def _lines(raw: bytes) -> Iterator[bytes]:
-    """Whole lines after the first."""
+    """Yield the whole lines after the first."""
     yield from raw[len(_HEAD) : raw.rfind(b"\n") + 1].splitlines()
 
 
@@ -112,7 +114,7 @@ class Journal:
             raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
         try:
             self.locked = self._lock()
-            answers, unread = read_journal(path)  # refuses what is none
+            answers, unread = read_journal(path)  # refuses a file that is not a journal
             self._keep = bool(answers or unread) or not self.locked
             self._mend()
         except BaseException:
@@ -120,17 +122,17 @@ class Journal:
             raise
 
     def write(self, answers: Sequence[tuple[str, Outcome]]) -> None:
-        """Append answers by key; they are on the disk when this returns."""
+        """Append answers by key, and return once they are on the disk."""
         lines = [json.dumps({"key": k, "results": dict(o.results), "code": o.code, "error": o.error}) + "\n" for k, o in answers]
         self._append("".join(lines).encode())
         self._keep = True
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the journal for other writers."""
         os.close(self._file)
 
     def refuse(self) -> None:
-        """Let others write; a journal without answers goes, as the sweep is refused."""
+        """Release the journal because the sweep is refused; a journal without answers is removed."""
         with suppress(OSError):
             if not self._keep and os.fstat(self._file).st_size <= len(_HEAD):
                 self.path.unlink()
@@ -152,12 +154,12 @@ class Journal:
         return True
 
     def _mend(self) -> None:
-        """Cut off what a kill tore, and begin an empty file."""
+        """Cut off a torn last line, and begin an empty file."""
         size = os.fstat(self._file).st_size
-        whole = self.path.read_bytes().rfind(b"\n") + 1
-        if whole < size:
-            os.ftruncate(self._file, whole)
-        if not whole:
+        end = self.path.read_bytes().rfind(b"\n") + 1
+        if end < size:
+            os.ftruncate(self._file, end)
+        if not end:
             self._append(_HEAD)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
@@ -175,5 +177,5 @@ class Journal:
             raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from None
 
 
-def _refused(path: Path, found: str) -> TurnbuckleError:
-    return error_of("A086.unusable", where=path.name, found=found)
+def _refused(path: Path, evidence: str) -> TurnbuckleError:
+    return error_of("A086.unusable", where=path.name, found=evidence)

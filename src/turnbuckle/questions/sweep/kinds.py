@@ -70,14 +70,14 @@ class Projected:
 
 @cache
 def _parameters() -> Mapping[str, Setting]:
-    """Parameters of machines that a target may be given, as settings."""
+    """Return the parameters of a machine that a study may set for its target."""
     rows = schema().values()
     target = [m for m in rows if not m.parameter.startswith("observed.")]
     return {m.parameter: Setting(m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}") for m in target}
 
 
 def _machines(made: Any) -> Mapping[str, Any]:
-    """Name and hash of the machines a question names, and of what they are based on."""
+    """Return name and hash of the machines that a question names, and of the machines that they are based on."""
     names = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
     return {name: [m.name, m.sha256, [digest for _, digest in m.lineage]] for name, m in ((n, load(v)) for n, v in names.items())}
 
@@ -89,27 +89,27 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in named.items()}
     if given:
         target = target.with_parameters(given)
-    how = (asked.alpha, asked.replay)
+    variant = (asked.alpha, asked.replay)
     model = replace(nething(asked.alpha), replay=asked.replay)
-    ready = held.once(("prepared", *how), lambda: seen.prepared(model))
+    ready = held.once(("prepared", *variant), lambda: seen.prepared(model))
     pair = Pair(seen.source, target)
     if target is not seen.source:
         require_calls(seen.profile)
-    found = answered(seen.profile, ready, pair, model)
+    projection = answered(seen.profile, ready, pair, model)
     if asked.draws:
-        drawn = ("drawn", *how, asked.source, asked.draws, asked.seed)
+        drawn = ("drawn", *variant, asked.source, asked.draws, asked.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))
-        found = with_interval(found, question, target, pair, model, drivers=False)
-    interval = found.interval
+        projection = with_interval(projection, question, target, pair, model, drivers=False)
+    interval = projection.interval
     return {
-        "seconds": found.seconds,
+        "seconds": projection.seconds,
         "low_seconds": interval.low if interval else None,
         "high_seconds": interval.high if interval else None,
-        "measured_seconds": found.measured_seconds,
-        "penalty": found.penalty,
-        **{f"{part}_seconds": value for part, value in found.breakdown.items()},
-        "replayed": found.replay,
-        "findings": " ".join(sorted({f.code for f in found.findings})),
+        "measured_seconds": projection.measured_seconds,
+        "penalty": projection.penalty,
+        **{f"{part}_seconds": value for part, value in projection.breakdown.items()},
+        "replayed": projection.replay,
+        "findings": " ".join(sorted({f.code for f in projection.findings})),
     }
 
 
@@ -137,12 +137,12 @@ class Distant:
 
 
 def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
-    found = held.once((asked.source, asked.mode), lambda: tolerate(held.seen(asked.source), asked.mode, draws=0))
+    answer = held.once((asked.source, asked.mode), lambda: tolerate(held.seen(asked.source), asked.mode, draws=0))
     return {
-        "seconds": float(found.curve(asked.slack_seconds)),
-        "penalty": found.penalty(asked.slack_seconds),
-        "measured_seconds": found.measured,
-        **{f"tolerance_{t.share * 100:.0f}_percent_seconds": t.slack for t in found.tolerances},
+        "seconds": float(answer.curve(asked.slack_seconds)),
+        "penalty": answer.penalty(asked.slack_seconds),
+        "measured_seconds": answer.measured,
+        **{f"tolerance_{t.share * 100:.0f}_percent_seconds": t.slack for t in answer.tolerances},
     }
 
 
@@ -187,10 +187,10 @@ def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     sharing.require_work(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
         raise error_of("A166.runs", found=f"{size:,}")
-    found = run.together(
+    together = run.together(
         asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds, cores=asked.cores
     )
-    return {**found.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
+    return {**together.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
 
 
 PROJECT: Final = Kind("project", Projected, _projected, _parameters, _machines)
@@ -199,7 +199,7 @@ SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
 
 
 def kind_named(name: object) -> Kind:
-    """The kind of a name.  Raises A081."""
+    """Return the kind of question of a name; refuse an unknown name (A081)."""
     if not isinstance(name, str) or name not in registry.entries("sweeps"):
         raise error_of(
             "A081.model",
@@ -207,5 +207,5 @@ def kind_named(name: object) -> Kind:
             fix=did_you_mean(str(name), names := registry.entries("sweeps")) or None,
             names=", ".join(names),
         )
-    found: Kind = registry.load("sweeps", name)
-    return found
+    kind: Kind = registry.load("sweeps", name)
+    return kind

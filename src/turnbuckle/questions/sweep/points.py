@@ -27,7 +27,7 @@ _FILES: Final = (".toml", ".csv", ".txt")
 
 
 class Held:
-    """The recording a worker has at hand; what was made of it is kept with it, as long as it is asked for.
+    """The recording that a worker holds, with the results computed from it.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class Held:
 
     @property
     def profile(self) -> Any:
-        """The recording as a profile, read when first asked for."""
+        """Return the recording as a profile, which is read on first use."""
         if self._profile is None:
             self._profile = _caught(self._read)
         return _given(self._profile)
 
     def given(self) -> Any:
-        """The same, asked for as a function."""
+        """Return the profile, as a function."""
         return self.profile
 
     def _read(self) -> Any:
@@ -62,19 +62,22 @@ class Held:
             self.reading_seconds += time.perf_counter() - began
 
     def seen(self, source: str = "") -> Any:
-        """The recording inspected, as run on a machine; recognised where none is named."""
+        """Return the recording inspected, as run on a named machine, or on the recognised one if `source` is empty."""
         from turnbuckle.projection.run import Run
 
         return self.once(("seen", source), lambda: Run.of(self.profile, source=source or None))
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made once for this recording; a refusal is kept as well.  Of many, those asked for last are kept."""
+        """Return the result of `make`, which is called once for this recording.
+
+        A refusal is kept as well. Only the results asked for last are kept.
+        """
         made = self._made.pop(name) if name in self._made else _caught(make)
         self._made[name] = made
         if len(self._made) > _KEPT:
             del self._made[next(iter(self._made))]
-        found: Made = _given(made)
-        return found
+        value: Made = _given(made)
+        return value
 
 
 def _caught(make: Callable[[], Any]) -> Any:
@@ -92,7 +95,10 @@ def _given(made: Any) -> Any:
 
 @cache
 def _version() -> str:
-    """Looked up once: it reads a file, and every point asks."""
+    """Return the version of Turnbuckle.
+
+    It is cached: looking it up reads a file, and every point asks for it.
+    """
     return version("turnbuckle")
 
 
@@ -119,16 +125,16 @@ class Kind:
 
     @property
     def legal(self) -> dict[str, Setting]:
-        """Every setting by name."""
+        """Return every setting by name."""
         return {**settings_of(self.settings), **self.more()}
 
     @property
     def released(self) -> str:
-        """The release that answers."""
+        """Return the release that answers."""
         return self.release or _version()
 
     def made(self, values: Mapping[str, Scalar], folder: Path) -> Any:
-        """The settings of one point.
+        """Return the settings of one point.
 
         Parameters
         ----------
@@ -140,32 +146,35 @@ class Kind:
         UsageError : A081 a name that is not known or one that is needed; and what the dataclass itself refuses.
         """
         legal = self.legal
-        own = settings_of(self.settings)
+        fields = settings_of(self.settings)
         given: dict[str, Any] = {}
-        others: list[tuple[str, Scalar]] = []
+        extra: list[tuple[str, Scalar]] = []
         for name, value in values.items():
             setting = known(name, legal, f"model {self.name}")
             if setting.file and isinstance(value, str) and ("/" in value or Path(value).suffix.lower() in _FILES):
                 value = str(folder / value)
-            if name in own:
+            if name in fields:
                 given[name] = value
             else:
-                others.append((name, value))
-        if missing := [s.name for s in own.values() if s.needed and s.name not in given]:
+                extra.append((name, value))
+        if missing := [s.name for s in fields.values() if s.needed and s.name not in given]:
             raise error_of("A081.missing", name=self.name, missing=missing[0])
-        return self.settings(**given, **({"others": tuple(others)} if others else {}))
+        return self.settings(**given, **({"others": tuple(extra)} if extra else {}))
 
     def identity(self, made: Any) -> Any:
-        """What makes an answer, besides the recording: settings with defaults, other files, release."""
+        """Return what decides an answer besides the recording: settings with defaults, other files, release."""
         files = self.inputs(made)
         settings = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in files}
         return {"model": self.name, "release": self.released, "settings": settings, "files": files}
 
 
-def scalars(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Results as a table can hold them: what is no number (nan) or has no bound becomes None, NumPy's numbers become Python's."""
+def scalars(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results as a table can hold them.
+
+    Infinite values and nan become None, NumPy's numbers become Python's.
+    """
     out: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in results.items():
         plain = value.item() if hasattr(value, "item") else value
         if isinstance(plain, float) and not math.isfinite(plain):
             plain = None
@@ -175,6 +184,6 @@ def scalars(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hashed(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

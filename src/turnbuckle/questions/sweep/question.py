@@ -1,4 +1,4 @@
-"""Answers all points of a study, on any executor, and goes on where an earlier sweep was stopped.
+"""A sweep over all points of a study, on any executor; it continues where an earlier sweep was stopped.
 
 A worker takes points in batches of one recording and hands back what it did in about `PATIENCE` seconds, so that a kill costs little
 and nobody waits for the last batch.  The recording it read last stays with it: a batch of the same recording reads nothing.  The
@@ -51,7 +51,7 @@ class Serial(Executor):
     """Runs everything at once, in this process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it now."""
+        """Run a call immediately."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -67,17 +67,20 @@ _here = threading.local()
 
 @dataclass(frozen=True)
 class Answered:
-    """What a worker did of a batch: the first of its points, and how long reading took [s]."""
+    """Outcomes of the first points of a batch, and the time that reading took [s]."""
 
     outcomes: list[Outcome]
     reading_seconds: float
 
 
 def answer(evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any], patience: float = PATIENCE) -> Answered:
-    """Answer points of one recording, the first at least, until patience ends.  Refusals are answers; anything else is raised."""
+    """Answer points of one recording until patience ends, at least one.
+
+    A refusal is an answer. Any other error is raised.
+    """
     held: Held | None = getattr(_here, "held", None)
     if held is None or _here.digest != digest:
-        _here.held = _here.digest = None  # before the next is read: memory holds one
+        _here.held = _here.digest = None  # release the last recording before reading the next: memory holds one
         held = Held(path)
         _here.held, _here.digest = held, digest
     began, read_before = time.monotonic(), held.reading_seconds
@@ -97,23 +100,26 @@ def _outcome(evaluate: Evaluate, held: Held, asked: Any) -> Outcome:
     except TurnbuckleError as error:
         return _refusal(error)
     except Exception as error:
-        # an exception of an unknown class may not survive the way back
+        # an exception of an unknown class may fail to unpickle
         raise RuntimeError(f"{type(error).__name__}: {error} (at {asked})") from error
 
 
 def _refusal(error: TurnbuckleError) -> Outcome:
-    """An error as a row; where it stands is left out, for that may be a path of this machine."""
-    found = f": {error.found}" if error.found else ""
-    return Outcome({}, error.code, clipped(error.what + found, 200))
+    """Return an error as a row.
+
+    Its place is left out: it may be a path of this machine.
+    """
+    evidence = f": {error.found}" if error.found else ""
+    return Outcome({}, error.code, clipped(error.what + evidence, 200))
 
 
 def _forget() -> None:
-    """Let go of the recording that this thread holds."""
+    """Release the recording that this thread holds."""
     _here.__dict__.clear()
 
 
 def _as_worker() -> None:
-    """A worker leaves Ctrl-C to the sweep, and ends when the sweep does, however that ends."""
+    """Make this process ignore Ctrl-C and end when the sweep ends, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
@@ -121,7 +127,10 @@ def _as_worker() -> None:
 
 
 def once(_call: str, *args: Any) -> Answered:
-    """`answer`, under a name of its own: Dask takes equal calls for one, and would hand on what a stopped sweep had cancelled."""
+    """Run `answer` under a name of its own.
+
+    Dask takes equal calls for one, and would return the cancelled result of a stopped sweep.
+    """
     return answer(*args)
 
 
@@ -155,7 +164,7 @@ def _no_interrupt() -> Iterator[None]:
 
 
 class _Lane:
-    """An executor and the recording it saw last; a lane of our own is one process, which we may end."""
+    """An executor and the recording it read last; a lane without a caller's executor is one process, which the sweep may end."""
 
     def __init__(self, executor: Executor | None, workers: int = 1) -> None:
         self.own = executor is None
@@ -175,7 +184,10 @@ class _Lane:
         return self._executor.submit(once, uuid4().hex, *args)
 
     def renew(self) -> None:
-        """After its process ended: begin another.  Raises A086 where it never began."""
+        """Begin another process after the lane's process ended.
+
+        Raise A086 if none of its processes ever began.
+        """
         if self._hello is not None and self._hello.exception() is not None:
             raise error_of("A086.workers")
         assert self._executor is not None
@@ -183,7 +195,7 @@ class _Lane:
         self._executor, self._hello, self.last = None, None, ""
 
     def end(self, at_once: bool) -> None:
-        """End a process of our own; an executor of the caller's stays."""
+        """End the lane's own process; leave an executor of the caller running."""
         if not self.own or self._executor is None:
             return
         if at_once and self._hello is not None and self._hello.done() and self._hello.exception() is None:
@@ -194,7 +206,7 @@ class _Lane:
 
 
 class _Work:
-    """Points to answer, by recording, and who answers them."""
+    """Points to answer by recording, and the lanes that answer them."""
 
     def __init__(self, tasks: Mapping[str, Sequence[_Task]], lanes: Sequence[_Lane]) -> None:
         self.waiting = {recording: deque(some) for recording, some in tasks.items() if some}
@@ -203,7 +215,10 @@ class _Work:
         self.lost: Counter[str] = Counter()
 
     def next(self, lane: _Lane) -> _Batch | None:
-        """Points for a lane: of the recording it has, else of one that nobody has, else of the one with most left."""
+        """Return points for a lane.
+
+        They are of the recording that the lane holds, else of one that no lane holds, else of the one with most points left.
+        """
         if not self.waiting:
             return None
         taken = {each.last for each in self.lanes}
@@ -213,7 +228,7 @@ class _Work:
         waiting = self.waiting[recording]
         size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), 1), _BATCH)
         if self.lost[waiting[0].key]:
-            size = 1  # alone, to see whether this is the one
+            size = 1  # alone, to find the point that ends the worker
         tasks = [waiting.popleft() for _ in range(min(size, len(waiting)))]
         if not waiting:
             del self.waiting[recording]
@@ -222,13 +237,16 @@ class _Work:
         return _Batch(recording, tasks)
 
     def back(self, batch: _Batch, done: int) -> None:
-        """Take back what was not answered."""
+        """Take back the points that were not answered."""
         if rest := batch.tasks[done:]:
             self.waiting.setdefault(batch.recording, deque()).extendleft(reversed(rest))
             self.left += len(rest)
 
     def broken(self, batch: _Batch) -> list[tuple[str, Outcome]]:
-        """A worker ended over a batch: its points are tried one by one; one that does it again alone has no answer."""
+        """Try the points of a batch one by one after its worker ended.
+
+        A point that ends its worker again has no answer.
+        """
         self.lost.update(t.key for t in batch.tasks)
         (key, times) = (batch.tasks[0].key, self.lost[batch.tasks[0].key])
         if len(batch.tasks) == 1 and times > 1:
@@ -264,16 +282,19 @@ class Swept(Declared):
 
     @property
     def missing(self) -> int:
-        """Points that no journal answers yet."""
+        """Return the number of points that no journal answers yet."""
         return sum(o is None for o in self.outcomes)
 
     @property
     def failed(self) -> dict[str, int]:
-        """Points without an answer, by the code that says why."""
+        """Count the points without an answer, by error code."""
         return dict(sorted(Counter(o.code for o in self.outcomes if o is not None and o.code).items()))
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table as rows: recording, what the study sets, results, code, error; points not answered yet are left out."""
+        """Return the table as rows: recording, settings, results, code, error.
+
+        Points without an outcome are left out.
+        """
         columns = self.study.columns
         results = [n for n in self.results() if n not in columns and n not in RESERVED]
         out = []
@@ -288,18 +309,21 @@ class Swept(Declared):
         return out
 
     def results(self) -> list[str]:
-        """Names of all results, in the order in which points give them first."""
+        """Return the names of all results, in the order in which points first give them."""
         return list(dict.fromkeys(name for o in self.outcomes if o is not None for name in o.results))
 
     def table(self) -> pl.DataFrame:
-        """The table; columns have the types of their values, whatever points failed."""
+        """Return the table.
+
+        A column has the type of its values, whatever points failed.
+        """
         rows = self.rows()
         names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
         return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
 
     def summaries(self) -> list[SweepSummary]:
-        """What there is to say of each recording."""
-        from turnbuckle.questions.sweep.summary import summaries  # workers need none of what it needs
+        """Return a summary of each recording."""
+        from turnbuckle.questions.sweep.summary import summaries  # workers do not need its imports
 
         return summaries(self.study, self.rows())
 
@@ -354,31 +378,31 @@ def sweep(
     began = time.monotonic()
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None
-        known, notes = _known(journal, output)
-        running = _Sweep(study, journal, known, again)
-        mine = study.block(shard)
-        tasks = running.tasks(mine)
-        before = len(mine) - running.waiting(mine)
+        answers, notes = _answers_of(journal, output)
+        running = _Sweep(study, journal, answers, again)
+        block = study.block(shard)
+        tasks = running.tasks(block)
+        before = len(block) - running.waiting(block)
         reading = running.run(tasks, _lanes(executor, workers, sum(map(len, tasks.values()))), progress)
     if shard is not None and output is not None:
-        known.update(_known(None, output)[0])
-    outcomes = running.outcomes(mine)
-    return Swept(study, outcomes, len(mine) - before, before, running.digests, time.monotonic() - began, reading, tuple(notes))
+        answers.update(_answers_of(None, output)[0])
+    outcomes = running.outcomes(block)
+    return Swept(study, outcomes, len(block) - before, before, running.digests, time.monotonic() - began, reading, tuple(notes))
 
 
-def _known(journal: Journal | None, output: Path | None) -> tuple[dict[str, Outcome], list[str]]:
-    """What the journals of a table hold, and what is odd about them."""
-    known: dict[str, Outcome] = {}
+def _answers_of(journal: Journal | None, output: Path | None) -> tuple[dict[str, Outcome], list[str]]:
+    """Return the outcomes that the journals of a table hold, and notes on their flaws."""
+    answers: dict[str, Outcome] = {}
     notes = []
     for path in beside(output) if output is not None else []:
-        found, unread = read_journal(path)
+        entries, unread = read_journal(path)
         # an answer of one journal outweighs a refusal in another
-        known.update({k: o for k, o in found.items() if not o.code or k not in known or known[k].code})
+        answers.update({k: o for k, o in entries.items() if not o.code or k not in answers or answers[k].code})
         if unread:
             notes.append(f"{unread} lines of {path.name} cannot be read; their points are computed again")
     if journal is not None and not journal.locked:
         notes.append(f"the file system of {journal.path.name} has no locks: nothing keeps a second process from this journal")
-    return known, notes
+    return answers, notes
 
 
 def _lanes(executor: Executor | None, workers: int | None, tasks: int) -> list[_Lane]:
@@ -391,53 +415,53 @@ def _lanes(executor: Executor | None, workers: int | None, tasks: int) -> list[_
 
 
 class _Sweep:
-    """A sweep under way."""
+    """A sweep in progress."""
 
-    def __init__(self, study: Study, journal: Journal | None, known: dict[str, Outcome], again: bool) -> None:
-        self.study, self.journal, self.known = study, journal, known
+    def __init__(self, study: Study, journal: Journal | None, answers: dict[str, Outcome], again: bool) -> None:
+        self.study, self.journal, self.answers = study, journal, answers
         self.digests: dict[str, str] = {}
         self._keys: dict[str, list[tuple[str, Any]]] = {}
-        self._stale = {k for k, o in known.items() if o.code} if again else set[str]()
+        self._stale = {k for k, o in answers.items() if o.code} if again else set[str]()
 
     def keyed(self, recording: str) -> list[tuple[str, Any]]:
-        """Key and settings of each point of a recording, which is hashed for it."""
+        """Return key and settings of each point of a recording; this hashes the recording."""
         if recording not in self._keys:
             path = self.study.recordings[recording]
             self.digests[recording] = digest_of(path, recording)
             self._keys[recording] = self.study.keys(recording, self.digests[recording])
         return self._keys[recording]
 
-    def spans(self, mine: range) -> Iterable[tuple[str, range]]:
-        """Recordings that have points in a stretch of the table, and which of their points."""
+    def spans(self, block: range) -> Iterable[tuple[str, range]]:
+        """Yield the recordings that have points in a block of the table, each with the range of its points."""
         each = len(self.study) // len(self.study.recordings)
         for k, recording in enumerate(self.study.recordings):
-            first, last = max(mine.start - k * each, 0), min(mine.stop - k * each, each)
+            first, last = max(block.start - k * each, 0), min(block.stop - k * each, each)
             if first < last:
                 yield recording, range(first, last)
 
-    def tasks(self, mine: range) -> dict[str, list[_Task]]:
-        """Points to answer, each key once."""
+    def tasks(self, block: range) -> dict[str, list[_Task]]:
+        """Return the points to answer, each key once."""
         taken: set[str] = set()
         out: dict[str, list[_Task]] = {}
-        for recording, span in self.spans(mine):
+        for recording, span in self.spans(block):
             some = out.setdefault(recording, [])
             for key, asked in self.keyed(recording)[span.start : span.stop]:
-                if (key not in self.known or key in self._stale) and key not in taken:
+                if (key not in self.answers or key in self._stale) and key not in taken:
                     taken.add(key)
                     some.append(_Task(key, asked))
         return out
 
-    def waiting(self, mine: range) -> int:
-        """Points of a stretch without an answer."""
-        keys = (key for recording, span in self.spans(mine) for key, _ in self.keyed(recording)[span.start : span.stop])
-        return sum(key not in self.known or key in self._stale for key in keys)
+    def waiting(self, block: range) -> int:
+        """Count the points of a block without an answer."""
+        keys = (key for recording, span in self.spans(block) for key, _ in self.keyed(recording)[span.start : span.stop])
+        return sum(key not in self.answers or key in self._stale for key in keys)
 
     def run(self, tasks: Mapping[str, Sequence[_Task]], lanes: list[_Lane], progress: Progress | None) -> float:
-        """Answer them -> seconds that workers spent reading."""
+        """Answer the tasks, and return the seconds that workers spent reading."""
         work = _Work(tasks, lanes)
         total, done, failed, reading = work.left, 0, 0, 0.0
         flying: dict[Future[Answered], tuple[_Lane, _Batch]] = {}
-        whole = False
+        completed = False
         if progress is not None:
             progress(0, total, 0)
         try:
@@ -446,17 +470,17 @@ class _Sweep:
                 for future in wait(flying, return_when=FIRST_COMPLETED).done:
                     lane, batch = flying.pop(future)
                     lane.under_way -= 1
-                    told, seconds = self._landed(future, work, lane, batch)
+                    answers, seconds = self._landed(future, work, lane, batch)
                     reading += seconds
-                    done, failed = done + len(told), failed + sum(o.code != "" for _, o in told)
+                    done, failed = done + len(answers), failed + sum(o.code != "" for _, o in answers)
                 if progress is not None:
                     progress(done, total, failed)
-            whole = True
+            completed = True
         finally:
             for future in flying:
                 future.cancel()
             for lane in lanes:
-                lane.end(at_once=not whole)
+                lane.end(at_once=not completed)
             _forget()
         return reading
 
@@ -470,36 +494,39 @@ class _Sweep:
                 flying[future] = lane, batch
                 lane.under_way += 1
                 if future.done():
-                    return  # an executor that runs at once: write its answers down before the next
+                    return  # an executor that runs immediately: store its answers before the next
 
     def _landed(self, future: Future[Answered], work: _Work, lane: _Lane, batch: _Batch) -> tuple[list[tuple[str, Outcome]], float]:
-        """Note what came of a batch."""
+        """Store the answers of a finished batch."""
         try:
-            found = future.result()
-            told = [(t.key, o) for t, o in zip(batch.tasks, found.outcomes, strict=False)]
-            work.back(batch, len(told))
-            seconds = found.reading_seconds
+            answered = future.result()
+            answers = [(t.key, o) for t, o in zip(batch.tasks, answered.outcomes, strict=False)]
+            work.back(batch, len(answers))
+            seconds = answered.reading_seconds
         except BrokenExecutor:
             if not lane.own:
                 raise
             lane.renew()
-            told, seconds = work.broken(batch), 0.0
-        if told and self.journal is not None:
-            self.journal.write(told)
-        self.known.update(told)
-        self._stale -= {key for key, _ in told}
-        return told, seconds
+            answers, seconds = work.broken(batch), 0.0
+        if answers and self.journal is not None:
+            self.journal.write(answers)
+        self.answers.update(answers)
+        self._stale -= {key for key, _ in answers}
+        return answers, seconds
 
-    def outcomes(self, mine: range) -> list[Outcome | None]:
-        """One a point of the whole study.  A shard looks up what others answered only where all may be there: that hashes recordings."""
+    def outcomes(self, block: range) -> list[Outcome | None]:
+        """Return one outcome per point of the whole study.
+
+        A shard looks up the answers of others only if all may be there, because looking up hashes recordings.
+        """
         study = self.study
         each = len(study) // len(study.recordings)
-        here = {recording for recording, _ in self.spans(mine)}
-        everywhere = len(mine) == len(study) or len(self.known) >= len(study)
+        local = {recording for recording, _ in self.spans(block)}
+        everywhere = len(block) == len(study) or len(self.answers) >= len(study)
         out: list[Outcome | None] = []
         for recording in study.recordings:
-            looked_up = everywhere or recording in here
-            out += [self.known.get(key) for key, _ in self.keyed(recording)] if looked_up else [None] * each
+            looked_up = everywhere or recording in local
+            out += [self.answers.get(key) for key, _ in self.keyed(recording)] if looked_up else [None] * each
         return out
 
 

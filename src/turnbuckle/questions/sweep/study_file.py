@@ -1,4 +1,4 @@
-"""Reads a study from a TOML file, and says for every flaw where it stands.
+"""Reader of study files (TOML), which reports the position of every flaw.
 
 ::
 
@@ -58,7 +58,7 @@ def read_study(path: str | Path) -> Study:
 
 
 class _Reading:
-    """One study file being read; knows where everything stands."""
+    """One study file being read, with the position of each of its values."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.folder, self.name = path.parent, path.name
@@ -74,14 +74,14 @@ class _Reading:
         for key in ("name", "model"):
             if not isinstance(head.get(key), str):
                 raise self._flaw("A080.key", ("study", key), key=key)
-        kind = self._at(("study", "model"), lambda: kind_named(head["model"]))
+        kind = self._located(("study", "model"), lambda: kind_named(head["model"]))
         legal = kind.legal
         settings = {n: self._value(("settings", n), n, v, legal, kind.name) for n, v in self._table("settings").items()}
         axes = {n: self._axis(n, v, legal, kind.name) for n, v in self._table("axes").items()}
         pairs = self._pairs(legal, kind.name)
         recordings = self._recordings()
         where = ("axes",) if axes else ("study",)
-        made: Study = self._at(where, lambda: Study(head["name"], kind, recordings, settings, pairs, axes, self.folder))
+        made: Study = self._located(where, lambda: Study(head["name"], kind, recordings, settings, pairs, axes, self.folder))
         return made
 
     def _recordings(self) -> dict[str, Path]:
@@ -98,37 +98,37 @@ class _Reading:
         return [{n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()} for pair in given]
 
     def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str) -> Sequence[Scalar]:
-        at = ("axes", name)
-        setting = self._at(at, lambda: known(name, legal, f"model {model}"))
+        place = ("axes", name)
+        setting = self._located(place, lambda: known(name, legal, f"model {model}"))
         if isinstance(given, list):
-            return [self._at((*at, str(k)), lambda v=v: setting.read(v)) for k, v in enumerate(given)]
+            return [self._located((*place, str(k)), lambda v=v: setting.read(v)) for k, v in enumerate(given)]
         if not isinstance(given, dict):
-            raise self._flaw("A080.axis", at, found=str(given), name=name)
-        self._keys(at, given, _RANGE, "a key of a range")
+            raise self._flaw("A080.axis", place, found=str(given), name=name)
+        self._keys(place, given, _RANGE, "a key of a range")
         if missing := [k for k in _RANGE[:3] if k not in given]:
-            raise self._flaw("A080.end", at, missing=missing[0])
+            raise self._flaw("A080.end", place, missing=missing[0])
         points, spacing = given["points"], given.get("spacing", "linear")
         if not isinstance(points, int) or isinstance(points, bool) or not 2 <= points <= MOST:
-            raise self._flaw("A080.points", (*at, "points"), found=str(points))
+            raise self._flaw("A080.points", (*place, "points"), found=str(points))
         if spacing not in ("linear", "log"):
-            raise self._flaw("A080.spacing", (*at, "spacing"), found=str(spacing))
-        ends = [self._at((*at, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
+            raise self._flaw("A080.spacing", (*place, "spacing"), found=str(spacing))
+        ends = [self._located((*place, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
         if not all(isinstance(e, int | float) and not isinstance(e, bool) for e in ends) or ends[0] == ends[1]:
-            raise self._flaw("A080.range", at, found=f"{ends[0]} to {ends[1]}")
+            raise self._flaw("A080.range", place, found=f"{ends[0]} to {ends[1]}")
         if spacing == "log" and not min(ends) > 0:
-            raise self._flaw("A080.logarithm", at, found=f"{ends[0]} to {ends[1]}")
+            raise self._flaw("A080.logarithm", place, found=f"{ends[0]} to {ends[1]}")
         values = spaced(float(ends[0]), float(ends[1]), points, spacing)
         if "float" in setting.kinds:
             return values
         if any(v != int(v) for v in values):
             odd = next(v for v in values if v != int(v))
-            raise self._flaw("A080.whole", at, found=f"{odd:g} between the ends", name=name)
+            raise self._flaw("A080.whole", place, found=f"{odd:g} between the ends", name=name)
         return [int(v) for v in values]
 
-    def _value(self, at: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
-        setting = self._at(at, lambda: known(name, legal, f"model {model}"))
-        found: Scalar = self._at(at, lambda: setting.read(value))
-        return found
+    def _value(self, place: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
+        setting = self._located(place, lambda: known(name, legal, f"model {model}"))
+        scalar: Scalar = self._located(place, lambda: setting.read(value))
+        return scalar
 
     def _table(self, name: str, needed: bool = False) -> dict[str, Any]:
         table = self.document.get(name, {})
@@ -136,22 +136,27 @@ class _Reading:
             raise self._flaw("A080.table", (name,), name=name)
         return table
 
-    def _keys(self, at: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str], what: str) -> None:
+    def _keys(self, place: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str], subject: str) -> None:
         for key in table:
             if key not in allowed:
                 raise self._flaw(
-                    "A080.unknown", (*at, key), found=key, fix=did_you_mean(key, allowed) or None, subject=what, allowed=", ".join(allowed)
+                    "A080.unknown",
+                    (*place, key),
+                    found=key,
+                    fix=did_you_mean(key, allowed) or None,
+                    subject=subject,
+                    allowed=", ".join(allowed),
                 )
 
-    def _at(self, at: tuple[str, ...], make: Any) -> Any:
-        """What `make` gives; what it refuses is told with its place."""
+    def _located(self, place: tuple[str, ...], make: Any) -> Any:
+        """Call `make`; where it refuses, add file, line and column to the error."""
         try:
             return make()
         except (UsageError, UnitError) as error:
-            line, column = self.positions.value(at)
+            line, column = self.positions.value(place)
             error.where = error.where or f"{self.name}:{line}:{column}"
             raise
 
-    def _flaw(self, name: str, at: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        line, column = self.positions.key(at)
+    def _flaw(self, name: str, place: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
+        line, column = self.positions.key(place)
         return error_of(name, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix, **words)

@@ -1,4 +1,4 @@
-"""What a sweep says of each recording in words: its best point, and where messages go two ways, whether GPUDirect helps.
+"""Summary of each recording of a sweep: its best point, and whether GPUDirect helps if both paths were asked.
 
 Two points that differ in the path alone are compared, at every combination of the other settings where both have an answer:
 
@@ -30,7 +30,7 @@ _NAMED: Final = 4
 
 @dataclass(frozen=True)
 class Gained:
-    """GPUDirect against host copies at one combination of the other settings.
+    """Gain of GPUDirect over host copies at one combination of the other settings.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Gained:
 
 @dataclass(frozen=True)
 class SweepSummary(Declared):
-    """One recording of a sweep.
+    """Summary of one recording of a sweep.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class SweepSummary(Declared):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether GPUDirect helps; empty where nothing is compared."""
+        """Return whether GPUDirect helps; empty where nothing is compared."""
         if not self.gained:
             return ""
         if self.unmatched > 0.5:
@@ -80,23 +80,23 @@ class SweepSummary(Declared):
 
     @property
     def sentence(self) -> str:
-        """In words, without the name of the recording."""
+        """Return the summary in words, without the name of the recording."""
         if self.best is None:
             return "no point has an answer"
-        said = [f"shortest run {self._value('seconds', self.best['seconds'])}"]
+        parts = [f"shortest run {self._value('seconds', self.best['seconds'])}"]
         if TALK in self.best:
-            said[0] += f", {self._value(TALK, self.best[TALK])} of it communication"
-        if place := self._at(self.best) if self.varied else "":
+            parts[0] += f", {self._value(TALK, self.best[TALK])} of it communication"
+        if place := self._place(self.best) if self.varied else "":
             # "at on gh200" would say it twice
-            said[0] += f", {place}" if place.startswith("on ") else f", at {place}"
+            parts[0] += f", {place}" if place.startswith("on ") else f", at {place}"
         if self.verdict == "cannot be told":
-            said.append(f"whether GPUDirect helps cannot be told: {self.unmatched:.0%} of its calls have no other side")
+            parts.append(f"whether GPUDirect helps cannot be told: {self.unmatched:.0%} of its calls have no other side")
         elif self.verdict:
-            said.append(self._compared())
+            parts.append(self._compared())
         if self.unpaired:
             some = f"{self.unpaired:,} combination{'s' * (self.unpaired > 1)}"
-            said.append(f"at {some} one path or both have no answer")
-        return "; ".join(said)
+            parts.append(f"at {some} one path or both have no answer")
+        return "; ".join(parts)
 
     def _compared(self) -> str:
         low, high = (end(self.gained, key=lambda g: g.gain) for end in (min, max))
@@ -104,16 +104,16 @@ class SweepSummary(Declared):
         several = len(self.gained) > 1 and high.gain > low.gain
         ends = f"{_signed(low.gain)} to {_signed(high.gain)}" if several else _signed(high.gain)
         run = f"{_signed(min(runs))} to {_signed(max(runs))}" if _signed(min(runs)) != _signed(max(runs)) else _signed(max(runs))
-        told = f"GPUDirect {self.verdict}"
+        sentence = f"GPUDirect {self.verdict}"
         if self.verdict == "depends":
-            told = "whether GPUDirect helps depends" + (f" (it {decided})" if (decided := self._decided()) else "")
-        told += f": gain of communication {ends}"
+            sentence = "whether GPUDirect helps depends" + (f" (it {decided})" if (decided := self._decided()) else "")
+        sentence += f": gain of communication {ends}"
         if several and low.values:
-            told += f" (least at {self._at(low.values)}; most at {self._at(high.values)})"
-        return f"{told}, of the run {run}"
+            sentence += f" (least at {self._place(low.values)}; most at {self._place(high.values)})"
+        return f"{sentence}, of the run {run}"
 
     def _decided(self) -> str:
-        """The one setting whose value says where GPUDirect helps, in words; empty where there is none."""
+        """Return the one setting whose value decides whether GPUDirect helps, in words; empty if no setting does."""
         for name in self.varied:
             by: dict[Any, set[bool]] = {}
             for g in self.gained:
@@ -133,7 +133,7 @@ class SweepSummary(Declared):
                 return f"{word} {name} {', '.join(self._value(name, v) for v in some)}"
         return ""
 
-    def _at(self, values: Mapping[str, Any]) -> str:
+    def _place(self, values: Mapping[str, Any]) -> str:
         return ", ".join(f"{n} {self._value(n, values[n])}" for n in self.varied if n in values)
 
     def _value(self, name: str, value: Any) -> str:
@@ -141,12 +141,12 @@ class SweepSummary(Declared):
 
     @property
     def shortest(self) -> dict[str, Any] | None:
-        """Settings and results of the shortest run; None where nothing was answered."""
+        """Return settings and results of the shortest run; None where no point has an answer."""
         return None if self.best is None else {n: self.best[n] for n in (*self.varied, "seconds", TALK) if n in self.best}
 
     @property
     def gpudirect(self) -> dict[str, Any] | None:
-        """What GPUDirect gains at least and at most, and where; None where no two paths were compared."""
+        """Return the least and the largest gain by GPUDirect and their settings; None where no two paths were compared."""
         if not self.gained:
             return None
         least, most = (end(self.gained, key=lambda g: g.gain) for end in (min, max))
@@ -154,7 +154,7 @@ class SweepSummary(Declared):
 
 
 def valued(value: Any, unit: str) -> str:
-    """A setting or a result as a sentence has it."""
+    """Format a setting or a result for a sentence."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):
@@ -165,7 +165,7 @@ def valued(value: Any, unit: str) -> str:
 
 
 def _signed(share: float) -> str:
-    """A change in three digits.
+    """Format a relative change in three digits.
 
     >>> _signed(0.123456), _signed(-2e-5), _signed(1.5)
     ('+12.3%', '-0.002%', '+150%')
@@ -175,35 +175,38 @@ def _signed(share: float) -> str:
 
 
 def gained(rows: Iterable[Mapping[str, Any]], varied: Sequence[str]) -> tuple[list[Gained], int]:
-    """Every combination of what varies besides the path, with its gain where both paths have an answer; and at how many they have not."""
-    others = [n for n in varied if n != "path"]
+    """Return the gain at each combination of settings besides the path, and the number of combinations without a gain.
+
+    A combination has a gain if both of its paths have an answer.
+    """
+    varied_besides = [n for n in varied if n != "path"]
     pairs: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         if row["path"] in (HOST, DIRECT):
-            pairs.setdefault(tuple(row[n] for n in others), {})[row["path"]] = row
+            pairs.setdefault(tuple(row[n] for n in varied_besides), {})[row["path"]] = row
     out = []
-    for at, pair in pairs.items():
+    for combination, pair in pairs.items():
         times = [_times(pair[p]) for p in (HOST, DIRECT) if p in pair]
         if len(times) == 2 and times[0] and times[1]:
             (host, host_run), (direct, direct_run) = times[0], times[1]
-            out.append(Gained(dict(zip(others, at, strict=True)), host / direct - 1.0, host_run / direct_run - 1.0))
+            out.append(Gained(dict(zip(varied_besides, combination, strict=True)), host / direct - 1.0, host_run / direct_run - 1.0))
     return out, len(pairs) - len(out)
 
 
 def _times(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Communication and run time of an answer, where both take time."""
+    """Return communication and run time of an answer, if both take time."""
     talk, run = row.get(TALK), row.get("seconds")
     return (float(talk), float(run)) if not row["code"] and talk and run else None
 
 
 def varying(study: Study) -> tuple[str, ...]:
-    """Settings that have more than one value in a study."""
+    """Return the settings that have more than one value in a study."""
     pairs = [n for n in (study.pairs[0] if study.pairs else ()) if len({p[n] for p in study.pairs}) > 1]
     return (*pairs, *(n for n, values in study.axes.items() if len(values) > 1))
 
 
 def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[SweepSummary]:
-    """What there is to say of each recording.
+    """Summarise each recording of a sweep.
 
     Parameters
     ----------
@@ -213,11 +216,11 @@ def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[SweepSumm
     by: dict[str, list[Mapping[str, Any]]] = {name: [] for name in study.recordings}
     for row in rows:
         by[row["recording"]].append(row)
-    both = "path" in varied and {HOST, DIRECT} <= {row["path"] for row in rows}
+    compares_paths = "path" in varied and {HOST, DIRECT} <= {row["path"] for row in rows}
     out = []
-    for name, mine in by.items():
-        answered = [r for r in mine if not r["code"] and isinstance(r.get("seconds"), int | float)]
-        compared, unpaired = gained(mine, varied) if both else ([], 0)
+    for name, of_recording in by.items():
+        answered = [r for r in of_recording if not r["code"] and isinstance(r.get("seconds"), int | float)]
+        compared, unpaired = gained(of_recording, varied) if compares_paths else ([], 0)
         out.append(SweepSummary(name, _best(answered, varied), varied, tuple(compared), unpaired, _unmatched(answered), legal))
     return out
 

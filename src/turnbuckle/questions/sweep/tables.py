@@ -1,4 +1,4 @@
-"""What ``turnbuckle sweep`` shows: how far it is, and the table as wide as the terminal."""
+"""Terminal output of ``turnbuckle sweep``: its progress, and the table as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -25,55 +25,61 @@ _MOST_SENTENCES = 12
 _FIRST = ("communication_seconds", "seconds")
 
 
-def print_swept(found: Swept, output: Path | None, *, by: str | None, most: int) -> None:
-    """How many points have an answer, and the table: what is the same in all rows is said once, what is too wide is named."""
+def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int) -> None:
+    """Print how many points have an answer, and the table.
+
+    A value that is the same in all rows is printed once. Columns that do not fit are named.
+    """
     console = Terminal(soft_wrap=False, highlight=False)
-    study = found.study
-    console.print(Text(_headline(found), "bold"))
-    for code, count in found.failed.items():
-        why = next(o.error for o in found.outcomes if o is not None and o.code == code)
+    study = swept.study
+    console.print(Text(_headline(swept), "bold"))
+    for code, count in swept.failed.items():
+        why = next(o.error for o in swept.outcomes if o is not None and o.code == code)
         console.print(f"  {code}  {count:,} {'point' if count == 1 else 'points'}: {clean(why, 300)}", style="yellow")
-    if found.missing:
+    if swept.missing:
         console.print("the table follows when all shards are done")
         return
-    frame = found.table()
+    frame = swept.table()
     asked = ["recording", *study.columns]
     results = [n for n in frame.columns if n not in (*asked, "code", "error")]
-    # what a sweep of messages is about stands next to what was asked
+    # the results of interest in a sweep of messages stand next to its settings
     results.sort(key=lambda n: _FIRST.index(n) if n in _FIRST else len(_FIRST))
-    names = [*asked, *(["code"] if found.failed else []), *results]
+    names = [*asked, *(["code"] if swept.failed else []), *results]
     if by in names:
         frame = frame.sort(by, nulls_last=True, maintain_order=True)
     rows = frame.head(max(most, 0)).to_dicts()
     same = {n: frame[n][0] for n in names if frame.height > 1 and frame[n].n_unique() == 1}
     units = {n: unit_of(n, study.kind.legal) for n in names}
     cells = {n: [_cell(row[n], units[n]) for row in rows] for n in names if n not in same}
-    # a result that reads the same in every row says nothing there
+    # a result that prints alike in every row is moved out of the table
     alike = {n for n in results if n in cells and rows and frame.height == len(rows) > 1 and len(set(cells[n])) == 1}
     left = _print_rows(console, {n: c for n, c in cells.items() if n not in alike}, frame, results)
-    said = []
+    notes = []
     if alike:
-        said.append("nearly everywhere: " + ", ".join(f"{n} {cells[n][0]}" for n in cells if n in alike))
+        notes.append("nearly everywhere: " + ", ".join(f"{n} {cells[n][0]}" for n in cells if n in alike))
     if any(v is not None for v in same.values()):
-        said.append("everywhere: " + ", ".join(f"{n} {_cell(v, units[n])}" for n, v in same.items() if v is not None))
+        notes.append("everywhere: " + ", ".join(f"{n} {_cell(v, units[n])}" for n, v in same.items() if v is not None))
     if frame.height > len(rows):
         hidden = frame.height - len(rows)
-        said.append(f"{hidden:,} more row{'s' * (hidden > 1)}")
+        notes.append(f"{hidden:,} more row{'s' * (hidden > 1)}")
     if left and rows:
-        said.append("more columns: " + ", ".join(left))
+        notes.append("more columns: " + ", ".join(left))
     if output is not None:
-        said.append(f"all in {output.name}")
-    for line in said:
+        notes.append(f"all in {output.name}")
+    for line in notes:
         console.print(clean(line, 2000), style="dim")
-    _print_summaries(console, found)
+    _print_summaries(console, swept)
     if by is not None and by not in names:
-        # said last: what was computed is shown all the same
+        # refused last, so that the computed answers are shown first
         fix = did_you_mean(by, names) or f"columns: {', '.join(names)}"[:160]
         raise error_of("A081.column", found=by[:40], fix=fix)
 
 
 def _print_rows(console: Terminal, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]) -> list[str]:
-    """The columns that fit beside each other; returns the names of the others.  Closer together where else no result would fit."""
+    """Print the columns that fit side by side, and return the names of the others.
+
+    Columns stand closer together if no result would fit otherwise.
+    """
     widths = {n: max(map(len, [*_folded(n).split("\n"), *column])) for n, column in cells.items()}
     first = next((k for k, n in enumerate(cells, 1) if n in results), len(cells))
     gap = _GAP if sum(list(widths.values())[:first]) + _GAP * (first - 1) <= console.width else 1
@@ -94,28 +100,28 @@ def _print_rows(console: Terminal, cells: dict[str, list[str]], frame: pl.DataFr
     return [n for n in cells if n not in shown]
 
 
-def _print_summaries(console: Terminal, found: Swept) -> None:
-    every = [s for s in found.summaries() if s.best is not None and s.varied]
-    for one in every[:_MOST_SENTENCES]:
-        console.print(f"[bold]{one.recording}:[/bold] {clean(one.sentence, 2000)}")
+def _print_summaries(console: Terminal, swept: Swept) -> None:
+    every = [s for s in swept.summaries() if s.best is not None and s.varied]
+    for summary in every[:_MOST_SENTENCES]:
+        console.print(f"[bold]{summary.recording}:[/bold] {clean(summary.sentence, 2000)}")
     if len(every) > _MOST_SENTENCES:
         console.print(f"{len(every) - _MOST_SENTENCES:,} more recordings: summary in --format json", style="dim")
 
 
-def _headline(found: Swept) -> str:
-    total, failed = len(found.study), sum(found.failed.values())
-    done = total - found.missing
+def _headline(swept: Swept) -> str:
+    total, failed = len(swept.study), sum(swept.failed.values())
+    done = total - swept.missing
     points = "1 point" if total == 1 else f"{total:,} points"
-    parts = [f"{done:,} of {points}" if found.missing else points]
-    parts.append(f"{found.computed:,} computed now in {show(found.seconds, 's')}")
-    if found.from_journal:
-        parts.append(f"{found.from_journal:,} from the journal")
+    parts = [f"{done:,} of {points}" if swept.missing else points]
+    parts.append(f"{swept.computed:,} computed now in {show(swept.seconds, 's')}")
+    if swept.from_journal:
+        parts.append(f"{swept.from_journal:,} from the journal")
     parts.append(f"{failed:,} failed" if failed else "none failed")
     return ", ".join(parts)
 
 
 def _folded(name: str) -> str:
-    """A long name of several words on two lines."""
+    """Fold a long name of several words onto two lines."""
     words = name.split("_")
     if len(name) <= 8 or len(words) < 2:
         return name
@@ -136,7 +142,7 @@ def _cell(value: Any, unit: str) -> str:
 
 
 def print_settings(kind: Kind) -> None:
-    """What a model can be asked: names, what holds where nothing is said, values, and what it is."""
+    """Print the settings of a model: name, default, legal values, meaning."""
     console = Terminal(soft_wrap=False, highlight=False)
     for setting in kind.legal.values():
         default = "needed" if setting.needed else "" if setting.default in (None, "") else f"= {_cell(setting.default, setting.unit)}"

@@ -63,6 +63,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "distance": {"measured": "text"},
     "message delay": {"measured": "text", "network": "text"},
     "sharing": {"measured": "text", "cores": "count"},
+    "remoting": {"layer": "text", "measured": "text"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
     "counts": {"variants": "words"},
@@ -121,16 +122,16 @@ class Ask:
     given: Mapping[str, Any]
 
     def text(self, key: str) -> str:
-        """A word of the question; empty where it is not given."""
+        """Return a word of the question; empty where it is not given."""
         return str(self.given.get(key, ""))
 
     def number(self, key: str) -> float | None:
-        """A quantity of the question [SI], or None."""
+        """Return a quantity of the question [SI], or None."""
         value = self.given.get(key)
         return None if value is None else float(value)
 
     def words(self, key: str) -> tuple[str, ...]:
-        """A list of the question."""
+        """Return a list of the question."""
         return tuple(self.given.get(key, ()))
 
 
@@ -161,15 +162,15 @@ class Case:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Every file that its questions read, once."""
+        """Return every file that its questions read, once."""
         more = [w for ask in self.asks for key in ("variants", "others") for w in ask.words(key)]
         more += [ask.text(key) for ask in self.asks for key in ("other", "measured")]
         return tuple(dict.fromkeys(f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f))
 
     def place(self, file: str, data: Path | None) -> Path | None:
-        """Where a file of this case lies; None where it needs a data folder and there is none.
+        """Return the path of a file of this case; None if it needs a data folder and there is none.
 
-        ``*`` in its last part stands for anything, if one file alone fits.
+        ``*`` in its last part stands for anything, if exactly one file fits.
         """
         place = self.folder / file[2:] if file.startswith("./") else None if data is None else data / file
         if place is None or "*" not in place.name:
@@ -178,18 +179,18 @@ class Case:
         return fit[0] if len(fit) == 1 else place
 
     def missing(self, data: Path | None) -> tuple[str, ...]:
-        """Files that are not there; a file inside an archive counts as there if the archive is."""
+        """Return the files that do not exist; a file inside an archive counts as there if the archive is."""
         places = {f: self.place(f, data) for f in self.files}
         return tuple(f for f, place in places.items() if place is None or not Path(_outside(str(place))).exists())
 
 
 def _outside(path: str) -> str:
-    """The file on disk of a path that may lead into an archive (``x.tar.gz::y``) or name a part (``x.txt#2``)."""
+    """Return the file on disk of a path that may lead into an archive (``x.tar.gz::y``) or name a part (``x.txt#2``)."""
     return re.sub(r"#[0-9]{1,4}$", "", path.partition("::")[0])
 
 
 def find(words: Sequence[str], root: Path) -> list[Case]:
-    """The cases named, or all of a folder of cases.
+    """Return the cases named, or all cases of a folder.
 
     Parameters
     ----------
@@ -207,16 +208,16 @@ def find(words: Sequence[str], root: Path) -> list[Case]:
         return cases
     out: dict[Path, Case] = {}
     for word in words:
-        found = next((p for p in (Path(word), root / word) if _is_case(p)), None)
-        cases = [read_case(found)] if found else _inside(Path(word))
+        folder = next((p for p in (Path(word), root / word) if _is_case(p)), None)
+        cases = [read_case(folder)] if folder else _inside(Path(word))
         if not cases:
-            known = [c.name for c in sorted(root.iterdir()) if _is_case(c)] if root.is_dir() else []
+            names = [c.name for c in sorted(root.iterdir()) if _is_case(c)] if root.is_dir() else []
             raise error_of(
-                "A416.name" if known else "A416.alone",
+                "A416.name" if names else "A416.alone",
                 where=clipped(str(root)),
-                fix=did_you_mean(word, known) or None,
+                fix=did_you_mean(word, names) or None,
                 word=clipped(word),
-                known=", ".join(known[:8]),
+                known=", ".join(names[:8]),
             )
         out |= {case.folder.resolve(): case for case in cases}
     return list(out.values())
@@ -249,7 +250,7 @@ def read_case(folder: Path) -> Case:
 
 
 class _Reading:
-    """One case file being read; knows where everything stands."""
+    """One case file being read, with the position of each of its values."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self.folder, self.name = folder, folder.resolve().name
@@ -265,7 +266,7 @@ class _Reading:
         top = {k: v for k, v in self.document.items() if k not in ("a", "b", "measured", "ask")}
         about = self._table((), top, _TOP, ("title",), ("a", "b", "measured", "ask"))
         waits = str(about.get("waits", ""))
-        a, b = (Side(**self._table((k,), self._one(k), _SIDE, ())) for k in ("a", "b"))
+        a, b = (Side(**self._table((k,), self._single(k), _SIDE, ())) for k in ("a", "b"))
         numbers = tuple(self._number(k, t) for k, t in enumerate(self._several("measured")))
         asks = tuple(self._ask(k, t) for k, t in enumerate(self._several("ask")))
         if not asks and not waits:
@@ -279,9 +280,9 @@ class _Reading:
         return case
 
     def _can_fail(self, case: Case) -> None:
-        """A prediction made from its own answer says nothing."""
-        own = not case.b.file or case.b.file == case.a.file
-        lines = [ask for ask in case.asks if ask.model == "line" and own and not case.measured]
+        """Refuse a prediction made from its own answer, because it shows nothing."""
+        self_answered = not case.b.file or case.b.file == case.a.file
+        lines = [ask for ask in case.asks if ask.model == "line" and self_answered and not case.measured]
         closed = [ask for ask in lines if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))]
         if closed or (case.b.file and case.b.file == case.a.file and any(ask.model not in ("line", "rate") for ask in case.asks)):
             raise self._flaw("A417.answer", ("b",) if case.b.file else (), found=case.b.file or case.a.file)
@@ -291,21 +292,21 @@ class _Reading:
         if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
             raise error_of("A418", where=self.file, found=clipped(file))
 
-    def _number(self, at: int, table: dict[str, Any]) -> Number:
-        given = self._table(("measured", str(at)), table, _MEASURED, ("what", "value", "source"))
+    def _number(self, index: int, table: dict[str, Any]) -> Number:
+        given = self._table(("measured", str(index)), table, _MEASURED, ("what", "value", "source"))
         size = given.pop("size", 0.0)
         return Number(**given, size_bytes=size)
 
-    def _ask(self, at: int, table: dict[str, Any]) -> Ask:
+    def _ask(self, index: int, table: dict[str, Any]) -> Ask:
         model = table.get("model")
         if not isinstance(model, str) or model not in ASKS:
             raise self._flaw(
                 "A417.model", ("ask",), found=str(model)[:40], fix=did_you_mean(str(model), ASKS) or None, asks=", ".join(ASKS)
             )
-        given = self._table(("ask", str(at)), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
+        given = self._table(("ask", str(index)), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
         return Ask(model, given)
 
-    def _one(self, key: str) -> dict[str, Any]:
+    def _single(self, key: str) -> dict[str, Any]:
         table = self.document.get(key, {})
         if not isinstance(table, dict):
             raise self._flaw("A417.table", (key,), key=key)
@@ -318,47 +319,47 @@ class _Reading:
         return tables
 
     def _table(
-        self, at: tuple[str, ...], table: dict[str, Any], keys: Mapping[str, str], needed: Sequence[str], tables: Sequence[str] = ()
+        self, place: tuple[str, ...], table: dict[str, Any], keys: Mapping[str, str], needed: Sequence[str], tables: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """A table's values by key: all known, none missing, each of its kind."""
+        """Return a table's values by key; refuse unknown keys, missing keys and values of another kind."""
         out: dict[str, Any] = {}
         for key, value in table.items():
             if key not in keys:
                 raise self._flaw(
-                    "A417.key", (*at, key), found=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join((*keys, *tables))
+                    "A417.key", (*place, key), found=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join((*keys, *tables))
                 )
-            out[key] = self._value((*at, key), value, keys[key])
+            out[key] = self._value((*place, key), value, keys[key])
         for key in needed:
             if key not in out:
-                raise self._flaw("A417.needed", at, key=key)
+                raise self._flaw("A417.needed", place, key=key)
         return out
 
-    def _value(self, at: tuple[str, ...], value: Any, kind: str) -> Any:
+    def _value(self, place: tuple[str, ...], value: Any, kind: str) -> Any:
         if kind == "count":
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**12:
-                raise self._flaw("A417.count", at, found=str(value)[:40], key=at[-1])
+                raise self._flaw("A417.count", place, found=str(value)[:40], key=place[-1])
             return value
         if kind == "words":
             if not isinstance(value, list) or not 1 <= len(value) <= 64 or not all(isinstance(v, str) and v for v in value):
-                raise self._flaw("A417.list", at, found=str(value)[:40], key=at[-1])
+                raise self._flaw("A417.list", place, found=str(value)[:40], key=place[-1])
             return tuple(value)
         if not isinstance(value, str) or not 0 < len(value) <= _TEXT:
-            raise self._flaw("A417.text", at, found=str(value)[:40], key=at[-1])
+            raise self._flaw("A417.text", place, found=str(value)[:40], key=place[-1])
         if kind == "text":
             return " ".join(value.split())
         try:
-            found = parse(value, kind)
+            number = parse(value, kind)
         except UnitError as error:
-            error.where = self._where(at)
+            error.where = self._where(place)
             raise
-        if not 0 < found <= 1e18:
-            raise self._flaw("A417.large", at, found=value[:40], key=at[-1])
-        return found
+        if not 0 < number <= 1e18:
+            raise self._flaw("A417.large", place, found=value[:40], key=place[-1])
+        return number
 
-    def _where(self, at: tuple[str, ...]) -> str:
+    def _where(self, place: tuple[str, ...]) -> str:
         # tables that stand several times have no position of their own each: the first stands for all
-        line, column = self.positions.key(tuple(part for part in at if not part.isdigit()))
+        line, column = self.positions.key(tuple(part for part in place if not part.isdigit()))
         return f"{self.file}:{line}:{column}"
 
-    def _flaw(self, name: str, at: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        return error_of(name, where=self._where(at) if at else self.file, found=clipped(found, 120), fix=fix, **words)
+    def _flaw(self, name: str, place: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
+        return error_of(name, where=self._where(place) if place else self.file, found=clipped(found, 120), fix=fix, **words)

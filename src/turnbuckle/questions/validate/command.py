@@ -61,17 +61,17 @@ def validate(
     condition = _gate(fail_if) if fail_if else None
     if card and (cases or data is not None):
         raise error_of("A419", found="cases or a data folder with it")
-    found = shipped() if card else _run(cases, cases_folder, data)
+    validation = shipped() if card else _run(cases, cases_folder, data)
     if charts is not None:
         from turnbuckle.questions.validate.figures import figures
 
-        save(figures(found), charts)
+        save(figures(validation), charts)
     if format != "table":
-        write_answer(found.as_dict(), [row_dict(r) for r in found.rows], format, output)
+        write_answer(validation.as_dict(), [row_dict(r) for r in validation.rows], format, output)
     else:
-        show(console_for(output), found, card)
+        show(console_for(output), validation, card)
     if condition is not None:
-        condition(found)
+        condition(validation)
     return 0
 
 
@@ -98,10 +98,10 @@ def _gate(text: str) -> Callable[[Validation], None]:
         )
     limit = float(number) / (100.0 if percent else 1.0)
 
-    def hold(found: Validation) -> None:
-        values = _values(found, quantity)
+    def hold(validation: Validation) -> None:
+        values = _values(validation, quantity)
         if not values:
-            raise error_of("A191", found=f"{len(found.rows)} quantities from {found.cases} cases", quantity=quantity)
+            raise error_of("A191", found=f"{len(validation.rows)} quantities from {validation.cases} cases", quantity=quantity)
         hit = [f"{name} {value:.3g}" for name, value in values if COMPARISONS[compare](value, limit)]
         if hit:
             raise error_of("A201", found=", ".join(hit[:6]), text=text.strip())
@@ -109,75 +109,76 @@ def _gate(text: str) -> Callable[[Validation], None]:
     return hold
 
 
-def _values(found: Validation, quantity: str) -> list[tuple[str, float]]:
+def _values(validation: Validation, quantity: str) -> list[tuple[str, float]]:
     from turnbuckle.questions.validate.question import FLOOR, TITLES
 
     if quantity == "not_run":
-        return [("not run", float(sum(n.code != "A361" for n in found.not_run)))]
+        return [("not run", float(sum(n.code != "A361" for n in validation.not_run)))]
     if quantity == "coverage":
-        every = found.coverage
+        every = validation.coverage
         return [] if every is None or every.coverage is None else [("coverage", every.coverage)]
-    groups = [(g, g.median if quantity == "median" else g.worst) for g in found.card if g.kind != FLOOR]
+    groups = [(g, g.median if quantity == "median" else g.worst) for g in validation.card if g.kind != FLOOR]
     return [(f"{TITLES[g.kind]} ({g.model})", value) for g, value in groups if value is not None]
 
 
 # --- for people -----------------------------------------------------------------------------------------------------------
 
 
-def show(console: Console, found: Validation, card_alone: bool = False) -> None:
-    """Rows by kind of question, the card, what was not run, what is not validated."""
+def show(console: Console, validation: Validation, card_alone: bool = False) -> None:
+    """Print the rows by kind of question, the card, the cases not run, and what is not validated."""
 
     from turnbuckle.questions.validate.question import TITLES
 
     if not card_alone:
         for kind, title in TITLES.items():
-            rows = [r for r in found.rows if r.kind == kind]
+            rows = [r for r in validation.rows if r.kind == kind]
             if rows:
                 _print_rows(console, title, rows)
-        if len(found.abouts) <= _FEW:
-            _print_abouts(console, found)
-    every = found.coverage
-    head = f"{len(found.rows)} quantities of {len({r.case for r in found.rows} - {'(all)'})} cases, {found.day}, version {found.release}"
+        if len(validation.abouts) <= _FEW:
+            _print_abouts(console, validation)
+    every = validation.coverage
+    measured = len({r.case for r in validation.rows} - {"(all)"})
+    head = f"{len(validation.rows)} quantities of {measured} cases, {validation.day}, version {validation.release}"
     console.print(Text.assemble(("how good the predictions are", "bold"), f"  {head}"))
-    if found.rows:
-        _print_card(console, found.card)
+    if validation.rows:
+        _print_card(console, validation.card)
     if every is not None and every.coverage is not None:
         console.print(
             f"of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}, itself between "
             f"{every.low:.0%} and {every.high:.0%}"
         )
     console.print()
-    if found.not_run:
+    if validation.not_run:
         console.print(Text("not run", "italic"))
         table = unframed("case", "code", "why", words=("case", "code", "why"))
-        for n in found.not_run:
+        for n in validation.not_run:
             table.add_row(_plain(n.case), n.code, _plain(n.why))
         console.print(table)
         console.print()
-    beyond = found.not_validated if len(found.abouts) > 1 else ()
+    beyond = validation.not_validated if len(validation.abouts) > 1 else ()
     if beyond:
         console.print(Text("not validated", "italic"))
     for line in beyond:
         console.print(Text(f"- {line}"))
-    for f in found.findings:
+    for f in validation.findings:
         if f.code == "A363":
             console.print()
             console.print(Text(f"{f.code}  {f.meaning}: {f.detail}", "yellow"))
 
 
-def _print_abouts(console: Console, found: Validation) -> None:
-    """What few cases are: with many, the manual has it."""
-    for about in found.abouts:
+def _print_abouts(console: Console, validation: Validation) -> None:
+    """Print what the cases are, if they are few; the manual describes them all."""
+    for about in validation.abouts:
         console.print(Text.from_markup(_plain(about.title), style="bold"))
-        said = (("from", about.a), ("answer", about.b), ("known before", about.known), ("why it is off", about.why))
-        for name, text in said:
+        facts = (("from", about.a), ("answer", about.b), ("known before", about.known), ("why it is off", about.why))
+        for name, text in facts:
             if text:
                 console.print(Text.from_markup(f"{name}: {clean(text, 1500)}"))
         console.print()
 
 
 def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool) -> Table:
-    """A table as wide as the terminal whose number columns have the widths given, so that several stand below each other in line."""
+    """Return a table as wide as the terminal whose number columns have fixed widths, so that several tables line up."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_header=heading, expand=True, width=min(console.width, _MOST))
     table.add_column(first, ratio=1, overflow="fold")
     for name, width in columns:
@@ -186,7 +187,7 @@ def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], h
 
 
 def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
-    """A line a quantity, under the name of its case."""
+    """Print a line for each quantity, under the name of its case."""
 
     from turnbuckle.questions.validate.question import MODEL_TITLES
 
@@ -220,21 +221,21 @@ def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
 
 
 def _off(row: Row) -> str:
-    """WMAPE without a sign, a single error with one."""
+    """Format the error: WMAPE without a sign, a single error with one."""
     if row.wmape is not None:
         return f"{row.wmape:.1%}"
     return "" if row.error is None else f"{row.error:+.1%}"
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value in its unit; counts and ratios without."""
+    """Format a value with its unit; counts and ratios have none."""
     if value is None:
         return ""
     return units.show(value, unit) if unit else f"{value:.4g}"
 
 
 def _print_card(console: Console, card: list[Group]) -> None:
-    """A line a model, under the kind of question."""
+    """Print a line for each model, under its kind of question."""
 
     from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES
 
@@ -256,5 +257,5 @@ def _print_card(console: Console, card: list[Group]) -> None:
 
 
 def _plain(text: str) -> Any:
-    """Text of a file, without markup or anything that steers a terminal."""
+    """Return the text of a file without markup and without anything that steers a terminal."""
     return clean(text, 200)

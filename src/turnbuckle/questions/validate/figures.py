@@ -31,6 +31,8 @@ COLOURS: Final = {
     "count": "#ddcc77",
     "shared": "#44aa99",
     "turns": "#aa4499",
+    "api": "#b3450b",
+    "link": "#6699cc",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))
@@ -189,7 +191,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
 
 
 def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Rows, Rows]:
-    """Return of each line its dots, its median, and what stands before it; a kind is named once."""
+    """Return the dots, the median and the label of each line; each kind is named once."""
     dots: Rows = []
     medians: Rows = []
     heads: Rows = []

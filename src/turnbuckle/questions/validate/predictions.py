@@ -1,4 +1,4 @@
-"""What each question of a validation case predicts, beside what was measured.  One function a model; nothing is fitted to an answer.
+"""Predictions of a validation case's questions beside the measurements: one function per model, and nothing fitted to an answer.
 
     datasheet      copies of B on a node of which the link alone is known                        `projection.uncertainty`
     machine        copies of B on B's machine file                                               `projection.uncertainty`
@@ -6,6 +6,7 @@
     projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
     slack          A's run with every boundary call delayed                                      `study.slack`
     distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
+    remoting       A's programs through a remoting layer, many distances                    `questions.calibrate.layer`
     message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
     variant        a variant of a program from another, after one stated change                  `study.variants`
     counts         variants of a program from one of them: its costs, their counts               additive model
@@ -48,45 +49,46 @@ _NOTABLE: Final = 0.005
 
 
 def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A's run on B's machine, as `turnbuckle project` says it: run time, kernels as a stated ratio, launches."""
-    here = data.seen(data.path(case, case.a.file), case.a.machine)
-    there = data.seen(data.path(case, case.b.file), case.b.machine)
+    """Yield A's run on B's machine, as `turnbuckle project` predicts it: run time, ratio of kernel times, launches."""
+    recorded = data.seen(data.path(case, case.a.file), case.a.machine)
+    compared = data.seen(data.path(case, case.b.file), case.b.machine)
     word = question.text("alpha") or "flop"
     if word not in _ALPHAS:
         raise error_of("A417.kernels", where=case.name, found=clipped(word, 40), alphas=", ".join(_ALPHAS))
     model = replace(nething(word), replay="auto")
-    answer = here.project([question.text("on")], model=model)
-    (found,), (declared,) = answer.projections, answer.targets
-    low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+    answer = recorded.project([question.text("on")], model=model)
+    (projected,), (declared,) = answer.projections, answer.targets
+    low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
     by = "" if word == "flop" else f", kernels by {word}"
-    called = question.model + by
-    yield Row(case.name, "run time", called, f"run time{by}", "s", found.seconds, there.profile.seconds, low, high)
-    kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (here, there)]
-    if found.alpha and kernels[1] > 0:
-        spread = float(np.exp(_REACH * alpha_spread(Pair(here.source, declared), model)))
+    label = question.model + by
+    yield Row(case.name, "run time", label, f"run time{by}", "s", projected.seconds, compared.profile.seconds, low, high)
+    kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (recorded, compared)]
+    if projected.alpha and kernels[1] > 0:
+        spread = float(np.exp(_REACH * alpha_spread(Pair(recorded.source, declared), model)))
         name = f"kernel time, A over B{by}"
         yield Row(
-            case.name, "kernels", called, name, "", found.alpha, kernels[0] / kernels[1], found.alpha / spread, found.alpha * spread,
-            count=there.profile.of("kernel").height,
+            case.name, "kernels", label, name, "", projected.alpha, kernels[0] / kernels[1], projected.alpha / spread,
+            projected.alpha * spread,
+            count=compared.profile.of("kernel").height,
         )  # fmt: skip
     if word != "flop":
         return
-    target = Pair(here.source, declared).target
+    target = Pair(recorded.source, declared).target
     for name in _LAUNCHES:
-        told, seen = target.get(name) or here.source.get(name), there.source.get(name)
-        if told is None or seen is None or seen.source.partition(":")[0] != "this profile":
+        predicted, observed = target.get(name) or recorded.source.get(name), compared.source.get(name)
+        if predicted is None or observed is None or observed.source.partition(":")[0] != "this profile":
             continue
-        unsaid = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(here.source, declared)) else 0.0
-        reach = float(np.exp(_REACH * np.hypot(max(told.error, CALL_ERROR), unsaid)))
+        host_error = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(recorded.source, declared)) else 0.0
+        reach = float(np.exp(_REACH * np.hypot(max(predicted.error, CALL_ERROR), host_error)))
         kept = "" if target.get(name) else ", kept from A"
         yield Row(
-            case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", told.value, seen.value,
-            told.value / reach, told.value * reach,
-            count=there.profile.of("launch").height,
+            case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", predicted.value, observed.value,
+            predicted.value / reach, predicted.value * reach,
+            count=compared.profile.of("launch").height,
         )  # fmt: skip
     yield Row(
-        case.name, "launch counts", question.model, "number of launches", "", float(here.profile.of("launch").height),
-        float(there.profile.of("launch").height),
+        case.name, "launch counts", question.model, "number of launches", "", float(recorded.profile.of("launch").height),
+        float(compared.profile.of("launch").height),
     )  # fmt: skip
 
 
@@ -98,9 +100,9 @@ _LAUNCHES: Final[Mapping[ParameterName, str]] = {
 
 
 def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A's run with every boundary call delayed, as `turnbuckle slack --mode api` says it from the recording without delay.
+    """Yield A's run with every boundary call delayed, as `turnbuckle slack --mode api` predicts it from the undelayed recording.
 
-    Each number says its delay; that without one is the run where nothing was recorded, to which what the delay adds is added.
+    Each measured number states its delay. The predicted added time is added to the measured number without delay.
     """
     seen = data.seen(data.path(case, case.a.file), case.a.machine)
     bare = next((n for n in case.measured if not n.delay), None)
@@ -124,9 +126,9 @@ def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 
 def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """The part of B that uses the GPU from that of A, after one stated change (`docs/validation.md`).
+    """Yield B's part that uses the GPU, predicted from A's part after one stated change (`docs/validation.md`).
 
-    Where the change takes mean times of single activities from B, only the replay is tested; the kind says so.
+    If the change takes mean times of single activities from B, only the replay is tested, and the kind says so.
     """
     number = question.given.get("phase")
     first, second = (data.path(case, side.file) for side in (case.a, case.b))
@@ -160,7 +162,7 @@ def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 
 def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Variants of a program: A's exposed time per activity of each kind, times the variant's count; then their order."""
+    """Yield variants of a program: A's exposed time per activity of each kind, times the variant's count; then their order."""
     first = data.seen(data.path(case, case.a.file), case.a.machine).profile
     price = {kind: exposed / many for kind, (many, exposed) in _by_kind(first).items() if many}
     predicted, actual = [_priced(first, price)], [_priced(first, price)]
@@ -172,7 +174,7 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         name = f"{Path(file).parent.name}: run time without allocations"
         yield Row(case.name, "variants", question.model, name, "s", seconds, measured_seconds)
     if len({*predicted}) < 2 or len({*actual}) < 2 or len(actual) < 3:
-        return  # two, or all alike, are in no order
+        return  # two values, or equal ones, have no order to test
 
     tau = kendalltau(predicted, actual)
     yield Row(
@@ -182,7 +184,10 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 
 def _by_kind(profile: Profile) -> dict[str, tuple[int, float]]:
-    """Count and exposed time [s] by kind; allocations set a run up and are left out."""
+    """Return count and exposed time [s] by kind.
+
+    Allocations belong to the start of a run and are left out.
+    """
     rows = profile.activities.filter(pl.col("kind") != "alloc").group_by("kind").agg(pl.len(), pl.col("exposed_ns").sum())
     return {str(kind): (int(many), float(exposed) * 1e-9) for kind, many, exposed in rows.rows()}
 
@@ -192,37 +197,38 @@ def _priced(profile: Profile, price: Mapping[str, float]) -> float:
 
 
 def repeat(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A run of one configuration as the prediction of another: what no model can beat."""
+    """Yield one run of a configuration as the prediction of another; no model can do better."""
     first = data.seen(data.path(case, case.a.file), case.a.machine).profile
     for file in (*([case.b.file] if case.b.file else []), *question.words("others")):
         second = data.seen(data.path(case, file), case.a.machine).profile
-        which = f" ({Path(file.rpartition('::')[2]).name.partition('.')[0]})" if question.words("others") else ""
-        yield Row(case.name, "noise", question.model, f"run time{which}", "s", first.seconds, second.seconds)
+        suffix = f" ({Path(file.rpartition('::')[2]).name.partition('.')[0]})" if question.words("others") else ""
+        yield Row(case.name, "noise", question.model, f"run time{suffix}", "s", first.seconds, second.seconds)
         for kind, name in (
             ("kernel", "kernel time"),
             ("launch", "time of launch calls"),
             ("copy_h2d", "time of h2d copies"),
             ("copy_d2h", "time of d2h copies"),
         ):
-            mine, theirs = (p.of(kind) for p in (first, second))
-            # a part that hardly takes time says more of the clock than of the run
-            if mine.height == theirs.height and float(mine["seconds"].sum()) > _NOTABLE * first.seconds:
+            of_first, of_second = (p.of(kind) for p in (first, second))
+            # the repeat error of a very short part is that of the clock
+            if of_first.height == of_second.height and float(of_first["seconds"].sum()) > _NOTABLE * first.seconds:
                 yield Row(
-                    case.name, "noise", question.model, f"{name}{which}", "s", float(mine["seconds"].sum()), float(theirs["seconds"].sum()),
-                    count=theirs.height,
+                    case.name, "noise", question.model, f"{name}{suffix}", "s", float(of_first["seconds"].sum()),
+                    float(of_second["seconds"].sum()),
+                    count=of_second.height,
                 )  # fmt: skip
 
 
 def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A machine file's bandwidth, times the share of it that is reached, against what others measured there."""
+    """Yield a machine file's bandwidth times its efficiency, beside what others measured on such a machine."""
     machine = load(question.text("on"))
     for number in case.measured:
         parts = [machine.get(name) for name in _RATES.get(number.direction, ())]
-        known = [p for p in parts if p is not None]
-        if not known or len(known) != len(parts):
+        parameters = [p for p in parts if p is not None]
+        if not parameters or len(parameters) != len(parts):
             raise error_of("A192.machine", where=machine.name, found=number.direction or "no direction", rates=", ".join(_RATES))
-        value = float(np.prod([p.value for p in known]))
-        drawn = value * np.exp(float(np.sqrt(sum(p.error**2 for p in known))) * normals("validate/rate", DRAWS, SEED))
+        value = float(np.prod([p.value for p in parameters]))
+        drawn = value * np.exp(float(np.sqrt(sum(p.error**2 for p in parameters))) * normals("validate/rate", DRAWS, SEED))
         if number.direction != "memory":  # another node of this kind
             spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
             drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)

@@ -40,6 +40,7 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
+    "remoting": "run time through a remoting layer, measured",
     "message delay": "message delay, measured",
     "sharing": "run time of two at once, measured",
     "transfers": "time of pinned and device copies",
@@ -72,6 +73,8 @@ MODEL_TITLES: Final = {
     "count": "messages x delay",
     "shared": "model sharing",
     "turns": "taking turns",
+    "api": "every call blocks",
+    "link": "longer link",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
@@ -79,7 +82,7 @@ LARGE_BYTES: Final = 1e6
 FLOOR: Final = "noise"
 #: What no case looks at, whatever is found.
 NOT_VALIDATED: Final = (
-    "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
+    "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
     "collectives of more than two ranks, and copies between devices that share a host's link",
@@ -119,12 +122,12 @@ class Group(Declared):
 
     @property
     def coverage(self) -> float | None:
-        """Share of the intervals that hold the measured value."""
+        """Return the share of the intervals that hold the measured value."""
         return self.covered / self.stated if self.stated else None
 
     @property
     def title(self) -> str:
-        """The kind in words."""
+        """Return the kind in words."""
         return TITLES[self.kind]
 
 
@@ -151,7 +154,7 @@ class About(Declared):
 
 @dataclass(frozen=True, repr=False)
 class Validation(Shown):
-    """Everything that was found.
+    """Predictions and measurements of all cases that were asked.
 
     Attributes
     ----------
@@ -184,19 +187,22 @@ class Validation(Shown):
 
     @property
     def card(self) -> list[Group]:
-        """One group a kind and model, in the order of the kinds."""
+        """Return one group per kind and model, in the order of the kinds."""
         keys = dict.fromkeys((r.kind, r.model) for r in self.rows)
         return [_group([r for r in self.rows if (r.kind, r.model) == key]) for key in sorted(keys, key=lambda k: KINDS.index(k[0]))]
 
     @property
     def coverage(self) -> Group | None:
-        """All intervals together; None without any."""
+        """Return all intervals as one group; None without any."""
         stated = [r for r in self.rows if r.covered is not None]
         return _group(stated) if stated else None
 
     @property
     def findings(self) -> list[Finding]:
-        """What was not run, and models whose intervals are too narrow beyond chance; where no single one is, all together."""
+        """Return what was not run, and the models whose intervals are too narrow beyond chance.
+
+        If no single model is, all intervals together are tested.
+        """
         out = [finding(n.code, 1, n.case) for n in self.not_run]
         narrow = [g for g in self.card if g.high is not None and g.high < LEVEL]
         out += [finding("A363", g.stated - g.covered, f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {_held(g)}") for g in narrow]
@@ -206,16 +212,16 @@ class Validation(Shown):
         return merge(out)
 
     def in_words(self, kind: str, model: str) -> str:
-        """How far off a kind of question was, in one line; empty where nothing is known of it."""
-        found = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
-        if found is None or found.median is None or found.worst is None:
+        """Return the errors of a kind of question in one line; empty if there are none."""
+        group = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
+        if group is None or group.median is None or group.worst is None:
             return ""
-        held = f", {found.covered} of {found.stated} in the interval" if found.stated else ""
-        cases = f"{found.cases} case{'' if found.cases == 1 else 's'}"
-        return f"{TITLES[kind]} off by {found.median:.1%} in the median, {found.worst:.0%} at worst, {cases}{held}"
+        held = f", {group.covered} of {group.stated} in the interval" if group.stated else ""
+        cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
+        return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}"
 
     def about(self, name: str) -> About | None:
-        """What a case is."""
+        """Return the description of a case."""
         return next((a for a in self.abouts if a.name == name), None)
 
     def row_dicts(self) -> list[dict[str, Any]]:
@@ -227,7 +233,7 @@ _COVERAGE: Final = ("cases", "covered", "stated", "coverage", "low", "high")
 
 
 def row_dict(row: Row) -> dict[str, Any]:
-    """One row for JSON and CSV; values are in the row's own unit."""
+    """Return a row for JSON and CSV; values are in the row's own unit."""
     return {**asdict(row), "error": row.error, "off": row.off, "covered": row.covered}
 
 
@@ -250,7 +256,9 @@ def _group(rows: Sequence[Row]) -> Group:
 
 
 def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934); parts of one may count.
+    """Return the interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934).
+
+    Parts of an interval may count.
 
     >>> [round(x, 3) for x in coverage_interval(9, 10)]
     [0.606, 0.995]
@@ -298,23 +306,25 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
                         else:
                             rows.append(row)
                 except TurnbuckleError as error:
-                    found = f": {error.found}" if error.found else ""
-                    left.append(NotRun(case.name, "A362", f"{question.model}: {error.code} {error.what}{found}"))
+                    evidence = f": {error.found}" if error.found else ""
+                    left.append(NotRun(case.name, "A362", f"{question.model}: {error.code} {error.what}{evidence}"))
     rows += _machines_in_order(rows)
     return Validation(tuple(rows), tuple(abouts), tuple(left), date.today().isoformat(), version("turnbuckle"), len(listed))
 
 
 def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
-    """Which machine copies faster: the cases' large copies to the device in order of their bandwidth, as predicted."""
+    """Return the order of machines by bandwidth of their large copies to the device, predicted and measured."""
     copies = (
         r for r in rows if r.kind in ("transfers", "pageable") and r.model in ("datasheet", "machine") and r.quantity.startswith("h2d")
     )
     large = [r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured]
     if len(large) < 3:
         return []
-    predicted, actual = ([r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _both(large))
+    predicted, actual = (
+        [r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _predicted_and_measured(large)
+    )
     if len({*predicted}) < 2 or len({*actual}) < 2:
-        return []  # all alike are in no order
+        return []  # equal values have no order to test
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"
     return [
@@ -322,29 +332,29 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _both(rows: Sequence[Row]) -> tuple[list[float | None], list[float | None]]:
+def _predicted_and_measured(rows: Sequence[Row]) -> tuple[list[float | None], list[float | None]]:
     return [r.predicted for r in rows], [r.measured for r in rows]
 
 
-def from_dict(found: Mapping[str, Any]) -> Validation:
-    """What `Validation.as_dict` wrote."""
+def from_dict(document: Mapping[str, Any]) -> Validation:
+    """Return the validation that `Validation.as_dict` wrote."""
     names = [f.name for f in fields(Row)]
-    rows = tuple(Row(**{n: row[n] for n in names}) for row in found["rows"])
-    abouts = tuple(About(**a) for a in found["cases"])
+    rows = tuple(Row(**{n: row[n] for n in names}) for row in document["rows"])
+    abouts = tuple(About(**a) for a in document["cases"])
     return Validation(
         rows,
         abouts,
-        tuple(NotRun(**n) for n in found["not_run"]),
-        found["date"],
-        found["version"],
+        tuple(NotRun(**n) for n in document["not_run"]),
+        document["date"],
+        document["version"],
         len(abouts),
-        tuple(found["not_validated"]),
+        tuple(document["not_validated"]),
     )
 
 
 @cache
 def shipped() -> Validation:
-    """The card that ships with this version."""
+    """Return the card that ships with this version."""
     return from_dict(json.loads((files("turnbuckle.questions.validate") / CARD_FILE).read_text(encoding="utf-8")))
 
 

@@ -20,7 +20,7 @@ from turnbuckle.questions.validate.cases import Case
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.question`.
 KINDS: Final = (
-    "run time", "slack", "distance", "bandwidth", "tolerance", "message delay", "sharing",
+    "run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing",
     "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",
     "variants", "ranking", "noise",
 )  # fmt: skip
@@ -60,19 +60,19 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less 1."""
+        """Return predicted over measured, less 1."""
         if self.predicted is None or not self.measured:
             return None
         return self.predicted / self.measured - 1.0
 
     @property
     def off(self) -> float | None:
-        """How far off, without sign: WMAPE where there are many activities, else the relative error."""
+        """Return the error without its sign: WMAPE for many activities, else the relative error."""
         return self.wmape if self.wmape is not None else None if self.error is None else abs(self.error)
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds the measured value; None without an interval."""
+        """Return whether the interval holds the measured value; None without an interval."""
         if self.low is None or self.high is None or self.measured is None:
             return None
         return self.low <= self.measured <= self.high
@@ -88,7 +88,10 @@ class Data:
         self.points = cache(self._points)
 
     def path(self, case: Case, file: str) -> Path:
-        """Where a file lies.  Raises CannotAnswer A192 where the case names none."""
+        """Return the path of a file.
+
+        Raise CannotAnswer A192 if the case names none.
+        """
         place = case.place(file, self.root) if file else None
         if place is None:
             raise error_of("A192.file", where=case.name)
@@ -98,7 +101,7 @@ class Data:
         return Run.read(path, source=machine or None, use_cache=False)
 
     def _transfers(self, path: Path, machine: str, copied_size: float | None) -> tuple[Transfers, Machine | None]:
-        """Copies of a recording, or of measured curves: the text tells."""
+        """Return the copies of a recording or of measured curves, depending on the content of the file."""
         if self._measured(path):
             return measured(read_measured(path, size_bytes=copied_size)), None
         seen = self.seen(path, machine)
@@ -113,7 +116,7 @@ class Data:
         return b"\x00" not in raw[:4096] and not raw.startswith(b"\x1f\x8b") and format_of(raw.decode("utf-8", "replace")) is not None
 
     def _points(self, path: Path) -> pl.DataFrame:
-        """Direction, memory, size [B] and time [s] of every copy, migration, measured point, or turn of a ping-pong."""
+        """Return direction, memory, size [B] and time [s] of every copy, migration, measured point, or turn of a ping-pong."""
         if self._measured(path):
             parts = [
                 pl.DataFrame(
@@ -137,7 +140,9 @@ class Data:
 
 
 def ping_pong(profile: Profile) -> pl.DataFrame:
-    """Half the time from each send of the first rank to the end of its receive of as many bytes right after: one way of a ping-pong.
+    """Return half the time from each send of the first rank to the end of its answer: one way of a ping-pong.
+
+    The answer is the receive of as many bytes right after the send.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Variants of one program: a part of a recording made ready for both replays, and what its activities cost by themselves.
+"""Variants of one program: a part of a recording prepared for both replays, and the costs of its single activities.
 
 Nothing here knows how long the part took: a cost is a mean over activities of one name, never a span of the time line.
 """
@@ -41,14 +41,14 @@ class Costs:
     back: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, parameter: str) -> Mapping[str, float]:
-        """The costs that one of `PARAMETERS` stands for."""
-        found: Mapping[str, float] = getattr(self, "back" if parameter == "return" else parameter)
-        return found
+        """Return the costs of one of `PARAMETERS`."""
+        costs_of: Mapping[str, float] = getattr(self, "back" if parameter == "return" else parameter)
+        return costs_of
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a run and its graph.
+    """A part of a run and its dependency graph.
 
     Attributes
     ----------
@@ -69,14 +69,14 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """Measured length [s]."""
+        """Return the measured length [s]."""
         return self.profile.seconds
 
 
 def cut(trace: Trace, phase: int | None = None) -> Trace:
-    """The part of a run that uses the GPU: from the first call that starts device work to the end of the last work.
+    """Return the part of a run that uses the GPU: from the first call that starts device work to the end of the last work.
 
-    Calls under way at that end belong to it whole; everything before and after (contexts, allocations, files) does not.
+    Calls under way at that end belong to it whole. Contexts, allocations and files before and after do not.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def cut(trace: Trace, phase: int | None = None) -> Trace:
     pairs = trace.launch_pairs
     parts = []
     for table in DEVICE_TABLES:
-        mine = pairs.filter(pl.col("table") == table)
-        parts.append(mine.select("call_start_ns").with_columns(end_ns=trace.table(table)["end_ns"][mine["row"].to_numpy()]))
+        of_table = pairs.filter(pl.col("table") == table)
+        parts.append(of_table.select("call_start_ns").with_columns(end_ns=trace.table(table)["end_ns"][of_table["row"].to_numpy()]))
     work = pl.concat(parts).sort("call_start_ns")
     if phase is not None:
         names = trace.text(trace.api).fill_null("").to_list()
@@ -137,22 +137,22 @@ def _keys(profile: Profile) -> Text:
 
 
 def costs(part: Part) -> Costs:
-    """What every kind of activity of a part cost by itself; those that are gone do not count."""
+    """Return the mean cost of each kind of activity of a part; activities taken out do not count."""
     graph, run = part.graph, part.replay.run
-    # the host's work after a call that is gone went with it; the work before it now leads to the next call
+    # the host's work after a removed call is removed with it; the work before it now leads to the next call
     work_stays = ~part.gone[graph.activity[np.maximum(graph.source - 1, 0) // 2]] | (graph.source == 0)
     stays = ~part.gone[graph.activity[graph.owner]]
     key = part.key[graph.activity]
     lag = graph.lag_ns * 1e-9
     called, caller = key[graph.owner], key[np.maximum(graph.source - 1, 0) // 2]
-    # of the edges to the return of a wait only the one that held it says how long returning took
+    # only the critical incoming edge of a wait measures its return latency
     binding = graph.time_ns[graph.source] + graph.lag_ns + graph.residual_ns[graph.target] == graph.time_ns[graph.target]
     waited = binding & (graph.time_ns[graph.source] > graph.time_ns[begin(graph.owner)])
-    # only a call that found its device idle says what delivery takes, and a few first ones out of thousands only of themselves
+    # only a call to an idle device measures its delivery latency; a few first calls out of thousands are not typical
     idle = run.idle_device[graph.activity[np.maximum(graph.source - 1, 0) // 2]]
     for name in np.unique(caller[graph.kind == EDGE["deliver"]]):
-        mine = (graph.kind == EDGE["deliver"]) & (caller == name)
-        idle[mine] &= idle[mine].mean() >= _IDLE_SHARE
+        deliveries = (graph.kind == EDGE["deliver"]) & (caller == name)
+        idle[deliveries] &= idle[deliveries].mean() >= _IDLE_SHARE
     kernel = run.kind == "kernel"
     device = np.isin(run.category, ["kernel", "copy"])
     host = work_stays & (graph.kind == EDGE["host"])
@@ -172,24 +172,24 @@ def _means(key: Text, seconds: Float) -> dict[str, float]:
 
 
 def line(first: Costs, second: Costs, first_size: float, second_size: float, size: float) -> Costs:
-    """Costs of kernels and copies at `size`, on the straight lines through those at two other problem sizes."""
+    """Return the costs of kernels and copies at `size`, on the straight lines through the costs at two other problem sizes."""
     step = (size - first_size) / (second_size - first_size)
 
-    def at(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+    def interpolated(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
         return {k: max(a[k] + (b[k] - a[k]) * step, 0.0) for k in sorted(a.keys() & b.keys())}
 
-    return Costs(kernels=at(first.kernels, second.kernels), copies=at(first.copies, second.copies))
+    return Costs(kernels=interpolated(first.kernels, second.kernels), copies=interpolated(first.copies, second.copies))
 
 
 def changed(part: Part, old: Costs, new: Costs, parameters: frozenset[str]) -> Change:
-    """The change that gives the activities of a part other costs; a key that either side lacks keeps its own."""
+    """Return the change that gives the activities of a part other costs; a key that either side lacks keeps its own."""
     run = part.replay.run
     device = np.isin(run.category, ["kernel", "copy"])
     ratio, delivery, back = np.ones(len(run)), np.zeros(len(run)), np.zeros(len(run))
     for parameter in parameters & {"kernels", "copies", "calls"}:
         rows = (device & (run.kind == "kernel"), device & (run.kind != "kernel"), run.category == "api")[PARAMETERS.index(parameter)]
-        both = old.of(parameter).keys() & new.of(parameter).keys()
-        scale = {k: new.of(parameter)[k] / old.of(parameter)[k] for k in both if old.of(parameter)[k] > 0}
+        keys = old.of(parameter).keys() & new.of(parameter).keys()
+        scale = {k: new.of(parameter)[k] / old.of(parameter)[k] for k in keys if old.of(parameter)[k] > 0}
         ratio[rows] = [scale.get(k, 1.0) for k in part.key[rows]]
     for name, out in (("delivery", delivery), ("return", back)):
         if name in parameters:
@@ -209,19 +209,19 @@ def by_sum(part: Part, old: Costs, change: Change) -> tuple[float, float]:
     """Length of a part after a change [s], by the sum, and as if nothing overlapped: every second of change counts."""
     run = part.replay.run
     device = np.isin(run.category, ["kernel", "copy"])
-    own = np.array([old.calls.get(k, 0.0) for k in part.key])
+    call_seconds = np.array([old.calls.get(k, 0.0) for k in part.key])
     waits = np.isin(run.call_class, ["sync", "copy"])
     ratio = np.where(device, change.ratio, np.where(run.kind == "gap", change.host[..., 0], 1.0)) * ~part.gone
-    late = np.where(device | part.gone, 0.0, own * (change.ratio - 1.0) + change.delivery * run.idle_device + change.back * waits)
+    late = np.where(device | part.gone, 0.0, call_seconds * (change.ratio - 1.0) + change.delivery * run.idle_device + change.back * waits)
     result = replay_sum(part.seconds, run.seconds, run.exposed_seconds, run.tail_count, run.seconds * ratio, late)
     alone = run.seconds * (ratio - 1.0) + late
     return float(result.seconds), part.seconds + float(alone.sum())
 
 
 def without(part: Part, name: str) -> Part:
-    """The same part with all calls of one name taken out, each with the host's work between it and the next call.
+    """Return the part without the calls of one name, and without the host's work between each and the next call.
 
-    The work such a call waited for stays; what comes after it no longer waits.
+    The work that such a call waited for stays; what comes after the call no longer waits.
     """
     graph = part.graph
     of = graph.activity

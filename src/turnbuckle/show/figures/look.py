@@ -23,7 +23,7 @@ PARTS: Final = {"kernel": "#1f4e79", "copy": "#e08214", "launch": "#35978f", "ot
 CATEGORIES: Final = {"kernel": "#1f4e79", "copy": "#e08214", "mpi": "#8073ac", "api": "#7fb3c8", "cpu": "#c3cad3"}
 """Categories of the exclusive time line; kernels and copies as in the breakdown."""
 SAVED, ADDED = "#2c7fb8", "#d95f0e"
-MODES: Final = {"link": "#1f4e79", "api": "#b3450b"}
+MODES: Final = {"link": "#1f4e79", "api": "#b3450b", "remoting": "#5b4a8a"}
 """Two ways to be far away: a longer link, and calls over a network."""
 CRITICAL: Final = "#b5123f"
 """The critical path, and nothing else."""

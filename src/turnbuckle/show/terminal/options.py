@@ -25,9 +25,7 @@ Profile = Annotated[
 ]
 Minus = Annotated[
     Path | None,
-    Parameter(
-        name="--minus", help="a run of the same program, all ranks on one node: what this one copies beyond it goes to the network card"
-    ),
+    Parameter(name="--minus", help="a run of the same program, all ranks on one node: what this one copies beyond that goes to the NIC"),
 ]
 Source = Annotated[
     str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")

@@ -143,7 +143,7 @@ def launch_line(answer: Answer) -> str:
         return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
     idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
     latency = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
-    return latency + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
+    return latency + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"unknown ({idle} found the device idle)")
 
 
 def coverage_lines(profile: Profile) -> list[str]:
@@ -167,10 +167,10 @@ def link_lines(answer: Answer) -> dict[str, str]:
             continue
         looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
         of = f" of {quantity(link['nominal'], 'B/s')} ({link['efficiency']:.0%})" if link["nominal"] else ""
-        # a fit that ends at no latency at all has not told it from the rate
-        latency = seconds(link["latency_s"]) if link["latency_s"] else "not told"
+        # a fit with zero latency could not separate latency from rate
+        latency = seconds(link["latency_s"]) if link["latency_s"] else "unknown"
         out[direction.replace("migration_", "moved ")] = (
-            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {latency}"
+            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, fixed copy cost (o+L) {latency}"
         )
     return out
 
@@ -188,7 +188,7 @@ def print_projections(console: Console, answer: Answer) -> None:
         if answer.steady:
             console.print(drawn(targets_table(verdicts(answer.steady), "the same without start-up")))
         else:
-            console.print(Text("without start-up: what is left of the recording cannot answer this", style="yellow"))
+            console.print(Text("without start-up: the rest of the recording cannot answer this", style="yellow"))
     console.print()
     console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))
@@ -221,11 +221,12 @@ def card_line(answer: Answer) -> str:
     if answer.model is None or not answer.model.carded:
         return ""
     if all(m.relative for m in answer.targets):
-        accuracy = shipped().in_words("distance", "timeline")
-        return f"held against an OpenCL device on a processor, not yet a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
+        layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
+        accuracy = shipped().in_words("remoting" if layers else "distance", "timeline")
+        return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
     accuracy = shipped().in_words("run time", model)
-    return f"held against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
+    return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
 
 
 def print_findings(console: Console, answer: Answer, brief: bool) -> None:
@@ -283,7 +284,7 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
         write_frame(frame, format, output)
     else:
         table = Table(
-            title="host-link traffic bound for the network card (spread run - packed run)",
+            title="host-link traffic bound for the NIC (spread run - packed run)",
             title_justify="left",
             box=None,
             pad_edge=False,

@@ -68,25 +68,25 @@ class Point:
 
     @property
     def measured(self) -> float:
-        """Median of the run times [s]."""
+        """Return the median of the run times [s]."""
         return statistics.median(self.seconds)
 
     def off(self, model: str = "timeline") -> float:
-        """Predicted over measured, less 1."""
+        """Return predicted over measured, less 1."""
         return self.predicted[model] / self.measured - 1.0
 
     @property
     def plain(self) -> bool:
-        """Whether every call was delayed, after it, on the link as it is."""
+        """Return whether every call was delayed after it returned, on the link at its full bandwidth."""
         return (self.classes, self.where, self.slower) == ("all", "after", 0)
 
     def words(self) -> str:
-        """The setting in words."""
+        """Return the setting in words."""
         parts = []
         if self.delay_ns:
             delay = f"{self.delay_ns / 1e6:g} ms" if self.delay_ns >= 1_000_000 else f"{self.delay_ns / 1e3:g} us"
-            which = "every call" if self.classes == "all" else self.classes.replace("all-", "all but ")
-            parts.append(f"{which} {delay} later" + (", waited before it" if self.where == "before" else ""))
+            calls = "every call" if self.classes == "all" else self.classes.replace("all-", "all but ")
+            parts.append(f"{calls} {delay} later" + (", waited before it" if self.where == "before" else ""))
         if self.slower:
             parts.append(f"1/{self.slower} of the bandwidth")
         return ", ".join(parts)
@@ -94,7 +94,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Program:
-    """What was measured of one program, with its predictions.
+    """Measurements of one program, with their predictions.
 
     Attributes
     ----------
@@ -111,13 +111,13 @@ class Program:
     tolerances: tuple[tuple[float, float | None, float | None], ...]
 
     def shows(self, share: float) -> bool:
-        """Whether a run that is longer by a share is beyond the 90 % interval of the undelayed runs' median."""
+        """Return whether a run longer by a share lies beyond the 90 % interval of the undelayed runs' median."""
         middle = statistics.median(self.undelayed)
         return middle * (1 + share) > around(middle, middle, self.undelayed, len(self.undelayed))[1]
 
 
 def chosen(classes: str) -> tuple[str, ...]:
-    """Classes of calls that a point delays."""
+    """Return the classes of calls that a point delays."""
     if classes == "all":
         return BOUNDARY_CLASSES
     if classes.startswith("all-"):
@@ -133,24 +133,24 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     CannotAnswer : A121, A122, and A192 for a file that holds no points.
     UsageError : A061, A417 for a file that is none of measurements.
     """
-    told = read_measurements(measurements, FORM)
-    begin, end = told["window_ns"]
+    document = read_measurements(measurements, FORM)
+    begin, end = document["window_ns"]
     seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
-    points = [p for p in told["points"] if p["seconds"]]
+    points = [p for p in document["points"] if p["seconds"]]
     if not points:
         raise error_of("A192.points", where=measurements.name)
     ready = seen.prepared(MODEL)
     predictions: dict[int, dict[str, float]] = {}
     for classes in dict.fromkeys(p["classes"] for p in points):
-        mine = [i for i, p in enumerate(points) if p["classes"] == classes and not p["slower"]]
-        delays = [_waited(points[i]) for i in mine]
-        for i, found in zip(mine, _delayed(seen, ready, classes, delays), strict=True):
-            predictions[i] = found
+        indices = [i for i, p in enumerate(points) if p["classes"] == classes and not p["slower"]]
+        delays = [_waited(points[i]) for i in indices]
+        for i, by_model in zip(indices, _delayed(seen, ready, classes, delays), strict=True):
+            predictions[i] = by_model
     for i, p in enumerate(points):
         if p["slower"]:
             predictions[i] = {"timeline": _slower(seen, ready, _waited(p), 1.0 / p["slower"])}
     measured = seen.profile.seconds
-    undelayed = tuple(told["undelayed"])
+    undelayed = tuple(document["undelayed"])
     made = []
     for i, p in enumerate(points):
         predicted = {**predictions[i], "nothing": measured}
@@ -160,28 +160,28 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
 
 
 def _waited(point: Mapping[str, Any]) -> float:
-    """The delay of a point [s]."""
+    """Return the delay of a point [s]."""
     return float(point.get("waited_ns", point["delay_ns"])) * 1e-9
 
 
 def _delayed(seen: Run, ready: Prepared, classes: str, delays: Sequence[float]) -> Iterator[dict[str, float]]:
-    """Run times [s] by model with every call of the classes delayed, at each delay."""
+    """Yield run times [s] by model with every call of the classes delayed, at each delay."""
     distance = Distance.of(seen, "api", ready, () if classes == "all" else chosen(classes))
-    at = np.array([0.0, *delays])[:, None]
-    added = {"timeline": distance.replay.seconds(distance.change(at))}
+    slack = np.array([0.0, *delays])[:, None]
+    added = {"timeline": distance.replay.seconds(distance.change(slack))}
     model = replace(delaying(chosen(classes)), replay="sum")
     plain = distance.plain()
-    far = DrawnMachine({**plain.values, "slack.call": at}, plain.copies_vanish)
+    far = DrawnMachine({**plain.values, "slack.call": slack}, plain.copies_vanish)
     ready_sum = seen.prepared(model)
     added["sum"] = np.asarray(replayed(ready_sum, anchored(ready_sum.run, plain, far, model)).seconds)
-    for k in range(1, len(at)):
+    for k in range(1, len(slack)):
         yield {name: seen.profile.seconds + float(values[k] - values[0]) for name, values in added.items()}
 
 
 def _slower(seen: Run, ready: Prepared, delay: float, bandwidth: float) -> float:
-    """Run time [s] over a link of a share of its bandwidth, with every call delayed."""
-    found = surface(seen, "api", np.array([0.0, delay]) if delay else np.array([0.0]), np.array([bandwidth, 1.0]), 1, ready)
-    return float(found.seconds[-1, 0])
+    """Return the run time [s] over a link with a share of its bandwidth, with every call delayed."""
+    answer = surface(seen, "api", np.array([0.0, delay]) if delay else np.array([0.0]), np.array([bandwidth, 1.0]), 1, ready)
+    return float(answer.seconds[-1, 0])
 
 
 def _tolerances(
@@ -194,9 +194,9 @@ def _tolerances(
 
 
 def crossing(base: float, points: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Delay [s] at which a run of `base` seconds is longer by a share, on a straight line between measured points.
+    """Return the delay [s] at which a run of `base` seconds is longer by a share, interpolated between measured points.
 
-    Points are (delay, run time) [s], in order; None where it is beyond them.
+    Points are (delay, run time) [s] in order. The result is None beyond them.
     """
     before, wanted = (0.0, base), base * (1 + share)
     for point in points:
@@ -207,24 +207,24 @@ def crossing(base: float, points: Sequence[tuple[float, float]], share: float) -
 
 
 def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A's run with its calls delayed and its copies slowed: every point by the timeline, and what stands beside it a line a kind."""
+    """Yield A's run with its calls delayed and its copies slowed: every point by the timeline, and the baselines per kind."""
     source = case.a.machine
     if source.startswith("./"):
         source = str(data.path(case, source))
-    found = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")), source or None)
-    for p in found.points:
+    measured_program = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")), source or None)
+    for p in measured_program.points:
         kind = "bandwidth" if p.slower else "distance"
         yield Row(
             case.name, kind, "timeline", p.words(), "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds)
         )  # fmt: skip
     for kind in ("distance", "bandwidth"):
-        points = [p for p in found.points if bool(p.slower) == (kind == "bandwidth")]
+        points = [p for p in measured_program.points if bool(p.slower) == (kind == "bandwidth")]
         for model in BASELINES:
-            mine = [p for p in points if model in p.predicted]
-            if mine:
-                yield _together(case.name, kind, model, mine)
-    for share, predicted, measured in found.tolerances:
-        if predicted is not None and measured is not None and found.shows(share):
+            of_model = [p for p in points if model in p.predicted]
+            if of_model:
+                yield _together(case.name, kind, model, of_model)
+    for share, predicted, measured in measured_program.tolerances:
+        if predicted is not None and measured is not None and measured_program.shows(share):
             yield Row(case.name, "tolerance", "timeline", f"delay that lengthens the run by {share:.0%}", "s", predicted, measured)
 
 

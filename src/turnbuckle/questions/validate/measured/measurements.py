@@ -34,8 +34,8 @@ def read_measurements(path: Path, form: Mapping[str, Any]) -> dict[str, Any]:
         measurements = json.loads(text)
     except (ValueError, RecursionError) as error:
         cause = error.msg if isinstance(error, json.JSONDecodeError) else "a number that is too long, or lists that lie too deep"
-        at = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise error_of("A417.json", where=path.name + at, cause=cause) from None
+        position = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise error_of("A417.json", where=path.name + position, cause=cause) from None
     _hold(measurements, form, path.name, "the file")
     return measurements  # type: ignore[no-any-return]
 
@@ -68,7 +68,7 @@ def _hold(value: object, form: Form, file: str, place: str) -> None:
 
 
 def _sane(value: object) -> bool:
-    """Whether a number is one of 0 or more that a float holds."""
+    """Return whether a number is 0 or more and fits into a float."""
     try:
         return not isinstance(value, int | float) or 0 <= float(value) < math.inf
     except OverflowError:

@@ -33,10 +33,10 @@ _KIND: Final = "sharing"
 
 
 def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A's programs, two at a time: a row for each program of each pair, and what stands beside it in one row a model.
+    """Yield a row for each program of each pair that ran at once, and the baselines in one row per model.
 
-    ``nothing``: each takes what it takes alone.  ``turns``: they take turns at everything, so that each takes its own time and as much
-    again until the shorter is done.
+    Baseline ``nothing``: each program takes the time it takes alone. Baseline ``turns``: the programs alternate, so that each takes its own
+    time and as much again until the shorter one is done.
 
     Raises
     ------
@@ -47,28 +47,28 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if source.startswith("./"):
         source = str(data.path(case, source))
     measurements = data.path(case, question.text("measured"))
-    told = read_measurements(measurements, FORM)
-    if not told["points"] or not all(point["seconds"] for point in told["points"]):
+    document = read_measurements(measurements, FORM)
+    if not document["points"] or not all(point["seconds"] for point in document["points"]):
         raise error_of("A192.points", where=measurements.name)
-    if missing := [name for point in told["points"] for name in point["programs"] if name not in told["alone"]]:
+    if missing := [name for point in document["points"] for name in point["programs"] if name not in document["alone"]]:
         raise error_of("A192.alone", where=measurements.name, found=clipped(missing[0]))
-    # the folder says which recordings there are: a name in the measurements leads to no other
-    there = {place.name: place for place in folder.iterdir()}
-    if missing := [name for name in told["alone"] if name not in there]:
+    # only names in the folder count, so that a name in the measurements cannot lead outside
+    recordings = {place.name: place for place in folder.iterdir()}
+    if missing := [name for name in document["alone"] if name not in recordings]:
         raise error_of("A192.recording", where=measurements.name, found=clipped(missing[0]))
-    runs = {name: _run(there[name], alone, source or None) for name, alone in told["alone"].items()}
+    runs = {name: _run(recordings[name], alone, source or None) for name, alone in document["alone"].items()}
     beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
-    for point in told["points"]:
+    for point in document["points"]:
         names = point["programs"]
-        both = pair(runs[names[0]], runs[names[1]], cores=int(question.number("cores") or 0))
+        predicted_times = pair(runs[names[0]], runs[names[1]], cores=int(question.number("cores") or 0))
         for k, name in enumerate(names):
             times = [seconds[k] for seconds in point["seconds"]]
-            measured, predicted = statistics.median(times), both.seconds[k]
-            low, high = around(predicted, both.alone[k], told["alone"][name]["seconds"], len(times))
-            what = f"{name} beside {names[1 - k]}" + (", the second of them" if k and names[0] == names[1] else "")
-            yield Row(case.name, _KIND, "shared", what, "s", predicted, measured, low, high, count=len(times))
-            beside["nothing"].append((both.alone[k], measured))
-            beside["turns"].append((both.alone[k] + min(both.alone), measured))
+            measured, predicted = statistics.median(times), predicted_times.seconds[k]
+            low, high = around(predicted, predicted_times.alone[k], document["alone"][name]["seconds"], len(times))
+            label = f"{name} beside {names[1 - k]}" + (", the second of them" if k and names[0] == names[1] else "")
+            yield Row(case.name, _KIND, "shared", label, "s", predicted, measured, low, high, count=len(times))
+            beside["nothing"].append((predicted_times.alone[k], measured))
+            beside["turns"].append((predicted_times.alone[k] + min(predicted_times.alone), measured))
     for model, pairs in beside.items():
         total = sum(measured for _, measured in pairs)
         off = sum(abs(predicted - measured) for predicted, measured in pairs) / total

@@ -1,0 +1,58 @@
+"""A run through a remoting layer whose numbers are set one by one, and the number at which it takes as long as was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.machine import Machine
+from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.order import Prepared, timeline_change
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.sensitivity import along
+from turnbuckle.projection.uncertainty import DrawnMachine
+from turnbuckle.questions.distance.question import Distance
+from turnbuckle.replay.timeline import Change, no_change
+
+
+@dataclass(frozen=True)
+class Through:
+    """One run, ready to go through a layer.
+
+    Attributes
+    ----------
+    seen : the run, recorded without the layer.
+    distance : the same, made ready.
+    """
+
+    seen: Run
+    distance: Distance
+
+    @classmethod
+    def of(cls, seen: Run, layer: Machine, ready: Prepared | None = None) -> Through:
+        """Prepare an inspected run.  Raises as `Distance.of`."""
+        return cls(seen, Distance.of(seen, "remoting", ready, layer=layer))
+
+    def change(self, numbers: Mapping[ParameterName, Float | float]) -> Change:
+        """What the layer changes, with some of its numbers replaced; arrays of shape (points, 1)."""
+        here = self.distance.plain()
+        given = {n: np.reshape(v, (-1, 1)).astype(np.float64) for n, v in numbers.items()}
+        far = DrawnMachine({**here.values, **self.distance.through(here), **given}, here.copies_vanish)
+        return timeline_change(anchored(self.distance.ready.run, here, far, self.distance.model))
+
+    def seconds(self, numbers: Mapping[ParameterName, Float | float]) -> Float:
+        """Run time [s] with some of the layer's numbers replaced, a value a point."""
+        replay = self.distance.replay
+        unchanged = float(replay.seconds(no_change(len(replay.run))))
+        return np.asarray(self.seen.profile.seconds + (np.atleast_1d(replay.seconds(self.change(numbers))) - unchanged))
+
+    def at_which(self, varied: ParameterName, seconds: float, most: float, numbers: Mapping[ParameterName, float]) -> float | None:
+        """The largest value of a number at which the run takes no longer than `seconds`; None where it is beyond `most`."""
+        replay = self.distance.replay
+        beyond = self.seen.profile.seconds - float(replay.seconds(no_change(len(replay.run))))
+        curve = along(replay, lambda at: self.change({**numbers, varied: at}), [0.0, most], beyond)
+        return curve.reaches(seconds)
