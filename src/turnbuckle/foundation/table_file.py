@@ -135,7 +135,12 @@ def read_table(path: str | Path, columns: Sequence[Column], what: str, *, larges
     ------
     UsageError, UnitError : see the module.
     """
-    return _Reading(Path(path).name, {c.name: c for c in columns}, what).table(read_text(path, what, largest_bytes=largest_bytes))
+    return table_of(read_text(path, what, largest_bytes=largest_bytes), Path(path).name, columns, what)
+
+
+def table_of(text: str, name: str, columns: Sequence[Column], what: str) -> Table:
+    """Return the table in a text, with the name of the file that it comes from for errors; as `read_table`."""
+    return _Reading(name, {c.name: c for c in columns}, what).table(text)
 
 
 class _Reading:

@@ -29,7 +29,7 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "model dag": (
             "turnbuckle.papers.models.dag.command:dag",
-            "Find the critical path of a sparse triangular solve over several GPUs, and where more of them stop paying.",
+            "Find the critical path of a triangular solve or of any task graph over several GPUs, and where more of them stop paying.",
         ),
         "model dgemm": (
             "turnbuckle.papers.models.dgemm.command:dgemm",

@@ -82,6 +82,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
             out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {target_rate / source_rate:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
+    if model.machine_free or any(c.parameter == "alloc.call" and c.scale is not None for c in pair.target.changes):
+        out.append(finding("A304"))
     draws = Draws()
     longer = host_longer(pair, pair.target, pair.source, draws, model.host)
     if longer is not None and draws.asked:

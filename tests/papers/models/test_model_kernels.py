@@ -13,6 +13,7 @@ import pytest
 from hostile_names import Ran
 
 import turnbuckle as tb
+from turnbuckle.machine import load
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 Turnbuckle = Callable[..., Ran]
@@ -274,3 +275,42 @@ def test_a_hostile_recording_stays_harmless(turnbuckle: Turnbuckle, hostile: Pat
     for kernel in ("", "dslash_interior", "[bold]", "\x1b"):
         ran = turnbuckle(*words, kernel)
         assert "\x1b" not in ran.out + ran.err and "\x07" not in ran.out + ran.err
+
+
+def test_power_on_a_machine(turnbuckle: Turnbuckle) -> None:
+    """The rate per watt of its GPU, doubled in the fitted or the stated years; its power is the package's."""
+    machine = load("h100-sxm5")
+    watts, rate = machine.value("gpu.power"), machine.value("gpu.fp64_matrix")
+    assert watts and rate
+    doc = json.loads(turnbuckle("model", "power", "--on", "h100-sxm5", "--doubling", "2", "--format", "json").out)
+    points = {p["name"]: p for p in doc["design_points"]}
+    years = 2026 - machine.year
+    assert points["2026 on-board"]["power"] == watts and points["2026 discrete"]["power"] == watts / 2
+    assert points["2026 on-board"]["flops_per_second"]["value"] == pytest.approx(rate * 2 ** (years / 2))
+    fitted = json.loads(turnbuckle("model", "power", "--on", "h100-sxm5", "--package", "1 kW", "--format", "json").out)
+    least, value, most = (fitted["design_points"][0]["flops_per_second"][end] for end in ("low", "value", "high"))
+    doubling = fitted["doubling_years"]["value"]
+    assert value == pytest.approx(rate / watts * 1000 * 2 ** (years / doubling)) and rate / watts * 1000 <= least < value < most
+    for words, code in ((("--on", "h100-sxm5", "--base", "MI50", "--doubling", "2"), "A048"), (("--on", "pcie4-x16"), "A160")):
+        ran = turnbuckle("model", "power", *words)
+        assert ran.code != 0 and f"error[{code}]" in ran.err
+
+
+def test_dgemm_on_a_machine(turnbuckle: Turnbuckle) -> None:
+    """Its GPU's best rate makes alpha, its large copy the bandwidth, its launch and latency the rest; an option stands above it."""
+    machine = load("perlmutter")
+    asked = ("model", "dgemm", "--on", "perlmutter", "--host-rate", "2.5 TFLOP/s", "--format", "json")
+    doc = json.loads(turnbuckle(*asked).out)
+    assert doc["machine"] == "perlmutter" and doc["latency_seconds"] == machine.value("link.h2d.latency")
+    assert doc["launch_seconds"] == [machine.value("launch.latency")]
+    copy = (machine.value("link.h2d.bandwidth") or 0.0) * (machine.value("link.h2d.efficiency") or 0.0)
+    assert doc["bandwidth"] == [pytest.approx(copy)]
+    assert doc["products"][0]["alpha"] == pytest.approx((machine.value("gpu.fp64_matrix") or 0.0) / 2.5e12)
+    single = json.loads(turnbuckle(*asked, "--element", 4).out)
+    assert single["products"][0]["alpha"] == pytest.approx((machine.value("gpu.fp32") or 0.0) / 2.5e12)
+    other = json.loads(turnbuckle(*asked, "--alpha", 3, "--bandwidth", "1GB/s", "--latency", "5us", "--launch", "0us").out)
+    assert (other["products"][0]["alpha"], other["bandwidth"], other["latency_seconds"], other["launch_seconds"]) == (3, [1e9], 5e-6, [0])
+    assert "perlmutter: host 2.5 TFLOP/s" in turnbuckle("model", "dgemm", "--on", "perlmutter").out
+    for words, code in ((("perlmutter", "--element", 2), "A160"), (("cdi-row-link",), "A160"), (("titan",), "A047")):
+        ran = turnbuckle("model", "dgemm", "--on", *words)
+        assert ran.code != 0 and f"error[{code}]" in ran.err

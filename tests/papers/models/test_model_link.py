@@ -15,6 +15,7 @@ from hostile_names import Ran, document
 from turnbuckle.cost.nvlink import Nvlink
 from turnbuckle.cost.packet import Link, copy_seconds, pageable_log_sd, read_limited
 from turnbuckle.cost.pcie import Pcie
+from turnbuckle.machine import load
 
 Run = Callable[..., Ran]
 KEYS = ["link", "way", "size_bytes", "sent_bytes", "received_bytes", "efficiency", "bandwidth", "seconds"]
@@ -55,6 +56,8 @@ def test_json_is_the_equations(turnbuckle: Run) -> None:
     assert found["schema_version"] == 1 and found["findings"] == [] and found["tags"] is None
     assert found["links"][1] == {
         "name": "nvlink2-x2",
+        "link": "nvlink2-x2",
+        "latency_seconds": 3e-6,
         "raw_bandwidth": 50e9,
         "packet_bandwidth": 50e9,
         "settings": {"version": 2, "links": 2, "address_extension": False, "byte_enable": False},
@@ -173,3 +176,23 @@ def test_refused_with_cause_or_fix(turnbuckle: Run, code: str, words: tuple[str,
     ran = turnbuckle("model", "link", *words)
     assert (ran.code, ran.out) == (2, "")
     assert f"error[{code}]" in ran.err and ("fix:" in ran.err or "cause:" in ran.err) and "\x1b]" not in ran.err
+
+
+def test_links_of_machines_by_name(turnbuckle: Run) -> None:
+    """Perlmutter's GPUs hang on PCIe 4 x16 and its copies take 2 us besides their bytes; Summit states no latency."""
+    asked = ("model", "link", "pcie4-x16", "--on", "perlmutter,summit", "--sizes", "1 MiB", "--format", "json")
+    found = document(turnbuckle(*asked))
+    by_name = {link["name"]: link for link in found["links"]}
+    assert [(n, link["link"]) for n, link in by_name.items()] == [
+        ("pcie4-x16", "pcie4-x16"), ("perlmutter", "pcie4-x16"), ("summit", "nvlink2-x2"),
+    ]  # fmt: skip
+    late = load("perlmutter").value("link.h2d.latency")
+    assert late and by_name["perlmutter"]["latency_seconds"] == late and by_name["summit"]["latency_seconds"] == 0.0
+    seconds = {row["link"]: row["seconds"] for row in found["rows"]}
+    assert seconds["perlmutter"] == pytest.approx(seconds["pcie4-x16"] + late)
+    same = document(turnbuckle(*asked, "--latency", "1us"))
+    assert {link["latency_seconds"] for link in same["links"]} == {1e-6}
+    assert "perlmutter (pcie4-x16, latency" in turnbuckle("model", "link", "--on", "perlmutter").out
+    for machine, code in (("gh200", "A019"), ("cdi-row-link", "A160"), ("nowhere", "M001")):
+        ran = turnbuckle("model", "link", "--on", machine)
+        assert ran.code != 0 and f"error[{code}]" in ran.err

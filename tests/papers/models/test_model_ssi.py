@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hostile_names import SAMPLE, Ran
 
+from turnbuckle.machine import load
+
 Run = Callable[..., Ran]
 MADE = ("--calls", 100, "--to-device", "64kB", "--to-host", "64kB", "--kernel-time", "20us")
 
@@ -59,7 +61,9 @@ def test_a_loop_in_numbers(turnbuckle: Run) -> None:
         ((*MADE, "--link", "pcie4-x16", "--no-cache"), "A056"),
         ((*MADE, "--link", "pcie4-x16", "--now", "1us", "--far", "2us", "--speed", "0.67"), "A056"),
         (("nothing.sqlite", "--link", "pcie4-x16"), "P001"),
-        (("nothing.sqlite",), "A002"),
+        (("nothing.sqlite",), "A087"),
+        ((*MADE, "--link", "pcie4-x16", "--on", "perlmutter"), "A087"),
+        ((*MADE, "--on", "gh200"), "A088"),
     ],
 )
 def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[object, ...], code: str) -> None:
@@ -92,3 +96,13 @@ def test_any_window_beyond_all_calls_is_no_limit(turnbuckle: Run, option: str) -
     asked = ("model", "ssi", *MADE, "--link", "pcie4-x16", "--far", "1m", "--format", "json")
     none, huge = (json.loads(turnbuckle(*asked, option, k).out)["rows"] for k in (0, 1 << 63))
     assert none == huge
+
+
+def test_a_machine_by_name_has_its_measured_link(turnbuckle: Run) -> None:
+    machine = load("summit")
+    reached = (machine.value("link.h2d.bandwidth") or 0.0) * (machine.value("link.h2d.efficiency") or 0.0)
+    about = json.loads(turnbuckle("model", "ssi", *MADE, "--on", "summit", "--format", "json").out)
+    assert about["link"]["name"] == "summit" and about["link"]["bandwidth"] == pytest.approx(reached)
+    assert about["rows"][1]["distance"] == "1 cm", "NVLink, as the report has it"
+    far = json.loads(turnbuckle("model", "ssi", *MADE, "--on", "gh200", "--now", "70ns", "--far", "1us", "--format", "json").out)
+    assert far["link"]["name"] == "gh200"

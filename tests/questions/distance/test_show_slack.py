@@ -208,7 +208,7 @@ def test_what_the_table_says_of_a_layer(turnbuckle: Run) -> None:
         "520 ns",
     ):
         assert words in out, words
-    assert "without any round trip the layer's software and network take more already" in out
+    assert "the software and network of the layer alone take more than this share" in out
 
 
 @pytest.mark.parametrize(

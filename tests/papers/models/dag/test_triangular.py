@@ -18,7 +18,7 @@ from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.models.dag.question import gpu_counts, sweep
 from turnbuckle.papers.models.dag.supernodes import Supernodes, supernodes, triangle_of
-from turnbuckle.papers.models.dag.tasks import LAYOUTS, VARIANTS, Dealt, Layout, Run, Variant, solve, variants, work
+from turnbuckle.papers.models.dag.tasks import LAYOUTS, VARIANTS, Dealt, Layout, Queue, Run, Variant, solve, variants, work
 from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, Tier, fabric
 
 drawn = settings(max_examples=100)
@@ -104,16 +104,17 @@ def test_run_time_is_the_longest_path(found: Supernodes, gpus: int, layout: Layo
 
 
 @drawn
-@given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(0, 3), st.booleans())
-def test_the_parts_of_the_path_add_up(found: Supernodes, gpus: int, layout: Layout, which: int, one_at_a_time: bool) -> None:
+@given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(0, 3), st.sampled_from([None, "receiver", "link"]))
+def test_the_parts_of_the_path_add_up(found: Supernodes, gpus: int, layout: Layout, which: int, queue: Queue | None) -> None:
     done = work(found, Dealt.on_grid(gpus, layout), SMALL)
-    run = solve(done, SMALL, variants()[which], dependency=1e-7, one_at_a_time=one_at_a_time)
+    run = solve(done, SMALL, variants()[which], dependency=1e-7, queue=queue)
     parts = run.compute_seconds + run.dependency_seconds + sum(run.message_seconds.values())
     assert parts == pytest.approx(run.path_seconds, rel=1e-9)
     assert run.seconds == max(run.path_seconds, run.memory_seconds)
     assert 0 <= run.latency_seconds <= sum(run.message_seconds.values()) * (1 + 1e-12)
     assert run.path_messages <= run.all_messages
-    assert all((run.messages[t] == 0) == (run.message_seconds[t] == 0) for t in TIERS[1:])
+    # a message that only holds up the next one on its link, and carries no more than latency, takes nothing on the path
+    assert all((run.messages[t] == 0) == (run.message_seconds[t] == 0) or (queue == "link" and run.messages[t]) for t in TIERS[1:])
     assert done.bytes.sum() == pytest.approx(8 * found.values.sum() + 4 * np.diff(found.starts).sum())
 
 
@@ -159,12 +160,28 @@ def test_one_gpu_sends_nothing(found: Supernodes, layout: Layout) -> None:
 @given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS))
 def test_one_message_at_a_time_is_never_faster(found: Supernodes, gpus: int, layout: Layout) -> None:
     done = work(found, Dealt.on_grid(gpus, layout), SMALL)
-    free, queued = solve(done, SMALL), solve(done, SMALL, one_at_a_time=True)
+    free, queued = solve(done, SMALL), solve(done, SMALL, queue="receiver")
     assert queued.path_seconds >= free.path_seconds * (1 - 1e-12)
     # the busiest receiver has to take all it is sent
     lags = SMALL.message_seconds(done.tier, done.message_bytes)
     received = np.bincount(done.gpu[done.target], weights=lags, minlength=gpus)
     assert queued.path_seconds >= received.max() * (1 - 1e-12)
+
+
+@drawn
+@given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(1, 4))
+def test_a_shared_link_carries_the_bytes_of_all_its_ranks(found: Supernodes, gpus: int, layout: Layout, ranks: int) -> None:
+    done = work(found, Dealt.on_grid(gpus, layout, ranks), SMALL)
+    assert done.gpu.max() < gpus
+    free, shared, received = (solve(done, SMALL, queue=queue).path_seconds for queue in (None, "link", "receiver"))
+    assert shared >= free * (1 - 1e-12) and received >= free * (1 - 1e-12)
+    carried = SMALL.message_seconds(done.tier, done.message_bytes) - SMALL.latency_seconds(done.tier, done.message_bytes)
+    sent = np.bincount(done.gpu[done.source], weights=carried, minlength=gpus)
+    assert shared >= sent.max() * (1 - 1e-12)
+    one = work(found, Dealt.on_grid(gpus, layout), SMALL)
+    if ranks == 1:
+        assert np.array_equal(one.gpu, done.gpu) and np.array_equal(one.source, done.source)
+    assert done.bytes.sum() == pytest.approx(one.bytes.sum())
 
 
 @drawn
@@ -203,7 +220,7 @@ def test_an_arrow_receives_all_at_once_or_in_turn() -> None:
     message = float(machine.message(SOCKET).seconds(8))
     first, last = 24 / machine.high, 12 / machine.high
     assert solve(done, machine).path_seconds == pytest.approx(first + message + last)
-    assert solve(done, machine, one_at_a_time=True).path_seconds == pytest.approx(first + 8 * message + last)
+    assert solve(done, machine, queue="receiver").path_seconds == pytest.approx(first + 8 * message + last)
 
 
 def test_a_gpu_cannot_read_faster_than_its_memory() -> None:

@@ -139,15 +139,27 @@ def test_shares_of_run_time(turnbuckle: Run, tmp_path: Path) -> None:
     assert "1.360x faster" in better.out, "launches are control, WarpX in Table 2"
 
 
-def test_a_recording_in_three_readings(turnbuckle: Run) -> None:
+def test_a_recording_in_four_readings(turnbuckle: Run) -> None:
     found = document(turnbuckle("model", "additive", SAMPLE, *TEN, "--format", "json"))
-    report, once, ours = found["rows"]
+    report, once, ours, replayed = found["rows"]
+    preset = document(turnbuckle("project", SAMPLE, "--on", "ecp-integrated-10x", "--format", "json"))
+    assert replayed["benefit"] == pytest.approx(preset["projections"][0]["benefit"]) and replayed["gpu_seconds"] is None
+    assert replayed["benefit"] < ours["benefit"] < report["benefit"] and 0 < found["longest_allocation_seconds"] < report["stated_seconds"]
+    line = document(turnbuckle("project", SAMPLE, "--model", "additive", *TEN, "--format", "json"))
+    for answer in (found, preset, line):
+        assert "A304" in {f["code"] for part in (answer, *answer.get("projections", ())) for f in part.get("findings", ())}
+    asked = ("model", "additive", SAMPLE, "--format", "json", "--lambda")
+    assert [r["name"] for r in document(turnbuckle(*asked, "data=10,launch=10"))["rows"]] == ["as the report", "waits once", "time line"]
+    worse = document(turnbuckle(*asked, "data=0.1,control=0.1"))["rows"][3]
+    far = document(turnbuckle("project", SAMPLE, "--on", "ecp-disaggregated-10x", "--format", "json"))["projections"][0]
+    assert worse["penalty"] == pytest.approx(far["penalty"]), "tenfold is tenfold both ways"
     asked = document(turnbuckle("project", SAMPLE, "--model", "additive", *TEN, "--format", "json"))["projections"][0]
     assert ours["projected_seconds"] == asked["seconds"] and ours["penalty"] == asked["penalty"], "the same answer as project"
     assert ours["closure_defect_seconds"] == 0 and ours["summed_seconds"] == asked["measured_seconds"]
     assert report["control_seconds"] > once["control_seconds"] and report["benefit"] > once["benefit"], "the report scales waits"
     said = turnbuckle("model", "additive", SAMPLE, *TEN)
     assert said.code == 0 and "waits once" in said.out and "time line" in said.out
+    assert "as turnbuckle project --on ecp-integrated-10x" in " ".join(said.out.split()) and "the first sets up the context" in said.out
     rows = list(csv.DictReader(io.StringIO(turnbuckle("model", "additive", SAMPLE, *TEN, "--format", "csv").out)))
     assert [r["name"] for r in rows] == [r["name"] for r in found["rows"]]
 

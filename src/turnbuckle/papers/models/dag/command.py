@@ -24,6 +24,7 @@ from turnbuckle.show.terminal.tables import unframed
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from turnbuckle.papers.models.dag.graph import TaskGraph
     from turnbuckle.papers.models.dag.question import Solves
     from turnbuckle.papers.models.dag.supernodes import Supernodes
     from turnbuckle.papers.models.dag.tiers import Fabric
@@ -33,7 +34,15 @@ _FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
 #: GPU counts one command tries at most.
 _MOST_COUNTS = 512
 
-Matrix = Annotated[Path, Parameter(help="triangular sparse matrix in Matrix Market form")]
+Matrix = Annotated[
+    Path,
+    Parameter(help="triangular sparse matrix in Matrix Market form, or tasks as CSV or Parquet: task, time, bytes, rank; with --edges"),
+]
+Edges = Annotated[Path | None, Parameter(help="of a table of tasks: CSV or Parquet with from, to, bytes")]
+RanksPerGpu = Annotated[
+    int | None,
+    Parameter(help="ranks on each GPU, which share its link: messages that leave it follow each other; else links are not shared"),
+]
 Gpus = Annotated[str | None, Parameter(help="GPU counts, as 1,2,4-8; if left out 1 to a node, then whole nodes up to 64 GPUs")]
 Layout = Annotated[
     Literal["2d", "columns", "rows"], Parameter(help="blocks dealt to a grid of GPUs, or to one row or column of them, cyclically")
@@ -65,6 +74,8 @@ OneAtATime = Annotated[bool, Parameter(help="a GPU receives one message at a tim
 def dag(
     matrix: Matrix,
     *,
+    edges: Edges = None,
+    ranks_per_gpu: RanksPerGpu = None,
     gpus: Gpus = None,
     layout: Layout = "2d",
     map: Map = None,
@@ -87,33 +98,52 @@ def dag(
     format: FormatOption = "table",
     output: Output = None,
 ) -> int:
-    """Find the critical path of a sparse triangular solve over several GPUs, and where more of them stop paying."""
+    """Find the critical path of a triangular solve or of any task graph over several GPUs, and where more of them stop paying."""
+    from turnbuckle.papers.models.dag.graph import is_graph, read_graph
     from turnbuckle.papers.models.dag.question import sweep
-    from turnbuckle.papers.models.dag.supernodes import read_map, read_triangle, supernodes
+    from turnbuckle.papers.models.dag.supernodes import WIDEST, read_map, read_triangle, supernodes
     from turnbuckle.papers.models.dag.tasks import variants
 
     console = console_for(output) if format == "table" else None
     options: dict[str, Any] = {"merged": merged, "dependency": parse(dependency, "s"), "one_at_a_time": one_at_a_time}
+    options["ranks_per_gpu"] = ranks_per_gpu
     changes = variants(_factor("--integration", integration), _factor("--disaggregation", disaggregation))
     counts = None if gpus is None else _counts(gpus)
     if map is not None and (gpus is not None or layout != "2d"):
         raise error_of("A043.map", found="--map with --gpus or --layout")
     machine = _machine(on, tiers, gpus_per_socket, gpus_per_node, (memory_bandwidth, block_low, block_high))
+    of_matrix = {"--map": map, "--triangle": triangle, "--layout": layout != "2d", "--widest": widest != WIDEST, "--relaxed": relaxed}
+    solved: Supernodes | TaskGraph
+    of_supernode = None
     with working("reading"):
-        triangular = read_triangle(matrix, triangle)
-        owner = None if map is None else read_map(map, len(triangular))
-        if owner is not None and triangular.upper:
-            owner = owner[::-1]
-        merged_columns = supernodes(triangular, widest, relaxed, owner)
-    of_supernode = None if owner is None else owner[merged_columns.first[:-1]]
+        if is_graph(matrix):
+            if edges is None:
+                raise error_of("A043.edges", where=matrix.name)
+            _refuse(of_matrix, "task graph")
+            solved = read_graph(matrix, edges)
+            _refuse({"--gpus": gpus} if solved.ranks is not None else {}, "task graph with ranks")
+        else:
+            _refuse({"--edges": edges}, "matrix")
+            triangular = read_triangle(matrix, triangle)
+            owner = None if map is None else read_map(map, len(triangular))
+            if owner is not None and triangular.upper:
+                owner = owner[::-1]
+            solved = supernodes(triangular, widest, relaxed, owner)
+            of_supernode = None if owner is None else owner[solved.first[:-1]]
     with working("replaying"):
-        solves = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
+        solves = sweep(solved, machine, counts, layout, owner=of_supernode, changes=changes, **options)
     if charts is not None:
         from turnbuckle.papers.models.dag.figures import figures
 
         save(figures(solves), charts)
     _emit(solves, format, output, console)
     return 0
+
+
+def _refuse(given: dict[str, Any], subject: str) -> None:
+    """Refuse an option that the question has no use for (A043)."""
+    if unused := [option for option, value in given.items() if value]:
+        raise error_of("A043.graph", found=unused[0], subject=subject)
 
 
 def _factor(option: str, text: str) -> float:
@@ -177,11 +207,14 @@ def _print(console: Console, solves: Solves) -> None:
     """Print the answer, then what it rests on."""
 
     console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
-    if not solves.dependency:
+    if not solves.dependency and solves.supernodes is not None:
         console.print(
             "waits inside a GPU cost nothing here, as in the paper: few GPUs look better than they are (--dependency)", style="yellow"
         )
-    _print_matrix(console, solves.supernodes)
+    if solves.supernodes is not None:
+        _print_matrix(console, solves.supernodes)
+    elif solves.graph is not None:
+        _print_graph(console, solves.graph)
     _print_machine(console, solves)
     _print_runs(console, solves)
     _print_spots(console, solves)
@@ -208,6 +241,15 @@ def _print_matrix(console: Console, matrix: Supernodes) -> None:
     console.print()
 
 
+def _print_graph(console: Console, graph: TaskGraph) -> None:
+    ranks = "" if graph.ranks is None else f" of {_many(graph.ranks, 'rank')}"
+    sent = f"{_many(graph.edges, 'edge')} with {show(float(graph.message_bytes.sum()), 'B')}"
+    console.print(f"{_many(len(graph), 'task')}{ranks}, {sent}; {_many(graph.levels, 'level')}")
+    work = f"{show(float(graph.seconds.sum()), 's')} of work, {show(float(graph.bytes.sum()), 'B')} to read"
+    console.print(f"{work}; a task begins when all that it waits for is there")
+    console.print()
+
+
 def _print_machine(console: Console, solves: Solves) -> None:
 
     machine = solves.fabric
@@ -216,6 +258,9 @@ def _print_machine(console: Console, solves: Solves) -> None:
         f"{_many(machine.gpus_per_socket, 'GPU')} a socket, {machine.gpus_per_node} a node; {solves.layout}",
         f"memory {show(machine.peak, 'B/s')}, {block}",
     ]
+    if solves.ranks_per_gpu is not None:
+        shared = "share its link: what leaves it goes one message after the other"
+        notes.append(f"{_many(solves.ranks_per_gpu, 'rank')} a GPU, {shared}")
     if solves.one_at_a_time:
         notes.append("a GPU receives one message at a time")
     if solves.dependency:
@@ -230,7 +275,8 @@ def _print_machine(console: Console, solves: Solves) -> None:
 
 def _print_runs(console: Console, solves: Solves) -> None:
 
-    console.print(Text("run time of one solve, and the critical path as it is", "italic"))
+    what = "of one solve" if solves.supernodes is not None else "of the tasks"
+    console.print(Text(f"run time {what}, and the critical path as it is", "italic"))
     names = [variant.what for variant in solves.variants]
     table = unframed("GPUs", *names, "messages", "bytes", "latency", words=())
     by = {(run.gpus, run.what): run for run in solves.runs}

@@ -56,12 +56,12 @@ def run_times(solves: Solves) -> Figure:
         lines.append(marks.line(rows, x, y, 2.4, strokeJoin="round", clip=True, **look))
     layers = [*_nodes(solves, counts, x), *lines[::-1], *_spots(solves, x, y), *_names(solves, domain, height)]
     spec = plot(layers, height, (_LEFT, _NAMES, 20, 42))
-    table = [{**run.as_dict(), "matrix": clean(solves.supernodes.triangle.name)} for run in solves.runs]
+    table = [{**run.as_dict(), "matrix": clean(solves.name)} for run in solves.runs]
     best = {v.what: solves.best(v.what) for v in solves.variants}
-    alt = "Run time of a sparse triangular solve over the number of GPUs. " + " ".join(
+    alt = "Run time over the number of GPUs. " + " ".join(
         f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}." for name, run in best.items()
     )
-    name = shorten(clean(solves.supernodes.triangle.name), 40)
+    name = shorten(clean(solves.name), 40)
     caption = (
         f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
         + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:])

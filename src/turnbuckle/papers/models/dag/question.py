@@ -28,8 +28,9 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
+from turnbuckle.papers.models.dag.graph import TaskGraph, graph_work
 from turnbuckle.papers.models.dag.supernodes import MOST_GPUS, Supernodes
-from turnbuckle.papers.models.dag.tasks import LAYOUTS, Dealt, Layout, Run, Variant, What, Work, solve, variants, work
+from turnbuckle.papers.models.dag.tasks import LAYOUTS, Dealt, Layout, Queue, Run, Variant, What, Work, solve, variants, work
 from turnbuckle.papers.models.dag.tiers import NETWORK, Fabric
 
 #: Largest GPU count that is tried unless the user asks for others.
@@ -75,18 +76,20 @@ class Solves(Declared):
 
     Attributes
     ----------
-    supernodes : the matrix.
+    supernodes : the matrix; None for a task graph.
+    graph : the task graph; None for a matrix.
     fabric : the machine.
     layout : how blocks are distributed over GPUs, in words.
     variants : changes of the machine that were tried.
     runs : one run for each GPU count and variant.
     dependency : wait for another supernode on the same GPU [s].
     one_at_a_time : whether a GPU receives one message at a time.
+    ranks_per_gpu : ranks on each GPU, whose messages share its link; None where links are not shared.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
-    supernodes: Supernodes
+    supernodes: Supernodes | None
     fabric: Fabric
     layout: str
     variants: tuple[Variant, ...]
@@ -94,6 +97,13 @@ class Solves(Declared):
     dependency: float = 0.0
     one_at_a_time: bool = False
     findings: tuple[Finding, ...] = ()
+    graph: TaskGraph | None = None
+    ranks_per_gpu: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the matrix, or of the table of tasks."""
+        return self.supernodes.triangle.name if self.supernodes is not None else self.graph.name if self.graph is not None else ""
 
     def of(self, what: What) -> list[Run]:
         """Return the runs of one variant, by GPU count."""
@@ -123,7 +133,7 @@ class Solves(Declared):
     def sentence(self) -> str:
         """Return the answer in one sentence."""
         best, enough, counts = self.best(), self.enough(), [run.gpus for run in self.of("as is")]
-        name, time = self.supernodes.triangle.name, show(best.seconds, "s")
+        name, time = self.name, show(best.seconds, "s")
         if len(counts) == 1:
             return f"{name}: {time} on {_gpus(best.gpus)}"
         if best.gpus == counts[0]:
@@ -148,7 +158,7 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 
 def sweep(
-    matrix: Supernodes,
+    matrix: Supernodes | TaskGraph,
     fabric: Fabric,
     gpus: Iterable[int] | None = None,
     layout: Layout = "2d",
@@ -158,14 +168,17 @@ def sweep(
     dependency: float = 0.0,
     merged: int | None = None,
     one_at_a_time: bool = False,
+    ranks_per_gpu: int | None = None,
 ) -> Solves:
-    """Replay the solve of a matrix on several numbers of GPUs, each as is and changed.
+    """Replay the solve of a matrix, or a task graph, on several numbers of GPUs, each as is and changed.
 
     Parameters
     ----------
+    matrix : the supernodes of a matrix, or a task graph; a graph with ranks has the GPUs that these need.
+    ranks_per_gpu : ranks on each GPU, which share its link: messages that leave a GPU follow each other; None is one, without sharing.
     gpus : GPU counts; None takes those of `gpu_counts`.
     layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
-    owner : GPU of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
+    owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
     changes, dependency, merged, one_at_a_time : see `variants` and `solve`.
 
     Raises
@@ -183,11 +196,20 @@ def sweep(
     changes = tuple(changes or variants())
     if not 0.0 <= dependency <= _LONGEST_WAIT:
         raise error_of("A043.wait", found=f"{dependency:g} s", longest_wait=_LONGEST_WAIT)
+    ranks = ranks_per_gpu or 1
+    if ranks_per_gpu is not None and not 1 <= ranks_per_gpu <= MOST_GPUS:
+        raise error_of("A043.ranks", found=str(ranks_per_gpu), most=MOST_GPUS)
+    if ranks_per_gpu is not None and one_at_a_time:
+        raise error_of("A043.shared")
     counts = sorted(set(gpu_counts(fabric.gpus_per_node) if gpus is None else gpus))
-    if owner is not None:
+    graph = matrix if isinstance(matrix, TaskGraph) else None
+    if graph is not None:
+        words = "tasks, one by one" if graph.ranks is None else "tasks, by their ranks"
+        counts = counts if graph.ranks is None else [-(-graph.ranks // ranks)]
+    elif owner is not None:
         if owner.shape != (len(matrix),) or owner.min() < 0:
             raise error_of("A043.fit", found=f"{owner.shape} for {len(matrix):,}")
-        counts, words = [int(owner.max()) + 1], "columns, by the map given"
+        counts, words = [-(-(int(owner.max()) + 1) // ranks)], "columns, by the map given"
     elif layout not in LAYOUTS:
         raise error_of("A043.layout", found=repr(layout)[:60], fix=did_you_mean(layout, LAYOUTS) or None, layouts=", ".join(LAYOUTS))
     else:
@@ -198,15 +220,18 @@ def sweep(
     if merged is not None and not 1 <= merged <= MOST_GPUS:
         raise error_of("A043.merged", found=str(merged)[:60], most_gpus=MOST_GPUS)
     runs: list[Run] = []
+    queue: Queue | None = "receiver" if one_at_a_time else None if ranks_per_gpu is None else "link"
     for count in counts:
-        dealt = Dealt(count, owner=owner) if owner is not None else Dealt.on_grid(count, layout)
-        done = work(matrix, dealt, fabric)
-        runs += _varied(done, fabric, changes, {"dependency": dependency, "merged": merged, "one_at_a_time": one_at_a_time})
+        dealt = Dealt(count, owner=owner, ranks=ranks) if owner is not None else Dealt.on_grid(count, layout, ranks)
+        done = graph_work(matrix, dealt, fabric) if isinstance(matrix, TaskGraph) else work(matrix, dealt, fabric)
+        runs += _varied(done, fabric, changes, {"dependency": dependency, "merged": merged, "queue": queue})
     raised = sorted({run.gpus for run in runs if run.memory_seconds > run.path_seconds})
-    findings = list(matrix.triangle.findings)
+    solved = None if isinstance(matrix, TaskGraph) else matrix
+    findings = [] if solved is None else list(solved.triangle.findings)
     if raised:
         findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
-    return Solves(matrix, fabric, words, changes, tuple(runs), dependency, one_at_a_time, tuple(merge(findings)))
+    told = tuple(merge(findings))
+    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, told, graph, ranks_per_gpu)
 
 
 def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:

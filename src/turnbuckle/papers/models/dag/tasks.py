@@ -30,6 +30,8 @@ from turnbuckle.replay.tasks import Tasks, replay_tasks
 
 Layout = Literal["2d", "columns", "rows"]
 What = Literal["as is", "integrated", "disaggregated", "super-GPU"]
+#: Where messages wait for each other.
+Queue = Literal["receiver", "link"]
 
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 VARIANTS: Final[tuple[What, ...]] = get_args(What)
@@ -46,31 +48,35 @@ class Dealt:
     Attributes
     ----------
     gpus : number of GPUs.
-    rows, columns : the grid; block (I, K) lies on GPU (I mod rows) x columns + K mod columns.
-    owner : GPU of the column of each supernode, shape (supernodes,); it replaces the grid.
+    rows, columns : the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns.
+    owner : rank of the column of each supernode, shape (supernodes,); it replaces the grid.
+    ranks : ranks on each GPU; rank r is on GPU r // ranks.
     """
 
     gpus: int
     rows: int = 1
     columns: int = 1
     owner: Int | None = field(default=None, repr=False)
+    ranks: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Return the number of ranks on all GPUs."""
+        return self.gpus * self.ranks
 
     @classmethod
-    def on_grid(cls, gpus: int, layout: Layout = "2d") -> Dealt:
-        """Distribute blocks cyclically over the squarest grid that has no more rows than columns, or over one row or column of GPUs.
+    def on_grid(cls, gpus: int, layout: Layout = "2d", ranks: int = 1) -> Dealt:
+        """Distribute blocks cyclically over the squarest grid that has no more rows than columns, or over one row or column of ranks.
 
-        >>> Dealt.on_grid(12).rows, Dealt.on_grid(12).columns, Dealt.on_grid(7).rows
-        (3, 4, 1)
+        >>> Dealt.on_grid(12).rows, Dealt.on_grid(12).columns, Dealt.on_grid(7).rows, Dealt.on_grid(6, ranks=2).rows
+        (3, 4, 1, 3)
         """
-        if layout == "columns":
-            return cls(gpus, 1, gpus)
-        if layout == "rows":
-            return cls(gpus, gpus, 1)
-        rows = next(r for r in range(math.isqrt(gpus), 0, -1) if gpus % r == 0)
-        return cls(gpus, rows, gpus // rows)
+        parts = gpus * ranks
+        rows = {"columns": 1, "rows": parts}.get(layout) or next(r for r in range(math.isqrt(parts), 0, -1) if parts % r == 0)
+        return cls(gpus, rows, parts // rows, ranks=ranks)
 
     def of(self, row: Int, column: Int) -> Int:
-        """Return the GPU of each block."""
+        """Return the rank of each block."""
         return self.owner[column] if self.owner is not None else row % self.rows * self.columns + column % self.columns
 
 
@@ -84,6 +90,7 @@ class Work:
     bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
     active : supernodes of the task's level that have work on its GPU, shape (tasks,).
     source, target, message_bytes, tier : edges, shape (edges,); no bytes and tier 0 between tasks of one GPU.
+    seconds : time of each task besides its bytes, shape (tasks,) [s]; None where bytes are all there is.
     """
 
     dealt: Dealt
@@ -95,6 +102,7 @@ class Work:
     target: Int
     message_bytes: Float
     tier: Int
+    seconds: Float | None = None
 
     @property
     def busiest_bytes(self) -> float:
@@ -120,9 +128,9 @@ def work(matrix: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
         gpu, supernode, source, target, sent = home, diagonal, column, row, height * value
     else:
         # tasks are the diagonal blocks, then the blocks of each column on each GPU
-        key = column * dealt.gpus + dealt.of(row, column)
+        key = column * dealt.parts + dealt.of(row, column)
         parts, part = np.unique(key, return_inverse=True)
-        below, owner = np.divmod(parts, dealt.gpus)
+        below, owner = np.divmod(parts, dealt.parts)
         amount = np.concatenate([matrix.diagonal_bytes, np.bincount(part, weights=held, minlength=len(parts))])
         gpu, supernode = np.concatenate([home, owner]), np.concatenate([diagonal, below])
         source, target = np.concatenate([below, count + part]), np.concatenate([count + np.arange(len(parts)), row])
@@ -130,6 +138,7 @@ def work(matrix: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
     if 2 * len(gpu) + len(source) >= LARGEST_GRAPH:
         asked = f"{len(gpu):,} tasks, {len(source):,} edges"
         raise error_of("A157.merged", where=matrix.triangle.name, found=asked)
+    gpu = gpu // dealt.ranks
     tier = tier_between(gpu[source], gpu[target], fabric.gpus_per_socket, fabric.gpus_per_node)
     crossing: Float = sent.astype(np.float64) * (tier != SAME)
     return Work(
@@ -250,7 +259,7 @@ def solve(
     *,
     dependency: float = 0.0,
     merged: int | None = None,
-    one_at_a_time: bool = False,
+    queue: Queue | None = None,
 ) -> Run:
     """Replay a solve.
 
@@ -259,7 +268,9 @@ def solve(
     variant : None is the machine as it is.
     dependency : time until a block notices that a supernode it needs is solved on the same GPU [s]; the paper takes 0.
     merged : GPUs in a super-GPU, N; None is the number of nodes that become one.
-    one_at_a_time : whether a GPU receives one message at a time, in the order of their sending.
+    queue : where messages wait for each other, in the order of their sending: None is nowhere, as in the paper; ``receiver`` takes one
+        message at a time for its whole time; ``link`` is that of the sender's GPU, which carries the bytes of one message after the other,
+        while latencies overlap.
 
     Raises
     ------
@@ -272,12 +283,15 @@ def solve(
     lags = fabric.message_seconds(tier, done.message_bytes, variant.slower)
     lags = np.where((tier == SAME) & (done.supernode[done.source] != done.supernode[done.target]), dependency, lags)
     took = done.bytes / block_bandwidth(fabric.peak, done.active, fabric.low, fabric.high, times)
-    path_tasks, path_edges, longest = _longest(done, took, lags, one_at_a_time)
-    crossed = path_edges[tier[path_edges] != SAME]
+    took = took if done.seconds is None else took + done.seconds
+    late = fabric.latency_seconds(tier, done.message_bytes, variant.slower)
+    path_tasks, path_edges, spent, longest = _longest(done, took, lags, queue, late)
+    crosses = tier[path_edges] != SAME
+    crossed = path_edges[crosses]
     by_tier = np.bincount(tier[crossed], minlength=len(TIERS))
-    spent = np.bincount(tier[crossed], weights=lags[crossed], minlength=len(TIERS))
+    by_seconds = np.bincount(tier[crossed], weights=spent[crosses], minlength=len(TIERS))
     memory = done.busiest_bytes / fabric.peak
-    latency = fabric.latency_seconds(tier[crossed], done.message_bytes[crossed], variant.slower)
+    latency = np.minimum(late[crossed], spent[crosses])
     return Run(
         gpus=done.dealt.gpus,
         nodes=1 if variant.one_node else nodes,
@@ -287,8 +301,8 @@ def solve(
         memory_seconds=memory,
         compute_seconds=float(took[path_tasks].sum()),
         messages={name: int(n) for name, n in zip(TIERS[1:], by_tier[1:], strict=True)},
-        message_seconds={name: float(s) for name, s in zip(TIERS[1:], spent[1:], strict=True)},
-        dependency_seconds=float(lags[path_edges[tier[path_edges] == SAME]].sum()),
+        message_seconds={name: float(s) for name, s in zip(TIERS[1:], by_seconds[1:], strict=True)},
+        dependency_seconds=float(spent[~crosses].sum()),
         message_bytes=float(done.message_bytes[crossed].sum()),
         latency_seconds=float(latency.sum()),
         tasks=len(path_tasks),
@@ -297,27 +311,30 @@ def solve(
     )
 
 
-def _longest(done: Work, took: Float, lags: Float, one_at_a_time: bool) -> tuple[Int, Int, float]:
-    """Return the tasks and edges of the longest path, and its length [s]."""
+def _longest(done: Work, took: Float, lags: Float, queue: Queue | None, late: Float) -> tuple[Int, Int, Float, float]:
+    """Return the tasks and edges of the longest path, the time of the path in each of these edges, and its length [s]."""
     replayed = replay_tasks(Tasks(took, None, done.source, done.target, lags))
-    if not one_at_a_time:
-        return replayed.path, _between(replayed.path, done.source, done.target, len(took)), replayed.seconds
-    # one message at a time means that each message is a task on the track of its receiver
+    if queue is None:
+        edges = _between(replayed.path, done.source, done.target, len(took))
+        return replayed.path, edges, lags[edges], replayed.seconds
+    # where messages wait for each other, each is a task on the track of what they wait for
     message = np.flatnonzero(done.tier != SAME)
     message = message[np.argsort(replayed.end_seconds[done.source[message]], kind="stable")]
+    at, rest = (done.target, np.zeros(len(message))) if queue == "receiver" else (done.source, late[message])
     local = done.tier == SAME
     as_task = len(took) + np.arange(len(message))
     source = np.concatenate([done.source[local], done.source[message], as_task])
     target = np.concatenate([done.target[local], as_task, done.target[message]])
-    track = np.concatenate([np.full(len(took), -1), done.gpu[done.target[message]]])
-    waits = np.concatenate([lags[local], np.zeros(2 * len(message))])
-    queued = replay_tasks(Tasks(np.concatenate([took, lags[message]]), track, source, target, waits))
+    track = np.concatenate([np.full(len(took), -1), done.gpu[at[message]]])
+    waits = np.concatenate([lags[local], np.zeros(len(message)), rest])
+    queued = replay_tasks(Tasks(np.concatenate([took, lags[message] - rest]), track, source, target, waits))
     path = queued.path
-    tasks = path[path < len(took)]
-    edges = np.concatenate(
-        [_between(path, done.source, done.target, len(took) + len(message)), message[path[path >= len(took)] - len(took)]]
-    )
-    return tasks, edges, queued.seconds
+    sent = path >= len(took)
+    near, far = _between(path, done.source, done.target, len(took) + len(message)), path[sent] - len(took)
+    # one that only holds up the next on its track does not arrive on the path
+    arrives = np.append(~sent[1:], True)[sent]
+    spent = np.concatenate([lags[near], lags[message[far]] - rest[far] * ~arrives])
+    return path[~sent], np.concatenate([near, message[far]]), spent, queued.seconds
 
 
 def _between(path: Int, source: Int, target: Int, count: int) -> Int:

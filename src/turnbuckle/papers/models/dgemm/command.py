@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import console_for
@@ -36,12 +37,16 @@ def dgemm(
     ] = None,
     /,
     *,
+    on: Annotated[
+        str | None,
+        Parameter(name="--on", help="a machine: its GPU's peak, its link and its launch stand for alpha, bandwidth, latency, launch"),
+    ] = None,
     alpha: Annotated[float | None, Parameter(help="acceleration over the host where nothing was measured; 8, the paper's A100")] = None,
     host_rate: Annotated[str, Parameter(help="what the host computes; the paper's 64 cores")] = "2.5 TFLOP/s",
     sizes: Annotated[Words, Parameter(help="N of the products, with commas; those measured, or 1024,2048,4096", negative=())] = None,
     launch: Annotated[Words, Parameter(help="launch times, with commas; 0 to 500 us", negative=())] = None,
     bandwidth: Annotated[Words, Parameter(help="bandwidths of a copy, with commas; 12.5 to 400 GB/s", negative=())] = None,
-    latency: Annotated[str, Parameter(help="o + L of one copy; the paper has none")] = "0 s",
+    latency: Annotated[str | None, Parameter(help="o + L of one copy; the paper has none")] = None,
     element: Annotated[int, Parameter(help="bytes of a matrix element: 8 double, 4 single, 2 half")] = 8,
     kernel: Annotated[str | None, Parameter(help="recording: part of the kernel's name; gemm if left out")] = None,
     size: Annotated[int | None, Parameter(help="recording: N of all these kernels; read off their copies if left out")] = None,
@@ -58,8 +63,10 @@ def dgemm(
 
     console = console_for(output) if format == "table" else None
     rate, left_out = parse(host_rate, "FLOP/s"), 0
-    launches = list(study.LAUNCHES) if launch is None else [parse(w, "s") for w in _listed("--launch", launch)]
-    bandwidths = list(study.BANDWIDTHS) if bandwidth is None else [parse(w, "B/s") for w in _listed("--bandwidth", bandwidth)]
+    machine = None if on is None else load(on)
+    own = study.Coupling() if machine is None else study.coupling(machine)
+    launches = list(own.launches) if launch is None else [parse(w, "s") for w in _listed("--launch", launch)]
+    bandwidths = list(own.bandwidths) if bandwidth is None else [parse(w, "B/s") for w in _listed("--bandwidth", bandwidth)]
     wanted = None if sizes is None else [_size(w) for w in _listed("--sizes", sizes)]
     if (times is None or is_table(times)) and (kernel is not None or size is not None):
         option = "--kernel" if size is None else "--size"
@@ -67,7 +74,8 @@ def dgemm(
     if times is None or is_table(times):
         refuse_asked(times or Path("the acceleration of a kernel"), part.given(), "no recording")
     if times is None:
-        kernel_times = study.by_alpha(8.0 if alpha is None else alpha, rate)
+        peak = machine is not None and alpha is None
+        kernel_times = study.by_peak(machine, rate, element) if machine and peak else study.by_alpha(8.0 if alpha is None else alpha, rate)
     elif alpha is not None:
         raise error_of("A047.times", found=f"{times.name} and --alpha")
     elif is_table(times):
@@ -80,8 +88,9 @@ def dgemm(
         "sizes": wanted,
         "host_rate": rate,
         "launches": launches,
-        "latency": parse(latency, "s"),
+        "latency": own.latency if latency is None else parse(latency, "s"),
         "element_bytes": element,
+        "machine": None if machine is None else machine.name,
     }
     answer = study.study(kernel_times, bandwidths=bandwidths, left_out=left_out, **asked)
     if charts is not None:
@@ -122,7 +131,7 @@ def _print_dgemm(console: Console, study: Study) -> None:
         f"host {show(study.host_rate, 'FLOP/s')}; elements of {study.element_bytes} B; "
         f"{show(study.latency, 's')} a copy besides its bytes; no overlap"
     )
-    console.print(Text(assumptions, "dim"))
+    console.print(Text(assumptions if study.machine is None else f"{study.machine}: {assumptions}", "dim"))
     if study.left_out:
         console.print(Text(f"{study.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
     console.print()

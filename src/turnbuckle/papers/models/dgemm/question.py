@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -29,6 +29,8 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
+from turnbuckle.machine.machine import Machine
+from turnbuckle.papers.models.on_machine import large_copy, peak
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.offload import offload_ratio_limit
 from turnbuckle.profile.summary.summary import kernel_names
@@ -174,6 +176,41 @@ def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
     return KernelTimes("alpha", f"host time / {alpha:g}", none, none, none, none, np.zeros(0, np.int64), host_rate, alpha)
 
 
+def by_peak(machine: Machine, host_rate: float = HOST_RATE, element_bytes: int = DOUBLE) -> KernelTimes:
+    """Return kernel times at the peak of a machine's GPU: alpha is its best rate over the host's.
+
+    Raises
+    ------
+    UsageError : A047 where the GPU is not faster than the host.
+    CannotAnswer : A160 where the machine states no rate for such elements.
+    """
+    rate = peak(machine, element_bytes)
+    times = by_alpha(rate / host_rate, host_rate)
+    return replace(times, source=f"{times.source}, the peak of {machine.name} of {show(rate, 'FLOP/s')}")
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Launch times [s], bandwidths [B/s] and latency of a copy [s] that a study takes; those of Fig 3 where nothing is said."""
+
+    launches: tuple[float, ...] = LAUNCHES
+    bandwidths: tuple[float, ...] = BANDWIDTHS
+    latency: float = 0.0
+
+
+def coupling(machine: Machine) -> Coupling:
+    """Return what a machine states: a launch on an idle GPU, a large copy to it and its latency.
+
+    A launch that it does not state varies as in Fig 3, and a latency that it does not state is none.
+
+    >>> from turnbuckle.machine import load
+    >>> [round(b / 1e9, 1) for b in coupling(load("summit")).bandwidths]
+    [46.4]
+    """
+    launch = machine.value("launch.latency")
+    return Coupling(LAUNCHES if launch is None else (launch,), (large_copy(machine),), machine.value("link.h2d.latency") or 0.0)
+
+
 def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str) -> KernelTimes:
     """Return kernel times from measurements, each (size, seconds); repeated sizes give a spread.
 
@@ -302,6 +339,7 @@ class Study(Declared):
     products : one for each size.
     pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
     left_out : number of recorded kernels without a size.
+    machine : the machine asked about, or None.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
@@ -315,6 +353,7 @@ class Study(Declared):
     products: tuple[Product, ...]
     pays_from: Float
     left_out: int = 0
+    machine: str | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per size, launch and bandwidth."""
@@ -339,6 +378,7 @@ def study(
     latency: float = 0.0,
     element_bytes: int = DOUBLE,
     left_out: int = 0,
+    machine: str | None = None,
 ) -> Study:
     """Return the speed-up over the host by size, launch time and bandwidth.
 
@@ -374,7 +414,7 @@ def study(
         limit = max(float(offload_ratio_limit(host / kernel)), 0.0)
         products.append(Product(n, host, kernel, ends, host / kernel, limit, over(n, kernel), over(n, most), over(n, least), needed))
     pays = _pays_from(times, host_rate, launch, bandwidth, latency, element_bytes)
-    return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out)
+    return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out, machine)
 
 
 def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:

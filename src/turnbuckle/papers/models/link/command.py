@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -14,6 +14,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output, listed
 from turnbuckle.show.terminal.output import write_answer
@@ -35,7 +36,13 @@ WORDS = {"read": "copies to the device", "write": "copies to the host or to a pe
 Links = Annotated[str, Parameter(help="generation and lanes as pcie4-x16, version and links as nvlink2-x2; several stand side by side")]
 Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a copy: several times or with commas", negative=())]
 Way = Annotated[Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")]
-Latency = Annotated[str, Parameter(help="o + L, the time of a one-byte copy; nothing by default: the link alone")]
+Machines = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="machines whose links are meant, with commas, each with its latency of a copy", negative=()),
+]
+Latency = Annotated[
+    str | None, Parameter(help="o + L, the time of a one-byte copy; that of the machine, or nothing for a link by name: the link alone")
+]
 HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory: copies are pageable and staged through it")]
 Threshold = Annotated[str | None, Parameter(help="pageable: from this size on the staging shows; 512 KiB, 0 B for the paper's equation 9")]
 Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip")]
@@ -44,9 +51,10 @@ RoundTrip = Annotated[str | None, Parameter(help="from a read request to its dat
 
 def link(
     *links: Links,
+    on: Machines = None,
     sizes: Sizes = None,
     way: Way = "read",
-    latency: Latency = "0 s",
+    latency: Latency = None,
     host_memory: HostMemory = None,
     pageable_threshold: Threshold = None,
     tags: Tags = None,
@@ -69,7 +77,7 @@ def link(
     output: Output = None,
 ) -> int:
     """Price copies over a PCI Express or NVLink connection: bytes on the wire, efficiency, bandwidth and time by size."""
-    if not links:
+    if not links and on is None:
         raise error_of("A019.nothing")
     if (tags is None) != (round_trip is None):
         given, missing = ("--tags", "--round-trip") if round_trip is None else ("--round-trip", "--tags")
@@ -83,10 +91,10 @@ def link(
     settings |= {"interval": "symbols"} if symbol_intervals else {}
     settings |= {name: True for name, asked in (("ecrc", ecrc), ("legacy_headers", legacy_headers), ("legacy_mrrs", legacy_mrrs)) if asked}
     document = answer(
-        _links(links, settings),
+        _links(links, [] if on is None else listed(on), way, settings),
         [parse(word, "B") for word in _words(sizes)],
         way,
-        latency=parse(latency, "s"),
+        latency=None if latency is None else parse(latency, "s"),
         memory=None if host_memory is None else parse(host_memory, "B/s"),
         threshold=None if pageable_threshold is None else parse(pageable_threshold, "B"),
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
@@ -103,27 +111,38 @@ def _words(sizes: list[str] | None) -> list[str]:
     return words
 
 
-def _links(names: tuple[str, ...], settings: dict[str, Any]) -> list[Link]:
+class Chosen(NamedTuple):
+    """Link, its name in the answer, and the latency of a copy over it [s]; the name is the machine's where one is asked about."""
+
+    link: Link
+    name: str
+    latency: float = 0.0
+
+
+def _links(names: tuple[str, ...], machines: list[str], way: str, settings: dict[str, Any]) -> list[Chosen]:
     """Return the links of the command line, with the settings of PCI Express on those that are PCI Express."""
 
     from turnbuckle.cost.packet import link as named
     from turnbuckle.cost.pcie import Pcie
+    from turnbuckle.papers.models.on_machine import wire
 
-    links = [named(part) for name in names for part in name.split(",") if part.strip()]
+    links = [Chosen(found, found.name) for name in names for part in name.split(",") if part.strip() for found in [named(part)]]
+    for machine in map(load, machines):
+        latency = machine.value("link.d2h.latency" if way == "write" else "link.h2d.latency")
+        links.append(Chosen(wire(machine), machine.name, latency or 0.0))
     if not links:
         raise error_of("A019.nothing")
-    if settings and not any(isinstance(chosen, Pcie) for chosen in links):
-        chosen_names = ", ".join(chosen.name for chosen in links)
-        raise error_of("A019.pcie", found=chosen_names)
-    return [replace(chosen, **settings) if isinstance(chosen, Pcie) else chosen for chosen in links]
+    if settings and not any(isinstance(chosen.link, Pcie) for chosen in links):
+        raise error_of("A019.pcie", found=", ".join(chosen.link.name for chosen in links))
+    return [chosen._replace(link=replace(chosen.link, **settings)) if isinstance(chosen.link, Pcie) else chosen for chosen in links]
 
 
 def answer(
-    links: list[Link],
+    links: list[Chosen],
     sizes: list[float],
     way: Literal["read", "write", "both"],
     *,
-    latency: float,
+    latency: float | None,
     memory: float | None,
     threshold: float | None,
     reads: tuple[int, float] | None,
@@ -136,36 +155,45 @@ def answer(
 
     size, rows, findings = np.array(sizes), [], []
     border = packet.PAGEABLE_THRESHOLD if threshold is None else threshold
-    for link in links:
+    if latency is not None:
+        links = [chosen._replace(latency=latency) for chosen in links]
+    for link, name, start in links:
         sent, received = link.wire_bytes(size, way)
-        seconds = packet.copy_seconds(size, link, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border)
+        seconds = packet.copy_seconds(size, link, way, latency=start, host_memory_bandwidth=memory, pageable_threshold=border)
         columns: dict[str, Any] = {
             "size_bytes": size, "sent_bytes": sent, "received_bytes": received, "efficiency": link.efficiency(size, way),
             "bandwidth": link.bandwidth(size, way), "seconds": seconds,
         }  # fmt: skip
         if memory is not None:
             columns["log_sd"] = packet.pageable_log_sd(
-                size, link, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border
+                size, link, way, latency=start, host_memory_bandwidth=memory, pageable_threshold=border
             )
-            findings += _finding("A331", int((columns["log_sd"] > 0).sum()), link.name)
+            findings += _finding("A331", int((columns["log_sd"] > 0).sum()), name)
         if reads is not None:
             limited = packet.read_limited(size, link, way, tags=reads[0], round_trip=reads[1])
             columns["limited_bandwidth"] = limited
             columns["limited_seconds"] = seconds + size / limited - size / columns["bandwidth"]
             slower = int((limited < columns["bandwidth"]).sum())
-            findings += _finding("A332", slower, f"{link.name}, {reads[0]} reads of {link.request_bytes} B")
-        rows += [{"link": link.name, "way": way, **{name: float(values[k]) for name, values in columns.items()}} for k in range(size.size)]
+            findings += _finding("A332", slower, f"{name}, {reads[0]} reads of {link.request_bytes} B")
+        rows += [{"link": name, "way": way, **{column: float(values[k]) for column, values in columns.items()}} for k in range(size.size)]
     return {
         "schema_version": SCHEMA_VERSION,
         "way": way,
-        "latency_seconds": latency,
+        "latency_seconds": latency or 0.0,
         "host_memory_bandwidth": memory,
         "pageable_threshold_bytes": None if memory is None else border,
         "tags": None if reads is None else reads[0],
         "round_trip_seconds": None if reads is None else reads[1],
         "links": [
-            {"name": link.name, "raw_bandwidth": link.raw_bandwidth, "packet_bandwidth": link.packet_bandwidth, "settings": asdict(link)}
-            for link in links
+            {
+                "name": name,
+                "link": link.name,
+                "latency_seconds": start,
+                "raw_bandwidth": link.raw_bandwidth,
+                "packet_bandwidth": link.packet_bandwidth,
+                "settings": asdict(link),
+            }
+            for link, name, start in links
         ],
         "rows": rows,
         "findings": [f.as_dict() for f in merge(findings)],
@@ -190,7 +218,9 @@ def _print(console: Console, document: dict[str, Any]) -> None:
     per_link = len(rows) // len(links)
     console.print(Text(f"{WORDS[document['way']]}, {_path(document)}"))
     for link in links:
-        words = f"{link['name']}: {show(link['raw_bandwidth'], 'B/s', 4)} each way"
+        late = f", latency {show(link['latency_seconds'], 's')}" if link["latency_seconds"] else ""
+        words = link["name"] if link["link"] == link["name"] else f"{link['name']} ({link['link']}{late})"
+        words += f": {show(link['raw_bandwidth'], 'B/s', 4)} each way"
         left = link["packet_bandwidth"]
         console.print(Text(words + (f", {show(left, 'B/s', 4)} for packets" if left < link["raw_bandwidth"] else ""), "dim"))
     shown = (
@@ -257,8 +287,8 @@ def _bytes(count: float) -> str:
 
 def _path(document: dict[str, Any]) -> str:
     """Return in words what limits a copy: latency and staging."""
-    latency = document["latency_seconds"]
-    start = f"latency {show(latency, 's')}" if latency else "without latency"
+    latency, own = document["latency_seconds"], {link["latency_seconds"] for link in document["links"]}
+    start = f"latency {show(latency, 's')}" if latency else "without latency" if own == {0.0} else "with the latency of each machine"
     memory = document["host_memory_bandwidth"]
     if memory is None:
         return start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,6 +12,8 @@ from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, Table, read_table
+from turnbuckle.machine import load
+from turnbuckle.machine.machine import Change, Machine
 from turnbuckle.papers.models.node.application_table import MOST_RATIO, MOST_SECONDS, application_name, cell_reader, refuse_empty
 from turnbuckle.papers.models.node.functions import functions
 from turnbuckle.papers.numbers import Interval, swept
@@ -154,9 +157,10 @@ def _ratios(
 
 
 def additive_readings(run: Run, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """Read one recording in three ways: the report's recipe, the same with waits counted once, and the exclusive time line.
+    """Read one recording in the report's recipe, the same with waits counted once, the exclusive time line, and a replay.
 
-    The five terms are means over the processes. t_CPU is the run time less the other terms.
+    The five terms are means over the processes. t_CPU is the run time less the other terms.  The replay has no terms, and is left out where
+    `tightened` has no machine for the lambdas.
     """
     (projection,) = run.project(model=model, draws=0).projections
     table = functions(run.profile)
@@ -177,4 +181,34 @@ def additive_readings(run: Run, lambdas: Mapping[str, float], model: Model) -> t
     row |= {"summed_seconds": projection.measured_seconds, "stated_seconds": projection.measured_seconds}
     row |= {"closure_defect_seconds": table.exposed_defect_ns * 1e-9, "projected_seconds": projection.seconds}
     rows.append(row | {"benefit": projection.benefit, "penalty": projection.penalty})
+    if (machine := tightened(lambdas)) is not None:
+        (replayed,) = run.project(machine, draws=0).projections
+        findings.append(finding("A304"))
+        row = dict.fromkeys((*(f"{n}_seconds" for n in TERMS), "summed_seconds", "closure_defect_seconds"))
+        row |= {"name": "replay", "stated_seconds": replayed.measured_seconds, "projected_seconds": replayed.seconds}
+        rows.append(row | {"benefit": replayed.benefit, "penalty": replayed.penalty})
     return rows, findings
+
+
+def tightened(lambdas: Mapping[str, float]) -> Machine | None:
+    """Return the source machine with data and control so much better, as ``ecp-integrated-10x`` is; None for other classes.
+
+    >>> tightened({"data": 10.0, "control": 10.0}).changes == load("ecp-integrated-10x").changes, tightened({"kernel": 2.0})
+    (True, None)
+    """
+    if not set(lambdas) <= {"data", "control"}:
+        return None
+    preset = load("ecp-integrated-10x")
+
+    def scaled(change: Change) -> Change:
+        better = lambdas.get("data" if change.parameter.startswith("link.") else "control", 1.0)
+        assert change.scale is not None
+        factor = better if change.parameter.endswith(".bandwidth") else 1.0 / better
+        return replace(change, scale=replace(change.scale, value=factor))
+
+    return replace(preset, changes=tuple(map(scaled, preset.changes)))
+
+
+def longest_allocation(run: Run) -> float:
+    """Return the longest call that allocates or frees [s]: the first one, where it sets up the context; 0 without any."""
+    return float(run.profile.of("alloc")["seconds"].max() or 0.0)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def additive(
     part: PartOptions = NO_PART,
 ) -> int:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
-    from turnbuckle.papers.models.node.additive import additive_readings, additive_rows
+    from turnbuckle.papers.models.node.additive import additive_readings, additive_rows, longest_allocation
     from turnbuckle.papers.models.node.nvprof_additive import print_summaries, summary_rows
     from turnbuckle.papers.models.node.tables import print_additive, print_readings
     from turnbuckle.projection.model import additive as priced
@@ -123,7 +123,11 @@ def additive(
     else:
         run = inspected(given, source, no_cache, part)
         rows, findings = additive_readings(run, lambdas, model)
-        recorded = {"findings": [f.as_dict() for f in (*findings, *run.findings)], "provenance": run.provenance()}
+        recorded = {
+            "longest_allocation_seconds": longest_allocation(run),
+            "findings": [f.as_dict() for f in (*findings, *run.findings)],
+            "provenance": run.provenance(),
+        }
     about = {"findings": [f.as_dict() for f in findings], **recorded}
     if format != "table":
         write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
@@ -132,7 +136,7 @@ def additive(
     elif is_table(given):
         print_additive(rows, lambdas, findings)
     else:
-        print_readings(rows, lambdas, findings)
+        print_readings(rows, lambdas, recorded["longest_allocation_seconds"], findings)
     return 0
 
 

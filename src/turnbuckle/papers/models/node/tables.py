@@ -139,22 +139,32 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
     print_findings(console, (f.as_dict() for f in findings))
 
 
-def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
-    """Print three readings of one recording, term by term."""
+def print_readings(
+    rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], longest_allocation: float, findings: Sequence[Finding]
+) -> None:
+    """Print the readings of one recording, term by term."""
     console = Terminal(highlight=False)
-    table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
+    table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", *(row["name"] for row in rows))
+    summed = [row for row in rows if row["summed_seconds"] is not None]
+    blank = [""] * (len(rows) - len(summed))
     for term in CLASSES:
-        table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in rows))
-    table.add_row("sum", *(seconds(row["summed_seconds"]) for row in rows), style="bold")
-    table.add_row("total less sum", *(_signed(row["closure_defect_seconds"]) for row in rows), style="dim")
+        table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in summed), *blank)
+    table.add_row("sum", *(seconds(row["summed_seconds"]) for row in summed), *blank, style="bold")
+    table.add_row("total less sum", *(_signed(row["closure_defect_seconds"]) for row in summed), *blank, style="dim")
     table.add_row("then", *(seconds(row["projected_seconds"]) for row in rows))
     table.add_row("run gets", *(ratio_words(row)[0] for row in rows), style="bold")
     console.print(table)
     console.print()
+    preset = (
+        {10.0: "integrated", 0.1: "disaggregated"}.get(lambdas.get("data", 1.0)) if lambdas.get("data") == lambdas.get("control") else None
+    )
+    asked = "" if preset is None else f" (as turnbuckle project --on ecp-{preset}-10x)"
     for words in (
         "as the report: plain sums of calls; CPU is what they leave of the run time, 0 where they exceed it",
         "waits once: the same without host calls that wait for the device, whose time stands there already",
         "time line: each instant belongs to one class, and no wait is scaled (as turnbuckle project --model additive)",
+        *([f"replay: a wait follows from what it waits for; an allocation changes by as much as an ordinary one{asked}"] if blank else []),
+        *([f"longest allocation {seconds(longest_allocation)}: the first sets up the context, which the replay keeps"] if blank else []),
     ):
         console.print(Text(words, "dim"))
     print_findings(console, (f.as_dict() for f in findings))

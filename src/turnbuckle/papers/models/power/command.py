@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
@@ -35,9 +36,14 @@ def power(
     until: Annotated[float | None, Parameter(help="last one")] = None,
     doubling: Annotated[float | None, Parameter(help="years in which the rate per watt doubles, in place of the fitted trend")] = None,
     base: Annotated[str | None, Parameter(help="part that --doubling starts from; A100-SXM4-40GB if left out")] = None,
+    on: Annotated[
+        str | None, Parameter(name="--on", help="a machine: the rate per watt of its GPU grows as the trend does, or as --doubling says")
+    ] = None,
     year: Annotated[float, Parameter(help="of the design points")] = 2026,
-    package: Annotated[str, Parameter(help="power of a part on the board, and of an APU with its CPU")] = "700 W",
-    card: Annotated[str, Parameter(help="power of a part on a card")] = "350 W",
+    package: Annotated[
+        str | None, Parameter(help="power of a part on the board, and of an APU with its CPU; 700 W, or that of the machine")
+    ] = None,
+    card: Annotated[str | None, Parameter(help="power of a part on a card; 350 W, or half of the machine's")] = None,
     share: Annotated[str, Parameter(help="of an APU's package for its GPU")] = "50 %",
     exponent: Annotated[float | None, Parameter(help="x of rate ~ power^x; from two boards of one chip if left out")] = None,
     format: FormatOption = "table",
@@ -53,22 +59,27 @@ def power(
         raise error_of("A048.part", where="--base", found=base[:40], fix=did_you_mean(base, names) or ", ".join(names))
     of_fit = {"--since": since, "--until": until, "the table of parts": parts}
     idle = {"--base": base} if doubling is None else of_fit
+    if base is not None and on is not None:
+        raise error_of("A048.option", unused="--base", against="with --on, which names the part to start from")
     if unused := [name for name, value in idle.items() if value is not None]:
         against = "without --doubling" if doubling is None else "with --doubling, which fits no trend"
         raise error_of("A048.option", unused=unused[0], against=against)
     given = study.read_parts(parts) if parts is not None else study.shipped()
-    split: dict[str, Any] = {"which": rate, "year": year, "package": parse(package, "W"), "card": parse(card, "W")}
+    start = None if on is None else study.part_of(load(on))
+    watts = (700.0, 350.0) if start is None else (start.power, start.power / 2)
+    split: dict[str, Any] = {"which": rate, "year": year}
+    split |= {k: w if t is None else parse(t, "W") for k, t, w in zip(("package", "card"), (package, card), watts, strict=True)}
     split |= {"share": parse(share, "1"), "exponent": exponent}
     within = study.chosen(given, -math.inf if since is None else since, math.inf if until is None else until)
     paper = study.power_study(
         (), doubling_years=study.PAPER_DOUBLING, base=study.part_named(study.PAPER_BASE), **{**split, "which": "best"}
     )
     if doubling is not None:
-        projection = study.power_study((), doubling_years=doubling, base=study.part_named(base or study.PAPER_BASE), **split)
+        projection = study.power_study((), doubling_years=doubling, base=start or study.part_named(base or study.PAPER_BASE), **split)
     else:
-        projection = study.power_study(within, **split)
+        projection = study.power_study(within, base=start, **split)
     if console is not None:
-        _print_power(console, projection, paper, "" if exponent is None else "given")
+        _print_power(console, projection, paper, "" if exponent is None else "given", started=start is not None)
     else:
         document = {**projection.as_dict(), "published": paper.as_dict()}
         write_answer(document, [_point_row(p) for p in document["design_points"]], format, output)
@@ -80,7 +91,7 @@ def _point_row(point: dict[str, Any]) -> dict[str, Any]:
     return {"name": point["name"], "power": point["power"], **ends}
 
 
-def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, exponent: str) -> None:
+def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, exponent: str, *, started: bool) -> None:
     """Print the trend, the design points and the parts."""
 
     from turnbuckle.papers.models.power.question import FULL_POWER, HALF_POWER
@@ -110,7 +121,8 @@ def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, ex
     by = exponent or f"of one chip: {HALF_POWER} and {FULL_POWER}"
     console.print(Text(f"less power: rate ~ power^{projection.exponent:.3f}, {by}", "dim"))
     if projection.trend is not None:
-        words = "[ ]: 90 % for the years of a doubling, and for where one further part would lie, if the trend goes on"
+        lie = "" if started else ", and for where one further part would lie"
+        words = f"[ ]: 90 % for the years of a doubling{lie}, if the trend goes on"
         console.print(Text(words, "dim"))
         console.print()
         table = titled(console, "parts of the trend", "part", "year", "rate", "power", "GFLOP/s/W", "source", words=("source",))

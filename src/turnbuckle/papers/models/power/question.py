@@ -29,6 +29,8 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
+from turnbuckle.machine.machine import Machine
+from turnbuckle.papers.models.on_machine import stated
 from turnbuckle.papers.numbers import Interval
 
 Rate = Literal["best", "vector"]
@@ -284,6 +286,17 @@ def part_named(name: str) -> Part:
     return {p.name: p for p in shipped()}[name]
 
 
+def part_of(machine: Machine) -> Part:
+    """Return the GPU of a machine as a part of its year (A160 where it states neither its rate nor its power).
+
+    >>> part_of(load("h100-sxm5")).power
+    700.0
+    """
+    vector, power = (stated(machine, name) for name in ("gpu.fp64", "gpu.power"))
+    source = f"machine {machine.name}: {(machine.get('gpu.fp64') or machine.parameters['gpu.power']).source}"
+    return Part(machine.name, "", machine.year, vector, machine.value("gpu.fp64_matrix"), power, source)
+
+
 def observed_exponent(which: Rate = "best") -> float:
     """Return x from the two shipped boards of one chip, H100 at 350 W and at 700 W.
 
@@ -352,7 +365,8 @@ def power_study(
     Parameters
     ----------
     parts : parts of the trend; unused with `doubling_years` and `base`.
-    doubling_years, base : years in which the rate per watt of `base` doubles; None fits the trend.
+    doubling_years : years in which the rate per watt of `base` doubles; None fits the trend through the parts.
+    base : part that the trend starts from; None where the line of the fitted trend says it.
 
     Raises
     ------
@@ -381,6 +395,10 @@ def power_study(
         used, trend = tuple(parts), fitted(parts, which)
         efficiency, doubling = trend.at(year), trend.doubling_years
         basis = f"least squares through {len(used)} parts of {min(p.year for p in used):g} to {max(p.year for p in used):g}"
+        if base is not None:
+            ends = [preset(base, year, years, which).value for years in (doubling.low, doubling.value, doubling.high)]
+            efficiency = Interval(ends[1], min(ends), max(ends))
+            basis = f"{base.name} ({base.year:g}), doubled as {basis}"
     doubtful = [p.name for p in used if UNVERIFIED in p.source]
     flaws = (finding("A344", len(doubtful), ", ".join(doubtful)),) if doubtful else ()
     points = design_points(efficiency, package, share, card, x, year)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 Recording = Annotated[Path | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")]
 LinkOption = Annotated[
-    str, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
+    str | None, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
 ]
+On = Annotated[str | None, Parameter(name="--on", help="instead of --link: a machine, with what a large copy reaches on its link")]
 Now = Annotated[
     str | None,
     Parameter(
@@ -69,7 +71,8 @@ def ssi(
     recording: Recording = None,
     /,
     *,
-    link: LinkOption,
+    link: LinkOption = None,
+    on: On = None,
     now: Now = None,
     far: Far = "16cm",
     speed: Speed = 1.0,
@@ -97,8 +100,10 @@ def ssi(
     from turnbuckle.replay.contention.loop import Loop
 
     console = console_for(output if format == "table" else None)
-    over, length = _link(link, width)
-    today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(link)
+    if (link is None) == (on is None):
+        raise error_of("A087.link")
+    over, length = _link(link, width) if link is not None else _machine(on or "", width)
+    today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(over)
     longer = [study.distance(word, speed) for word in far.split(",") if word.strip()]
     if recording is None:
         idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache, **part.idle()}
@@ -153,16 +158,30 @@ def _link(text: str, width: int) -> tuple[Link, str]:
         bandwidth = parse(text, "B/s")
         return Link(f"link of {show(bandwidth, 'B/s')}", bandwidth, width), ""
     from turnbuckle.cost.packet import link
-    from turnbuckle.papers.ecp.simulators import PAPER
 
     bandwidth = float(link(text).bandwidth(1 << 30, "read"))
-    as_printed = "PCIe4" if text.strip().lower().startswith("pcie") else "NVLink2"
-    return Link(text.strip().lower(), bandwidth, width), f"{PAPER.text('SSI', 'length of the link', as_printed)} cm"
+    return Link(text.strip().lower(), bandwidth, width), _printed_length("pcie" if text.strip().lower().startswith("pcie") else "nvlink")
 
 
-def _unknown(link: str) -> Distance:
+def _machine(name: str, width: int) -> tuple[Link, str]:
+    """Return the link of a machine, and its length as the report takes it for its kind; an empty text where the report has no such link."""
+    from turnbuckle.papers.models.on_machine import large_copy
+    from turnbuckle.replay.contention.loop import Link
+
+    machine = load(name)
+    return Link(machine.name, large_copy(machine), width), _printed_length(machine.coupling)
+
+
+def _printed_length(kind: str) -> str:
+    from turnbuckle.papers.ecp.simulators import PAPER
+
+    word = {"pcie": "PCIe4", "nvlink": "NVLink2"}.get(kind)
+    return "" if word is None else f"{PAPER.text('SSI', 'length of the link', word)} cm"
+
+
+def _unknown(link: Link) -> Distance:
     """Refuse a link of unknown length (A088)."""
-    raise error_of("A088.unknown", found=f"--link {link[:40]}")
+    raise error_of("A088.unknown", found=link.name[:40])
 
 
 def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:

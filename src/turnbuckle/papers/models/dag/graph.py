@@ -1,0 +1,178 @@
+"""Any task graph as two tables, CSV or Parquet: tasks with their time, bytes and rank, and the edges between them.
+
+    tasks   task, time [s], bytes [B], rank         bytes are read from the GPU's memory, besides the time; either may be left out
+    edges   from, to, bytes [B]                     what a task sends to another; an edge between GPUs carries a byte at least
+
+A task begins when all that it waits for is there: what must not overlap needs an edge.
+
+Errors:
+
+    A043  a task twice, an edge to no task, a circle
+    A061  a file that cannot be read; A062, A063 a table that is not of this form
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.table_file import Column, Table, read_table, table_of
+from turnbuckle.papers.models.dag.supernodes import MOST_GPUS
+from turnbuckle.papers.models.dag.tasks import Dealt, Work
+from turnbuckle.papers.models.dag.tiers import SAME, Fabric, tier_between
+from turnbuckle.trace.cache.parquet_file import loaded
+
+TASKS: Final = (
+    Column("task", ""), Column("time", "s", needed=False, most=1e9), Column("bytes", "B", needed=False, most=1e18),
+    Column("rank", "1", needed=False, most=MOST_GPUS - 1, whole=True),
+)  # fmt: skip
+EDGES: Final = (Column("from", ""), Column("to", ""), Column("bytes", "B", needed=False, most=1e18))
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """Task graph as it was declared.
+
+    Attributes
+    ----------
+    name : of the file of tasks.
+    names : of the tasks.
+    seconds, bytes : time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,).
+    rank : rank of each task, shape (tasks,); None where the table has no ranks.
+    source, target, message_bytes : edges, shape (edges,) [B].
+    """
+
+    name: str
+    names: tuple[str, ...]
+    seconds: Float
+    bytes: Float
+    rank: Int | None
+    source: Int
+    target: Int
+    message_bytes: Float
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def edges(self) -> int:
+        """Return the number of edges."""
+        return len(self.source)
+
+    @property
+    def ranks(self) -> int | None:
+        """Return the number of ranks that the table names; None where it names none."""
+        return None if self.rank is None else int(self.rank.max()) + 1
+
+    @property
+    def levels(self) -> int:
+        """Return the length of the longest chain [tasks]."""
+        return int(self.level.max()) + 1
+
+    @cached_property
+    def level(self) -> Int:
+        """Return the longest chain of tasks before each, shape (tasks,) (A043 where tasks wait for each other in a circle)."""
+        level = np.zeros(len(self), dtype=np.int64)
+        order = np.argsort(self.source, kind="stable")
+        starts = np.searchsorted(self.source[order], np.arange(len(self) + 1))
+        waits = np.bincount(self.target, minlength=len(self))
+        ready, done = np.flatnonzero(waits == 0), 0
+        while len(ready):
+            done += len(ready)
+            counts = starts[ready + 1] - starts[ready]
+            at = np.repeat(starts[ready] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+            reached = self.target[order[at]]
+            np.maximum.at(level, reached, np.repeat(level[ready], counts) + 1)
+            np.subtract.at(waits, reached, 1)
+            reached = np.unique(reached)
+            ready = reached[waits[reached] == 0]
+        if done < len(self):
+            raise error_of("A043.circle", where=self.name, found=self._circle(waits > 0))
+        return level
+
+    def _circle(self, left: Bool) -> str:
+        """Return a circle among the tasks that are left, in names."""
+        inside = left[self.source] & left[self.target]
+        before: dict[int, list[int]] = {}
+        for a, b in zip(self.source[inside].tolist(), self.target[inside].tolist(), strict=True):
+            before.setdefault(b, []).append(a)
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            return clipped(" -> ".join(self.names[k] for k in error.args[1]), 120)
+        raise AssertionError("tasks are left without a circle")
+
+
+def is_graph(path: Path) -> bool:
+    """Return whether a file is taken for a table of tasks, by its name."""
+    return path.suffix.lower() in (".csv", ".parquet")
+
+
+def read_graph(tasks: Path, edges: Path) -> TaskGraph:
+    """Read a task graph.
+
+    Raises
+    ------
+    UsageError : A043, A061 to A063.
+    """
+    table, between = _table(tasks, TASKS, "the table of tasks"), _table(edges, EDGES, "the table of edges")
+    names = table.texts["task"]
+    if not names:
+        raise error_of("A043.tasks", where=table.name)
+    number: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if number.setdefault(name, row) != row:
+            raise error_of("A043.again", where=table.where(row, "task"), found=clipped(name, 40))
+    ranks = table.numbers.get("rank")
+    if ranks is not None and np.isnan(ranks).any():
+        raise error_of("A043.rank", where=table.where(int(np.flatnonzero(np.isnan(ranks))[0])))
+    graph = TaskGraph(
+        table.name, tuple(names), np.nan_to_num(table.number("time")), np.nan_to_num(table.number("bytes")),
+        None if ranks is None else ranks.astype(np.int64), _numbers(between, "from", number), _numbers(between, "to", number),
+        np.nan_to_num(between.number("bytes")),
+    )  # fmt: skip
+    assert graph.levels
+    return graph
+
+
+def _numbers(edges: Table, end: str, number: dict[str, int]) -> Int:
+    """Return the tasks at one end of the edges by their number."""
+    texts = edges.texts[end]
+    found = [number.get(name, -1) for name in texts]
+    if -1 in found:
+        row = found.index(-1)
+        raise error_of("A043.edge", where=edges.where(row, end), found=clipped(texts[row], 40))
+    return np.array(found, dtype=np.int64)
+
+
+def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
+    if path.suffix.lower() != ".parquet":
+        return read_table(path, columns, what)
+    try:
+        text = loaded(path).write_csv()
+    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
+        found = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
+        raise error_of("A061.file", where=path.name, found=found, fix="give a Parquet file or CSV in UTF-8", subject=what) from None
+    return table_of(text, path.name, columns, what)
+
+
+def graph_work(graph: TaskGraph, dealt: Dealt, fabric: Fabric) -> Work:
+    """Return the task graph on some GPUs; without ranks of their own, tasks are dealt to the ranks one by one."""
+    rank = np.arange(len(graph)) % dealt.parts if graph.rank is None else graph.rank
+    gpu = rank // dealt.ranks
+    tier = tier_between(gpu[graph.source], gpu[graph.target], fabric.gpus_per_socket, fabric.gpus_per_node)
+    place = graph.level * dealt.gpus + gpu
+    places, counts = np.unique(place[graph.bytes > 0], return_counts=True)
+    active = np.ones(len(graph), dtype=np.int64)
+    active[graph.bytes > 0] = counts[np.searchsorted(places, place[graph.bytes > 0])]
+    crossing = np.maximum(graph.message_bytes, 1.0) * (tier != SAME)
+    return Work(dealt, graph.bytes, gpu, np.arange(len(graph)), active, graph.source, graph.target, crossing, tier, graph.seconds)
