@@ -64,6 +64,8 @@ def main() -> None:
         del os.environ[name]
     every = sorted({net.verb_of(q) for q in net.questions()} | {api.VERB})
     verbs = sys.argv[1:] or every
+    if unknown := sorted(set(verbs) - set(every)):
+        sys.exit(f"no question asks {', '.join(map(repr, unknown))}; the verbs are: {', '.join(map(repr, every))}")
     with tempfile.TemporaryDirectory() as folder:
         answers = asked(verbs, Path(folder))
     changes = [line for verb in verbs for line in renewed(verb, answers[verb])]
