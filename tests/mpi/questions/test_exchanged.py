@@ -160,7 +160,7 @@ def test_calls_without_another_side_are_told(tmp_path: Path, monkeypatch: pytest
     traffic = replace(declared(Pattern("pingpong", 1, (8.0,), 5), 2), unmatched=180)
     monkeypatch.setattr(exchanged, "traffic_of", lambda *_, **__: traffic)
     (one,) = sweep(study(schedule(tmp_path), path=["hostcopy", "gpudirect"]), Serial()).summaries()
-    assert one.unmatched == 0.9 and one.verdict == "cannot be told" and "90% of its calls have no other side" in one.sentence
+    assert one.unmatched == 0.9 and one.verdict == "cannot be told" and "90% of the calls have no matching call" in one.sentence
 
 
 def test_goal_schedules_are_swept_and_need_no_speed(tmp_path: Path) -> None:

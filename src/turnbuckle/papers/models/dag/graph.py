@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.csv_text import of_frame
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.table_file import Column, Table, read_table, table_of
 from turnbuckle.papers.models.dag.supernodes import MOST_GPUS
@@ -158,7 +159,7 @@ def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
     if path.suffix.lower() != ".parquet":
         return read_table(path, columns, what)
     try:
-        text = loaded(path).write_csv()
+        text = of_frame(loaded(path))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         found = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
         raise error_of("A061.file", where=path.name, found=found, fix="give a Parquet file or CSV in UTF-8", subject=what) from None
