@@ -14,9 +14,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
+from turnbuckle.projection.elsewhere.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host
 from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.

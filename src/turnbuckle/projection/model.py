@@ -35,8 +35,8 @@ from turnbuckle.machine.parameter_names import (
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
-from turnbuckle.projection.kernels import KernelTable, given_longer, kernels_longer
-from turnbuckle.projection.priors import Elsewhere, other_host
+from turnbuckle.projection.elsewhere.kernels import KernelTable, given_longer, kernels_longer
+from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -131,7 +131,7 @@ def nething(
 
     Parameters
     ----------
-    alpha : how much faster kernels run on the target: ``"auto"`` (each by its launch and name, `turnbuckle.projection.kernels`), a
+    alpha : how much faster kernels run on the target: ``"auto"`` (each by its launch and name: `projection.elsewhere.kernels`), a
         number, ``"flop"`` (ratio of double precision rates), ``"memory"`` (ratio of memory bandwidths) or ``"hold"`` (kernels keep
         their time).
     charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.

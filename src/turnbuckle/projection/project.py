@@ -21,9 +21,9 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
-from turnbuckle.projection.priors import Draws, elsewhere, host_longer, unstated
 from turnbuckle.projection.projection import Projection
 
 

@@ -78,7 +78,7 @@ class KernelClass(Declared):
     Attributes
     ----------
     name : class by their names; ``all`` for the sum of all classes.
-    basis : what their time on the target rests on (`turnbuckle.projection.kernels`).
+    basis : what their time on the target rests on (`turnbuckle.projection.elsewhere.kernels`).
     count : kernels.
     measured_seconds : as recorded [s].
     seconds, low, high : on the target, and its interval [s].

@@ -24,10 +24,8 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.kernels import basis_of, scales
-from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
-from turnbuckle.projection.order import Prepared, prepared, replayed
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.kernels import basis_of, scales
+from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
     VENDOR_ERROR,
@@ -39,6 +37,8 @@ from turnbuckle.projection.priors import (
     other_vendor,
     unstated,
 )
+from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
+from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 
@@ -53,7 +53,7 @@ DRIVER_DRAWS = 200
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
-#: Names of two unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
+#: Names of two unknowns of the model's form; `turnbuckle.projection.elsewhere.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
 

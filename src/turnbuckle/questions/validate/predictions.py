@@ -33,8 +33,8 @@ from turnbuckle.machine import Pair, load
 from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
+from turnbuckle.projection.elsewhere.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
 from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import Ask, Case

@@ -73,7 +73,7 @@ def model_of(
 
     Raises A003 for an alpha or a host that is none, A012 for options that exclude each other.
     """
-    from turnbuckle.projection.kernels import kernel_table
+    from turnbuckle.projection.elsewhere.kernels import kernel_table
     from turnbuckle.projection.model import additive, nething
 
     if host is not None and not 1e-2 <= host <= 1e2:

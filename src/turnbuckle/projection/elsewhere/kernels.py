@@ -26,7 +26,7 @@ from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
-from turnbuckle.projection.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Priced
@@ -215,7 +215,8 @@ def _middle(machine: Priced, name: ParameterName, default: float = np.nan) -> fl
 def _by_hull(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
     """Draw between what could bound kernels: by halves of a normal from the middle to either end, each reached 5 times in 100.
 
-    The middle is the ratio of memory bandwidths, or 1 for a kernel that does not fill its GPU, whatever it could compute.
+    The middle is the ratio of memory bandwidths, or that of the peaks where a machine states no bandwidth; for a kernel that does not
+    fill its GPU it is 1, whatever the other could compute.
     """
     memory = _over("gpu.memory_bandwidth", source, target)
     unfilled = _unfilled(kinds, source)
@@ -225,7 +226,7 @@ def _by_hull(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Pr
         words = (kind.precision,) if kind.precision else ("fp64", "fp32")
         rates = [rate for rate in (memory, *(peak_over(word, source, target) for word in words)) if rate is not None]
         logs = [np.broadcast_to(-np.log(rate), (draws.draws or 1, 1))[:, 0] for rate in rates] + [np.zeros(draws.draws or 1)]
-        middle = logs[-1] if unfilled[k] or memory is None else logs[0]
+        middle = logs[-1] if unfilled[k] else logs[0]
         reach = np.where(z[:, k] > 0, np.max(logs, axis=0) - middle, middle - np.min(logs, axis=0)) / _REACH
         out[:, k] = np.exp(middle + z[:, k] * reach)
     return np.asarray(
