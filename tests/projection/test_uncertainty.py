@@ -359,7 +359,9 @@ def test_a_ratio_of_peak_rates_says_less_of_another_vendors_gpu() -> None:
     other, same, unknown = (machine(faster, n, title=n) for n in ("MI300X", "H100", "something"))
     spreads = [alpha_spread(Pair(here, m), nething("flop")) for m in (other, same, unknown)]
     assert spreads[0] == VENDOR_ERROR > spreads[1] == spreads[2]
-    assert alpha_spread(Pair(here, machine(FULL, "MI300A", title="MI300A")), nething("flop")) == VENDOR_ERROR, "equal rates are no equal kernels"
+    assert alpha_spread(Pair(here, machine(FULL, "MI300A", title="MI300A")), nething("flop")) == VENDOR_ERROR, (
+        "equal rates are no equal kernels"
+    )
     assert alpha_spread(Pair(here, other), nething("hold")) == alpha_spread(Pair(here, other), nething(2.0)) == 0.0
     assert [vendor(load(n)) for n in ("frontier", "gh200", "2026-apu", "nvlink-c2c")] == ["amd", "nvidia", "", ""]
 

@@ -234,10 +234,10 @@ def alpha_spread(pair: Pair, model: Model) -> float:
     if source_rate is None or target_rate is None:
         return 0.0 if pair.target.changes else max(ALPHA_UNKNOWN, least)
     ratio = float(target_rate / source_rate)
-    if ratio == 1.0 and not least:
-        return 0.0
     memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
     apart = abs(np.log(ratio * memory[0] / memory[1])) if memory[0] and memory[1] else 0.0
+    if ratio == 1.0 and not least and not apart:
+        return 0.0
     return max(ALPHA_ERROR, least, float(apart) / 1.645)
 
 

@@ -2,7 +2,7 @@
 
     given              the user's table: a ratio or a duration for kernels of a name
     launch geometry    waves of thread blocks, on a GPU of the same vendor (Habitat); the share of memory by what the name tells
-    hull               another vendor, or no launch recorded: between the ratio of memory bandwidths, of the peak of the precision, and 1
+    range of rates     another vendor, or no launch recorded: between the ratio of memory bandwidths, of the peak of the precision, and 1
     kept               collectives, which wait for other GPUs; the same GPU elsewhere
 
 No constant is fitted to a validation case.
@@ -91,11 +91,11 @@ def kernel_table(path: str | Path) -> KernelTable:
 
     Raises
     ------
-    UsageError : A061 to A063 as `read_table`; A371 for a table without a row.
+    UsageError : A061 to A063 as `read_table`; A431 for a table without a row.
     """
     table = read_table(path, _COLUMNS, "the table of kernels")
     if not len(table):
-        raise error_of("A371", where=table.name)
+        raise error_of("A431", where=table.name)
     error = np.nan_to_num(table.number("error", GIVEN_ERROR), nan=GIVEN_ERROR)
     sources = dict.fromkeys(text.strip() for text in table.texts.get("source", []) if text.strip())
     return KernelTable(
@@ -143,7 +143,7 @@ def basis_of(kind: KernelKind, pair: Pair) -> str:
         return "same GPU"
     waves = all(machine.value(name) is not None for machine in (pair.source, pair.target) for name in ("gpu.multiprocessors", "gpu.clock"))
     known = _over("gpu.memory_bandwidth", pair.source, pair.target) is not None
-    return "launch geometry" if kind.launched and waves and known and not other_vendor(pair) else "hull"
+    return "launch geometry" if kind.launched and waves and known and not other_vendor(pair) else "range of rates"
 
 
 def kernels_longer(
@@ -160,7 +160,7 @@ def kernels_longer(
     """
     out = np.ones((draws.draws or 1, len(kinds)))
     bases = [basis_of(kind, pair) for kind in kinds]
-    if given is None and "hull" in bases and not scales(pair):
+    if given is None and "range of rates" in bases and not scales(pair):
         return None
     for basis in dict.fromkeys(bases):
         rows = np.array([b == basis for b in bases])
@@ -171,7 +171,7 @@ def kernels_longer(
             out[:, rows] = np.exp(SAME_GPU * draws.of(KERNELS))
         elif basis == "launch geometry":
             out[:, rows] = _by_waves(chosen, source, target, draws)
-        elif basis == "hull":
+        elif basis == "range of rates":
             out[:, rows] = _by_hull(chosen, pair, source, target, draws)
     return out if draws.draws else out[0]
 
