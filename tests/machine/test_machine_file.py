@@ -257,7 +257,7 @@ def test_a_base_from_the_catalogue_or_beside_the_file(tmp_path: Path) -> None:
     assert not machine.relative and machine.changes == () and machine.coupling == "pcie"
     assert machine.parameters["link.h2d.bandwidth"].value == 63e9
     assert machine.parameters["gpu.memory_size"] == grace.parameters["gpu.memory_size"]
-    assert machine.lineage == (("gh200.toml", grace.sha256),)
+    assert machine.lineage == (("gh200.toml", grace.sha256), *grace.lineage)
     (tmp_path / "near.toml").write_text(HEAD.replace('"ours"', '"near"') + 'base = "./ours.toml"\n', encoding="utf-8")
     near = load(str(tmp_path / "near.toml"))
     assert near.parameters == machine.parameters and len(near.lineage) == 2
