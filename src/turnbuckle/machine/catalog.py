@@ -4,7 +4,7 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
 
     M001  no machine of that name
     M012  machines that are each other's base
-    M013  a base that does not exist
+    M013  a base or a chip that does not exist
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     machine = read(path, called)
     resolved = path.resolve()
     if machine.chip:
-        machine = machine.with_chip(_below(machine.chip, path, called, above, resolved))
+        other = _below(machine.chip, path, called, above, resolved)
+        if other.relative:
+            raise error_of("M013.chip", where=called, chip=clipped(machine.chip))
+        machine = machine.with_chip(other)
     if machine.base in ("", SOURCE):
         return machine
     upon = machine.on(_below(machine.base, path, called, above, resolved))
