@@ -197,6 +197,15 @@ OUR_OWN = (
     "NVIDIA/TransformerEngine issue 2053",
     "the host of a DGX H100, by which",
     "by construction",
+    "NVIDIA CCCL, libcudacxx/include/cuda/__device/arch_traits.h",
+    "NVIDIA developer blog, Programming Tensor Cores in CUDA 9",
+    "AMD ROCm documentation, GPU hardware specifications",
+    "device properties from the driver, in the ",
+    "HPC Tech, NVIDIA H100",
+    "HMC-Tech, NVIDIA B200 vs NVIDIA GB200",
+    "Hardware Times 2020, NVIDIA Ampere Architectural Analysis",
+    "XENON, NVIDIA Tesla Volta",
+    "zdszero, Hardware",
     "PCI Express Base Specification",
 )
 
