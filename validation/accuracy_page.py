@@ -46,9 +46,9 @@ CARD = """## The card
 *In the interval*: how many of the stated 90 % intervals hold the measured value, and in brackets the 90 % interval of that share (Clopper
 and Pearson) of as many draws as there are cases, because the quantities of one case err together. A row without intervals is one where
 Turnbuckle states none. *Score* is the mean interval score over the measured value (Gneiting and Raftery 2007): the width of the
-interval, and twenty times what it misses by; a value without an interval counts as one of no width. Rows of "nothing changes", "peak bandwidth" and
-"A's mean rate" are what a model has to beat. The four cases of whole runs are two pairs of recordings, each asked both ways and by three ratios; phases of a run
-are counted beside the run.
+interval, and twenty times what it misses by; a value without an interval counts as one of no width. Rows of "nothing changes", "peak
+bandwidth" and "A's mean rate" are what a model has to beat. The four cases of whole runs are two pairs of recordings, each asked both
+ways and by three ratios; phases of a run are counted beside the run.
 
 """
 SCATTER = """
