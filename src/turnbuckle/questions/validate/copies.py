@@ -16,7 +16,7 @@ from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.profile.transfers import LinkFit, fit_class
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.priors import (
     COPY_LATENCY_SD,
     DEVICE,
     DEVICE_SHARE,
