@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Relative error (log-sd) of a run's kernels by wave scaling: a mean of 11.8 % over six GPUs (Yu et al., ATC 2021, abstract), over 0.8.
 WAVE_ERROR: Final = 0.15
-#: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, SC22,
-#: abstract).
+#: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, arXiv
+#: 2208.11035v3, abstract).
 SAME_GPU: Final = 0.08
 #: A ratio from the user's table without an error of its own.
 GIVEN_ERROR: Final = 0.0
