@@ -24,6 +24,7 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.machine import Pair
+from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
@@ -141,9 +142,8 @@ def basis_of(kind: KernelKind, pair: Pair) -> str:
         return "kept"
     if same_model(pair):
         return "same GPU"
-    waves = all(machine.value(name) is not None for machine in (pair.source, pair.target) for name in ("gpu.multiprocessors", "gpu.clock"))
-    known = _over("gpu.memory_bandwidth", pair.source, pair.target) is not None
-    return "launch geometry" if kind.launched and waves and known and not other_vendor(pair) else "range of rates"
+    known = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
+    return "launch geometry" if kind.launched and known and not other_vendor(pair) else "range of rates"
 
 
 def kernels_longer(
