@@ -76,10 +76,17 @@ class Curve:
 class Quantity:
     """Single number that a file states, or samples of it.
 
-    Attributes ---------- what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example
-    ``rate.h2d.pinned`` or ``bare.launch``. value : median of the samples, in SI. unit : SI unit. error : relative standard error of the
-    median, from the samples; 0 for one sample. count : number of samples. where : lines, section or row of the file, in words. note :
-    caveats. unsized : whether it is a rate of copies whose size the file does not state.
+    Attributes
+    ----------
+    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned`` or
+        ``bare.launch``.
+    value : median of the samples, in SI.
+    unit : SI unit.
+    error : relative standard error of the median, from the samples; 0 for one sample.
+    count : number of samples.
+    where : lines, section or row of the file, in words.
+    note : caveats.
+    unsized : whether it is a rate of copies whose size the file does not state.
     """
 
     what: str
