@@ -1,7 +1,9 @@
 """Traffic of a recorded MPI run, before anything is priced: compute, matched messages and collectives of each rank.
 
-The compute of a rank between its calls is kept as recorded.  A call whose time no message or collective explains (a test, a probe, the
-creation of a communicator) keeps its recorded duration.  `turnbuckle.mpi.replay.program` builds a program from the traffic.
+A run begins when its ranks leave MPI_Init, which holds them until all are there, and ends when they enter MPI_Finalize; where a recording
+does not hold these calls of every thread, it is taken whole.  The compute of a rank between its calls is kept as recorded.  A call whose
+time no message or collective explains (a test, a probe, the creation of a communicator) keeps its recorded duration.
+`turnbuckle.mpi.replay.program` builds a program from the traffic.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class Traffic:
     tail_seconds : compute of each rank (thread) after the last call of all ranks [s], shape (ranks,).
     messages : point-to-point messages.
     rounds : collectives; one entry for each operation, number of members and root.
-    seconds : recorded run time [s].
+    seconds : recorded run time, from MPI_Init to MPI_Finalize where they are recorded [s].
     unmatched : number of calls whose other side the recording does not show; they keep their recorded duration.
     rank_of : rank of each thread that made calls; empty where every rank has one thread.
     call, calls : index of each activity's name in `calls`, and the names without ``MPI_``, in lower case; empty where they are unknown.
@@ -154,10 +156,12 @@ def recorded(profile: Profile) -> Traffic:
     place = np.full(rows.height, -1, dtype=np.int64)
     place[mpi["i"].to_numpy()[order]] = np.arange(mpi.height)
     rank, start, end = rank[order], start[order], end[order]
-    ended = pl.DataFrame({"rank": rank, "end": end}).select(pl.col("end").cum_max().shift(1).over("rank").fill_null(profile.first_ns))
+    operation_names = operation(profile.trace).gather(mpi["row"].to_numpy()[order]).fill_null("")
+    opening, closing = _bounds(operation_names, rank, start, end, len(rank_of))
+    first = profile.first_ns if opening is None else int(opening.min())
+    ended = pl.DataFrame({"rank": rank, "end": end}).select(pl.col("end").cum_max().shift(1).over("rank").fill_null(first))
     before = ended["end"].to_numpy()
     gap = np.maximum(start - before, 0) * 1e-9
-    operation_names = operation(profile.trace).gather(mpi["row"].to_numpy()[order]).fill_null("")
     tests = operation_names.str.starts_with("test").to_numpy()
     messages, in_message = _point_to_point(matched, place, tests)
     rounds, in_round = _rounds(matched, place, one_buffer=str(profile.trace.facts.get("product_version", "")).startswith("EZTrace"))
@@ -167,6 +171,18 @@ def recorded(profile: Profile) -> Traffic:
     kept = np.where(explained, 0.0, (end - start) * 1e-9)
     # Only the time after the last call of all ranks can be attributed to the tail of each.
     tail = np.full(len(rank_of), max(profile.last_ns - int(end.max()), 0) * 1e-9)
+    seconds = profile.seconds
+    if opening is not None:
+        # ranks leave MPI_Init together; by how much one leaves later is kept
+        started = end <= opening[rank]
+        gap[started], kept[started] = 0.0, 0.0
+        last = started & (end == opening[rank])
+        kept[last] = (end[last] - first) * 1e-9
+        seconds = (profile.last_ns - first) * 1e-9
+    if closing is not None:
+        over = start >= closing[rank]
+        gap[over & (start > closing[rank])], kept[over], tail = 0.0, 0.0, np.zeros(len(rank_of))
+        seconds -= (profile.last_ns - int(closing.max())) * 1e-9
     unknown_kind = (pl.col("kind") == 1) & ~pl.col("does").is_in(KNOWN)
     unknown_calls = matched.alone.filter(unknown_kind)
     calls, call = np.unique(operation_names.to_numpy().astype(str), return_inverse=True)
@@ -178,16 +194,27 @@ def recorded(profile: Profile) -> Traffic:
         tail_seconds=tail,
         messages=messages,
         rounds=rounds,
-        seconds=profile.seconds,
+        seconds=seconds,
         unmatched=matched.alone.height - unknown_calls.height,
         rank_of=rank_of,
         call=call.astype(np.int64),
         calls=tuple(calls.tolist()),
-        start_seconds=(start - profile.first_ns) * 1e-9,
+        start_seconds=np.maximum(start - first, 0) * 1e-9,
         unmatched_calls=in_words(matched.alone.filter(~unknown_kind), profile.trace, profile.first_ns),
         unknown=(unknown_calls.height, in_words(unknown_calls, profile.trace, profile.first_ns)),
         recorder=recorder_of(profile.trace.facts),
     )
+
+
+def _bounds(names: pl.Series, rank: Int, start: Int, end: Int, threads: int) -> tuple[Int | None, Int | None]:
+    """Return when each thread leaves MPI_Init, and when it enters MPI_Finalize, shape (threads,) [ns]; None where not all threads do."""
+    out: list[Int | None] = []
+    for word, times, extreme, empty in (("init", end, np.maximum, 0), ("finalize", start, np.minimum, np.iinfo(np.int64).max)):
+        calls = names.is_in([word, f"{word}_thread"]).to_numpy()
+        at = np.full(threads, empty, dtype=np.int64)
+        extreme.at(at, rank[calls], times[calls])
+        out.append(at if (at != empty).all() else None)
+    return out[0], out[1]
 
 
 def _threads(profile: Profile, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.settings import Setting, unit_of
 from turnbuckle.foundation.units import show
 from turnbuckle.questions.sweep.grid import Study
 
-Verdict = Literal["helps", "does not help", "makes no difference", "depends", "cannot be told", ""]
 #: A path that makes less of a difference than this to the communication makes none.
 NO_DIFFERENCE: Final = 0.01
 HOST, DIRECT, TALK = "hostcopy", "gpudirect", "communication_seconds"
@@ -26,6 +25,19 @@ HOST, DIRECT, TALK = "hostcopy", "gpudirect", "communication_seconds"
 _SIZE: Final = "ranks"
 #: Values of an axis that a sentence names.
 _NAMED: Final = 4
+
+
+def gain_word(low: float, high: float, mixed: str = "undecided") -> str:
+    """Return whether GPUDirect helps, from the least and the largest gain of communication; `mixed` where it helps at one end alone.
+
+    >>> gain_word(0.2, 0.4), gain_word(-0.2, 0.4), gain_word(-0.2, 0.0), gain_word(0.0, 0.005)
+    ('helps', 'undecided', 'does not help', 'makes no difference')
+    """
+    if low > NO_DIFFERENCE:
+        return "helps"
+    if high > NO_DIFFERENCE:
+        return mixed
+    return "does not help" if low < -NO_DIFFERENCE else "makes no difference"
 
 
 @dataclass(frozen=True)
@@ -65,18 +77,14 @@ class SweepSummary(Declared):
     settings: Mapping[str, Setting]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         """Return whether GPUDirect helps; empty where nothing is compared."""
         if not self.gained:
             return ""
         if self.unmatched > 0.5:
             return "cannot be told"
-        helped = [g.gain > NO_DIFFERENCE for g in self.gained]
-        if all(helped):
-            return "helps"
-        if any(helped):
-            return "depends"
-        return "does not help" if min(g.gain for g in self.gained) < -NO_DIFFERENCE else "makes no difference"
+        gains = [g.gain for g in self.gained]
+        return gain_word(min(gains), max(gains), "depends")
 
     @property
     def sentence(self) -> str:

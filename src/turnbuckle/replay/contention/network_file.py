@@ -114,6 +114,7 @@ class Described:
     node : parts of each node, or None where the file does not state them.
     machine : machine of the catalogue that has the same GPUs, or an empty text.
     facts : every number with its source.
+    built : function and arguments that made the node, where its file states a node of GPUs and not its parts.
     """
 
     name: str
@@ -126,6 +127,11 @@ class Described:
     node: Node | None
     machine: str = ""
     facts: tuple[Fact, ...] = ()
+    built: Mapping[str, Any] | None = None
+
+    def node_of(self, gpus: int) -> Node | None:
+        """Return the node with another number of GPUs; None where the file states its parts one by one."""
+        return None if self.built is None else gpu_node(**{**self.built, "gpus": gpus})
 
 
 def bundled() -> list[str]:
@@ -162,6 +168,7 @@ class _Reading:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.facts: list[Fact] = []
+        self.values: Mapping[str, Any] | None = None
         try:
             self.document: Mapping[str, Any] = parsed(text)[0]
         except NotToml as flaw:
@@ -192,7 +199,9 @@ class _Reading:
         ports = nodes * (len(made.cards) if made else 1)
         if shape is not None and ports > places(shape):
             raise self.flaw("network.shape", f"{places(shape):,} places for {ports:,} cards", "a larger shape, or fewer nodes")
-        return Described(**words, nodes=nodes, bandwidth=bandwidth, hop_seconds=hop, shape=shape, node=made, facts=tuple(self.facts))
+        return Described(
+            **words, nodes=nodes, bandwidth=bandwidth, hop_seconds=hop, shape=shape, node=made, facts=tuple(self.facts), built=self.values
+        )
 
     def shape(self, given: object) -> FatTree | Torus | Dragonfly | None:
         if given is None:
@@ -304,6 +313,7 @@ class _Reading:
             raise self.flaw(key, f"no {missing[0]}", 'as in gpus = 4, link = "75 GB/s"')
         self.facts += [Fact(f"{kind}: {n.replace('_', ' ')}", str(given[n]), sources.get(n, source)) for n in allowed if n in given]
         if kind != "graph":
+            self.values = dict(values) if kind == "gpus" else None
             return build(**values)
         places, link = values.pop("gpus"), values.pop("link")
         if values.get("cards", 1) > places:

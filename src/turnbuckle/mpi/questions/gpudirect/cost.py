@@ -12,11 +12,14 @@ contention and no overlap of copies with the wire.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
+from turnbuckle.machine import load
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
+from turnbuckle.projection.model import link_bandwidth
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,29 @@ class Paths:
 SEED_G = Paths(copies=1, pins=1, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
 #: A copy at each end, and memory pinned once for all messages of a buffer.
 PHYSICS = Paths(copies=2, pins=0, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
+
+
+def of_machine(name: str) -> Paths:
+    """Return the costs of `PHYSICS` with the host copies of a machine of the catalogue: pinned copies on its links, none on one memory.
+
+    What the machine does not state, and the name "", keep the values of `PHYSICS`.  Both directions count with their mean.
+
+    >>> of_machine("mi300a").copies, round(1e-9 / of_machine("lassen").copy_per_byte, 1)
+    (0.0, 65.4)
+    """
+    if not name:
+        return PHYSICS
+    machine = load(name)
+    if machine.copies_vanish:
+        return replace(PHYSICS, copies=0.0, copy_latency=0.0, copy_per_byte=0.0)
+    latency = [v for way in HOST_WAYS if (v := machine.value(link_parameter(way, "latency"))) is not None]
+    rates = [link_bandwidth(machine, way, machine) for way in HOST_WAYS]
+    per_byte = [1.0 / float(rate) for rate in rates if rate is not None]
+    return replace(
+        PHYSICS,
+        copy_latency=sum(latency) / len(latency) if latency else PHYSICS.copy_latency,
+        copy_per_byte=sum(per_byte) / len(per_byte) if per_byte else PHYSICS.copy_per_byte,
+    )
 
 
 def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:

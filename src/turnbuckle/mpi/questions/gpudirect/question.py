@@ -21,7 +21,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
-from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, replayed, shapes
+from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, ranged, replayed, shapes
 from turnbuckle.mpi.questions.messages.setup import Setup, network_of, program_of
 from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
 from turnbuckle.mpi.replay.extrapolate import repeated
@@ -32,7 +32,6 @@ from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import replay
 
 Per = Literal["node", "gpu"]
-Word = Literal["helps", "does not help", "depends", "no verdict"]
 
 #: Paths that the study compares.
 BOTH: Final[tuple[Literal["hostcopy"], Literal["gpudirect"]]] = ("hostcopy", "gpudirect")
@@ -117,7 +116,7 @@ class GpuDirectStudy(Declared):
         """Ranks per node of the shape of more than one node on which GPUDirect gains most, or of the first shape where the gain is
         unknown.
         """
-        return _best(self.answered)
+        return self.answered.best
 
     def case(self, ranks_per_node: int, path: str, per: Per = "node") -> Case:
         """Return the result of one replay; for a single GPU per node there is only one."""
@@ -170,27 +169,18 @@ class GpuDirectStudy(Declared):
         return out
 
     @property
-    def word(self) -> Word:
-        """Answer to whether GPUDirect helps the communication of this run on every node shape asked."""
-        gains = [self.answered.gain(n) for n in self.answered.shapes]
-        if any(r.stuck for r in self.answered.rows) or self.answered.verdict.startswith("no verdict"):
-            return "no verdict"
-        if min(gains) >= NO_DIFFERENCE:
-            return "helps"
-        return "does not help" if max(gains) < NO_DIFFERENCE else "depends"
+    def word(self) -> str:
+        """Answer to whether GPUDirect helps the communication of this run: that of the plain answer."""
+        return self.answered.verdict.word
 
     @property
     def verdict(self) -> str:
         """Answer in three sentences: the run, its messages by size, and the largest possible gain."""
-        if self.word == "no verdict":
-            return self.answered.verdict
+        if self.word in ("cannot be told", "undecided"):
+            return self.answered.verdict.sentence
         shapes = self.answered.shapes
         gains, runs = ([gain(n) for n in shapes] for gain in (self.answered.gain, self.answered.run_gain))
-        begins = {"helps": "GPUDirect helps", "does not help": "GPUDirect does not help", "depends": "It depends on the node shape"}[
-            self.word
-        ]
-        if max(map(abs, gains)) < NO_DIFFERENCE:
-            begins = f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%}"
+        begins = f"GPUDirect {self.word}" + (f" of {NO_DIFFERENCE:.0%}" if self.word == "makes no difference" else "")
         sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
         share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of what the run time is made of."
         return sentence + self._sizes() + self._in_a_row() + share
@@ -322,8 +312,8 @@ def study(
         cases += _faster_nics(traffic, of_shape)
         if progress is not None:
             progress((k + 1) / (len(each) + 1))
-    answered = Answered(traffic, setup, tuple(rows))
-    best_setup = replace(setup, ranks_per_node=_best(answered))
+    answered = ranged(Answered(traffic, setup, tuple(rows)))
+    best_setup = replace(setup, ranks_per_node=answered.best)
     matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
     together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])
     node = program_of(traffic, replace(setup, ranks_per_node=together))[2]
@@ -333,13 +323,6 @@ def study(
         if path not in stuck:
             slopes |= {(path, name): slope for name, slope in run_time_slopes(traffic, replace(best_setup, path=path)).items()}
     return GpuDirectStudy(answered, tuple(cases), tuple(sizes), matrix, node, together, slopes)
-
-
-def _best(answered: Answered) -> int:
-    """Return the ranks per node of the shape with the largest gain, of several nodes if there is one."""
-    unstuck = [n for n in answered.shapes if not math.isnan(answered.gain(n))]
-    several = [n for n in unstuck if answered.row(n, "host").nodes > 1]
-    return max(several or unstuck or answered.shapes[:1], key=answered.gain)
 
 
 def _faster_nics(traffic: Traffic, setup: Setup) -> list[Case]:

@@ -163,7 +163,7 @@ def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 
     console = console_for(output)
-    console.print(Text(deep.verdict if deep else answer.verdict, "bold"))
+    console.print(Text(deep.verdict if deep else answer.verdict.sentence, "bold"))
     traffic, setup = answer.traffic, answer.setup
     console.print(_seen(traffic))
     if answer.grid:

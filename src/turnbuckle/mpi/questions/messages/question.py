@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
+from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
@@ -151,11 +153,17 @@ def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
 
 @dataclass(frozen=True, repr=False)
 class Answered(Shown):
-    """All replays of one run, and their basis."""
+    """All replays of one run, and their basis.
+
+    Attributes
+    ----------
+    points : gain on the best shape with each unknown cost changed (`verdict`).
+    """
 
     traffic: Traffic
     setup: Setup
     rows: tuple[Row, ...]
+    points: tuple[Point, ...] = ()
 
     @property
     def shapes(self) -> list[int]:
@@ -168,7 +176,7 @@ class Answered(Shown):
 
     def headline(self) -> str:
         """Return whether GPUDirect helps, in one line."""
-        return f"Messages: {self.verdict}"
+        return f"Messages: {self.verdict.sentence}"
 
     def row(self, ranks_per_node: int, path: Path) -> Row:
         """Return the result of one replay."""
@@ -204,24 +212,54 @@ class Answered(Shown):
         return ", ".join(parts)
 
     @property
-    def verdict(self) -> str:
-        """Answer to whether GPUDirect helps, in one sentence."""
-        stuck = {r.path: r.stuck for r in self.rows if r.stuck}
+    def best(self) -> int:
+        """Return the ranks per node of the shape with the largest gain, of several nodes if there is one."""
         unstuck = [n for n in self.shapes if not math.isnan(self.gain(n))]
-        best = max(unstuck or self.shapes, key=self.gain)
-        gain, run = self.gain(best), self.run_gain(best)
+        several = [n for n in unstuck if self.row(n, "host").nodes > 1]
+        return max(several or unstuck or self.shapes[:1], key=self.gain)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Answer to whether GPUDirect helps."""
+        best = self.best
+        gain = self.gain(best)
+        word, low, high, decides = decided(gain, self.points)
+        cannot = self._cannot_be_told()
+        if cannot:
+            word = "cannot be told"
+        return Verdict(word, best, gain, low, high, self.points, decides, cannot or self._said(word, low, high, decides))
+
+    def _cannot_be_told(self) -> str:
+        """Say why the recording has no answer; empty where it has one."""
+        stuck = {r.path: r.stuck for r in self.rows if r.stuck}
+        if stuck:
+            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
         matched_calls = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
         unmatched = self.traffic.unmatched
         if unmatched > matched_calls:
             return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no other side in this recording"
-        if stuck:
-            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
-        if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
-            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
-        if gain <= 0:
-            return f"GPUDirect does not pay: by host copies communication takes at least {-gain:.1%} less time"
+        kept = _kept_between_two(self.traffic)
+        replayed_seconds = self.row(self.best, "hostcopy").communication_seconds
+        if kept > replayed_seconds:
+            return (
+                f"no verdict: sends and receives that found no other side keep {show(kept, 's')} a rank, more than the "
+                f"{show(replayed_seconds, 's')} that could be replayed"
+            )
+        return ""
+
+    def _said(self, word: str, low: float, high: float, decides: str) -> str:
+        """Return the answer in one sentence."""
+        best = self.best
+        gain, run = self.gain(best), self.run_gain(best)
         where = f"{best} rank{'s' * (best > 1)} a node"
-        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect, and the run {run:.1%} ({where})"
+        reach = f", {low:+.1%} to {high:+.1%} over costs that nothing states" if self.points else ""
+        if word == "makes no difference":
+            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
+        if word == "undecided":
+            return f"undecided: by host copies communication takes {gain:+.1%} against GPUDirect{reach}; what decides: {decides} ({where})"
+        if word == "does not help":
+            return f"GPUDirect does not help: by host copies communication takes at least {-high:.1%} less time{reach} ({where})"
+        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect{reach}, and the run {run:.1%} ({where})"
         return f"GPUDirect helps: by host copies {longer}"
 
     @property
@@ -265,7 +303,31 @@ def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Seque
     UsageError : A074, an impossible number of ranks per node, or what `replayed` refuses.
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
-    return Answered(traffic, setup, tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS))
+    rows = tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS)
+    return ranged(Answered(traffic, setup, rows))
+
+
+def ranged(answer: Answered) -> Answered:
+    """Return the same answer with the gain at the ends of every cost that nothing states."""
+
+    def gain(setup: Setup) -> float:
+        host, direct = (
+            replayed(answer.traffic, replace(setup, ranks_per_node=answer.best, path=path)).row.communication_seconds
+            for path in ("hostcopy", "gpudirect")
+        )
+        return host / direct - 1.0 if direct else 0.0
+
+    if any(row.stuck for row in answer.rows):
+        return answer
+    return replace(answer, points=points(answer.setup, len(answer.traffic.messages.send), gain))
+
+
+def _kept_between_two(traffic: Traffic | OperationGraph) -> float:
+    """Return the mean time of a rank in sends, receives and their waits that keep their recorded length [s]."""
+    if isinstance(traffic, OperationGraph):
+        return 0.0
+    of_two = ("send", "recv", "wait")
+    return sum(seconds for name, (_, seconds) in traffic.kept().items() if any(word in name for word in of_two)) / traffic.ranks
 
 
 def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Answered:

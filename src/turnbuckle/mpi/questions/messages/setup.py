@@ -15,7 +15,7 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.settings import known, settings_of
 from turnbuckle.mpi.collectives.collectives import Selection
-from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths, break_even_bytes
+from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, Paths, break_even_bytes, of_machine
 from turnbuckle.mpi.replay.buffers import on_device
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.node_layout import laid_out, seated
@@ -51,7 +51,8 @@ class Setup:
         to GPU inside a node), ``gpudirect`` (from GPU to GPU, between nodes too).
     ranks : number of ranks to which the grid of a halo exchange is repeated; 0 for the recorded number.
     ranks_per_node, gpus_per_node : ranks and GPUs of each node; 0 for the network's number, or for one GPU per rank without one.
-    gpu_shared : how ranks share a GPU: one after the other, or at once with even shares of its time.
+    gpu_shared : where ranks share a GPU, whether the time between their calls is the GPU's: ``no`` (it is the host's), or it takes turns
+        (``exclusive``), or runs at once with even shares of the GPU's time (``time``).
     mapping : placement of ranks on nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
     network : machine, by name or file; the other settings replace its values.
     topology : shape of the network between NICs; ``as given`` takes the network's, or one switch without a network.
@@ -70,9 +71,10 @@ class Setup:
     overhead_seconds : processor time of sending, and of receiving, a message [s].
     overhead_bandwidth : message bytes over the further processor time that they take at either end [B/s]; 0 for none.
     gap_seconds : least time between two messages of a NIC, in either direction, of any size (`logp`) [s].
-    costs : ``physics``: one copy at each end; ``seed_G``: the paper's one copy and one pin per message (decision D8).
-    copy_seconds, copy_bandwidth, pin_seconds : latency [s] and bandwidth [B/s] of a host copy, and time of pinning memory [s]; 0 for the
-        values of `costs`.
+    costs : ``physics``: one copy at each end, as the network's own machine copies, none on one memory; ``seed_G``: the paper's one copy
+        and one pin per message (decision D8).
+    copy_seconds, copy_bandwidth, pin_seconds : latency [s] and bandwidth [B/s] of a host copy, and time of pinning memory [s]; None for
+        the values of `costs`.
     pinned : how often memory is pinned: by `costs`, never, once for all messages of one size between two ranks, or for each message.
     chunk_bytes : chunk size of host copies, which overlap with the network chunk by chunk [B]; 0 for no overlap.
     eager_limit_bytes, device_eager_limit_bytes : largest size of messages that leave as soon as they are sent, from host memory and
@@ -89,7 +91,7 @@ class Setup:
     ranks: int = 0
     ranks_per_node: int = 1
     gpus_per_node: int = 0
-    gpu_shared: Literal["exclusive", "time"] = "exclusive"
+    gpu_shared: Literal["no", "exclusive", "time"] = "no"
     mapping: str = field(default="linear", metadata={"file": True})
     network: str = field(default="", metadata={"file": True})
     topology: Literal["as given", "switch", "fat-tree", "torus", "dragonfly"] = "as given"
@@ -105,9 +107,9 @@ class Setup:
     overhead_bandwidth: float = 0.0
     gap_seconds: float = 0.0
     costs: Costs = "physics"
-    copy_seconds: float = 0.0
-    copy_bandwidth: float = 0.0
-    pin_seconds: float = 0.0
+    copy_seconds: float | None = None
+    copy_bandwidth: float | None = None
+    pin_seconds: float | None = None
     pinned: Literal["by costs", "never", "once", "each"] = "by costs"
     chunk_bytes: float = 0.0
     eager_limit_bytes: float = EAGER_LIMIT
@@ -128,11 +130,11 @@ class Setup:
     @property
     def paid(self) -> Paths:
         """Costs of copies and pins for a message of a buffer that has been sent before."""
-        preset = PHYSICS if self.costs == "physics" else SEED_G
+        preset = of_machine(read_network(self.network).machine if self.network else "") if self.costs == "physics" else SEED_G
         return replace(
-            preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=self.copy_seconds or preset.copy_latency,
-            copy_per_byte=1.0 / self.copy_bandwidth if self.copy_bandwidth else preset.copy_per_byte,
-            pin_seconds=self.pin_seconds or preset.pin_seconds,
+            preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=_first(self.copy_seconds, None, preset.copy_latency),
+            copy_per_byte=preset.copy_per_byte if self.copy_bandwidth is None else 1.0 / self.copy_bandwidth,
+            pin_seconds=_first(self.pin_seconds, None, preset.pin_seconds),
         )  # fmt: skip
 
     @property
@@ -180,8 +182,8 @@ def checked(setup: Setup) -> Setup:
     for name, (least, most) in whole.items():
         if not least <= getattr(setup, name) <= most:
             raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
-    positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper")
-    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "overhead_bandwidth", "gap_seconds", "copy_seconds", "copy_bandwidth",
+    positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper", "copy_bandwidth")
+    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "overhead_bandwidth", "gap_seconds", "copy_seconds",
               "pin_seconds", "chunk_bytes", "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
     for name in (*positive, *others):
         value = getattr(setup, name)
@@ -267,9 +269,9 @@ def _node(setup: Setup, described: Described | None) -> Node:
     bandwidths = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
     if described and described.node and None in bandwidths:
         gpus = len(described.node.parts_of("gpu"))
-        if setup.gpus_per_node not in (0, gpus):
+        made = described.node if setup.gpus_per_node in (0, gpus) else described.node_of(setup.gpus_per_node)
+        if made is None:
             raise _refused(f"{setup.gpus_per_node} GPUs on a node of {described.name}", f"it has {gpus}; 0 takes it as it is")
-        made = described.node
         for kind, bandwidth in (("inside", bandwidths[0]), ("link", bandwidths[1]), ("peer", bandwidths[2])):
             made = made if bandwidth is None else _scaled(made, kind, bandwidth, described.name)
         return seated(_with_nics(made, setup.cards))
@@ -364,7 +366,7 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
     device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
-    shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
+    shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node and setup.gpu_shared != "no"
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
     options: dict[str, Any] = {
