@@ -1,6 +1,6 @@
-"""Is a machine plausible?  `turnbuckle machines check` asks this of every file.
+"""Plausibility of machines, which `turnbuckle machines check` tests for every file.
 
-Loading already refuses what is wrong in form; this finds what is well formed and still cannot be meant: a latency of a
+Loading already refuses files that are malformed.  This module finds well-formed numbers that cannot be meant: a latency of a
 minute, a link wider than the memory behind it, a guess that claims to be exact.
 """
 
@@ -37,7 +37,7 @@ class Remark(NamedTuple):
 
 
 def check(machine: Machine) -> list[Remark]:
-    """Return everything implausible about `machine`, errors first; an empty list if there is nothing."""
+    """Return the remarks on implausible facts of a machine, errors first."""
     remarks = [*_values(machine), *_consistency(machine)]
     return sorted(remarks, key=lambda r: r.severity != "error")
 
