@@ -22,7 +22,7 @@ from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.kernel_names import kernel_labels
-from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, kernels_table, run_time_table
+from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, host_work_tables, kernels_table, run_time_table
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
@@ -275,6 +275,7 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "launch_table": _launch_table(answer) if answer.run.projectable else None,
         "kernels_table": kernels_table(profile),
         "calls_table": calls_table(profile),
+        "host_work_tables": host_work_tables(profile),
         "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
         **_offload(answer),
     }
