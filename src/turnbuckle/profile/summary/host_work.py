@@ -34,14 +34,15 @@ def host_work(profile: Profile, *, annotations: bool = False) -> pl.DataFrame:
     idle = host_only_ns(recorded["start_ns"].to_numpy(), reach, profile.first_ns, profile.last_ns)
     spent = _innermost(*(_until(ranges[c].to_numpy(), idle) for c in ("start_ns", "end_ns")))
     total = int((idle[1] - idle[0]).sum())
-    rows = ranges.select("name", spent=pl.Series(spent, dtype=pl.Int64))
+    rows = ranges.select("name", spent=pl.Series(spent, dtype=pl.Int64)).with_row_index("place")
     # of a million ranges few names are different
-    by_name = rows.group_by("name").agg(count=pl.len().cast(pl.Int64), spent=pl.col("spent").sum())
+    by_name = rows.group_by("name").agg(count=pl.len().cast(pl.Int64), spent=pl.col("spent").sum(), place=pl.col("place").min())
     by_name = by_name.with_columns(name=profile.trace.text(by_name).str.replace(SERIAL, ""))
-    named = by_name.group_by("name").agg(pl.col("count", "spent").sum())
-    rest = pl.DataFrame({"name": [None], "count": [None], "spent": [total - int(spent.sum())]}, schema=named.schema)
+    named = by_name.group_by("name").agg(pl.col("count", "spent").sum(), pl.col("place").min())
+    rest = pl.DataFrame({"name": [None], "count": [None], "spent": [total - int(spent.sum())], "place": [0]}, schema=named.schema)
     table = pl.concat([named, rest]).filter(pl.col("spent") > 0)
-    return table.sort("spent", "name", descending=[True, False]).select("name", "count", seconds=pl.col("spent") * 1e-9)
+    # of equal ones the first to occur comes first: names may be hashes
+    return table.sort("spent", "place", "name", descending=[True, False, False]).select("name", "count", seconds=pl.col("spent") * 1e-9)
 
 
 def described(profile: Profile, most: int = 50) -> dict[str, Any] | None:
@@ -53,9 +54,7 @@ def described(profile: Profile, most: int = 50) -> dict[str, Any] | None:
     if not ranges.height:
         return None
     both = 0 < marked(ranges).height < ranges.height
-    return _described(host_work(profile), most) | {
-        "annotations": _described(host_work(profile, annotations=True), most) if both else None
-    }
+    return _described(host_work(profile), most) | {"annotations": _described(host_work(profile, annotations=True), most) if both else None}
 
 
 def _described(table: pl.DataFrame, most: int) -> dict[str, Any]:
