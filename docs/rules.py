@@ -260,6 +260,12 @@ _STREAM = Run(
         kernel("A", 7, 20), kernel("B", 20, 28), kernel("C", 19, 29, 8),
     )
 )  # fmt: skip
+_STREAM_WITHIN = Run(
+    (
+        launch("launch A", 0, 4), Bar("launch B", "host", 6, 10, "cudaLaunchKernelExC"), launch("launch C", 12, 16),
+        kernel("A", 7, 20), kernel("B", 17, 26), kernel("C", 26, 32),
+    )
+)  # fmt: skip
 _ENGINE = Run(
     (
         Bar("copy 1", "host", 0, 4, "cudaMemcpyAsync"), Bar("copy 2", "host", 6, 10, "cudaMemcpyAsync"),
@@ -339,6 +345,8 @@ RULES: tuple[Rule, ...] = (
          (("launch C", "delivery", 4), ("launch D", "delivery", 4)), "C and D are delivered 4 µs later: C's hides behind B",
          {}, ("host", "stream 8", "stream 7")),
     Rule("stream", "stream", "Work on one stream keeps its order", _STREAM, (("A", "added", 6),), "A takes 6 µs longer"),
+    Rule("stream-within", "stream", "A kernel launched to overlap the one before it begins as far into it", _STREAM_WITHIN,
+         (("A", "added", 6),), "A takes 6 µs longer: B still begins 3 µs before it ends"),
     Rule("engine", "engine", "Copies of one direction share the device's copy engine", _ENGINE, (("in 1", "added", 6),),
          "in 1 takes 6 µs longer"),
     Rule("run", "run", "Device work takes what it takes", _RUN, (("A", "ratio", 1.4),), "A runs 1.4 times as long"),

@@ -53,6 +53,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         {"D": (71, 77)},
     ),
     "stream": ([("A ends", "B begins", 0)], {"A": (7, 26), "B": (26, 34)}),
+    "stream-within": ([("A begins", "B begins", 10), ("B ends", "C begins", 0)], {"A": (7, 26), "B": (23, 32), "C": (32, 38)}),
     "engine": ([("in 1 ends", "in 2 begins", 0)], {"in 1": (7, 26), "in 2": (26.5, 36)}),
     "run": ([("A begins", "A ends", 15)], {"A": (7, 28), "sync": (6, 30)}),
     "barrier": (
@@ -451,3 +452,34 @@ def test_what_moves(name: str) -> None:
     run = made()
     comes_back(run)
     assert changed(run, *changes) == moved
+
+
+# --- kernels launched to overlap the one before them ------------------------------------------------------------------
+
+WITHIN = RULES["stream-within"].run
+
+
+def test_a_kernel_that_runs_longer_keeps_the_overlap_in_proportion() -> None:
+    moved = changed(WITHIN, ("A", "ratio", 2.0))
+    assert moved == {"A": (7, 33), "B": (27, 36), "C": (36, 42)}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda: bars(WITHIN, launch_B={"what": "cudaLaunchKernel"}),
+        lambda: bars(WITHIN, A={"end": 28}, B={"end": 29}, C={"start": 29}),
+        lambda: bars(WITHIN, B={"end": 19}),
+    ],
+    ids=["a plain launch", "more than a prologue", "it ends first"],
+)
+def test_other_overlaps_of_a_stream_stay_a_fault(beside: Callable[[], Any]) -> None:
+    run = beside()
+    comes_back(run)
+    assert ("A begins", "B begins", 10) not in run.edges("stream")
+    assert run.graph.overlapping == 1 and WITHIN.graph.overlapping == 0
+
+
+def test_every_way_to_launch_with_attributes_counts() -> None:
+    for name in ("cudaLaunchKernelExC", "cudaLaunchKernelExC_v11060", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"):
+        assert ("A begins", "B begins", 10) in bars(WITHIN, launch_B={"what": name}).edges("stream")

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.dependencies.ranks import meetings
-from turnbuckle.profile.dependencies.sides import NEVER, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
@@ -55,6 +55,8 @@ _OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream"
 _PAGE_IN: Final = "migration_h2d"
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
+#: How much a kernel launched programmatically may overlap the one before it [ns]: twice what the recordings at hand show (1.7 to 3.7 us).
+_PROLOGUE_NS: Final = 10_000
 #: Share of the calls whose work began within them that is not longer than a plain call.
 _PLAIN: Final = 0.9
 
@@ -69,10 +71,12 @@ class Graph:
     activity : row of each activity i in ``profile.activities``.
     source, target, lag_ns, kind : the edges; `kind` indexes `EDGES`.
     residual_ns : per instant, what no edge explains.
-    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.
+    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.  An edge of a
+        stream that has one leads from the begin of a kernel to that of the next, which was launched to overlap it.
     clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
     dropped : edges left out because the recording contradicts them.
-    overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
+    overlapping, early : device activities that overlap the one before them on their stream and were not launched to do so; that start
+        before their call.
     unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
     unmatched_calls : the first MPI calls among them, in words: rank, call, time.
     """
@@ -102,6 +106,11 @@ class Graph:
         """Return the same instants with only some of the edges."""
         per_edge = {n: getattr(self, n)[edges] for n in ("source", "target", "lag_ns", "kind")}
         return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
+
+    @property
+    def begun_within(self) -> Bool:
+        """Return which edges lead from the begin of a kernel to that of the next on its stream, which was launched to overlap it."""
+        return (self.kind == EDGE["stream"]) & (False if self.paid is None else self.paid >= 0)
 
     @property
     def payer(self) -> Index:
@@ -151,6 +160,7 @@ def dependencies(profile: Profile) -> Graph:
     edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
     own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
     _device_order(edges, device, starts, ends)
+    programmatic = _programmatic(edges, device, host, starts, ends)
     _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
@@ -159,7 +169,7 @@ def dependencies(profile: Profile) -> Graph:
     edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
     streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
-    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams)
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams) - programmatic
     early = int((starts[device.rows] < device.called[device.rows]).sum())
     alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
     activity = rows["activity"].to_numpy().astype(np.int64)
@@ -262,6 +272,24 @@ def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place
         if place is not None:
             kept &= place[source] != place[after]
         edges.add(finish(source[kept]), begin(after[kept]), 0, kind)
+
+
+def _programmatic(edges: _Edges, device: Device, host: Host, starts: Int, ends: Int) -> int:
+    """Make kernels that were launched to overlap the one before them on their stream begin as far into it as they did; return how many.
+
+    A programmatic dependent launch (CUDA 11.8) lets a kernel begin when the one before it says so; it waits for its end within.
+    """
+    count = 0
+    for stream, place in zip(device.streams, device.where, strict=True):
+        before, after = stream[:-1], stream[1:]
+        over = ends[before] - starts[after]
+        kept = (over > 0) & (over <= _PROLOGUE_NS) & (ends[after] >= ends[before]) & (starts[after] > starts[before])
+        kept &= (device.table[before] == TABLE["kernels"]) & (device.table[after] == TABLE["kernels"]) & (device.call[after] >= 0)
+        kept[kept] &= host.programmatic[device.call[after[kept]]]
+        before, after = before[kept], after[kept]
+        edges.add(begin(before), begin(after), starts[after] - starts[before], "stream", before)
+        count += len(after) if place[2] != UNKNOWN else 0
+    return count
 
 
 def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:

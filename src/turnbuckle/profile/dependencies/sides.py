@@ -97,6 +97,8 @@ class Host:
         self.frees: Bool = by_name(name, trace.names, _frees, False)
         self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
         self.opencl: Bool = by_name(name, trace.names, opencl, False)
+        #: Launches with attributes, the only ones that can let a kernel overlap the one before it on its stream.
+        self.programmatic: Bool = by_name(name, trace.names, lambda n: "LaunchKernelEx" in n, False)
 
     def _inner_calls(self, api: pl.DataFrame) -> None:
         """Give work and waits that a recording joins to an inner call to the outermost call."""
