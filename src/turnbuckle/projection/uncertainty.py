@@ -38,7 +38,7 @@ from turnbuckle.projection.elsewhere.priors import (
     unstated,
 )
 from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
-from turnbuckle.projection.order import Prepared, prepared, replayed
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, unsure
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 
@@ -130,8 +130,10 @@ class Uncertain:
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
         """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
-        durations = self.durations(declared, pair, model, Draws(self.draws, self.seed, only))
-        return np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,)).copy()
+        draws = Draws(self.draws, self.seed, only)
+        durations = self.durations(declared, pair, model, draws)
+        seconds = np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,))
+        return unsure(self.ready, durations, seconds, draws).copy()
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
@@ -215,7 +217,8 @@ class Uncertain:
         form = sorted({*self._form_names(pair, model)} - {""})
         draws = Draws(1, self.seed)
         self.durations(declared, pair, model, draws)
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked])]
+        order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order])]
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:

@@ -110,7 +110,7 @@ class Graph:
     @property
     def begun_within(self) -> Bool:
         """Return which edges lead from the begin of a kernel to that of the next on its stream, which was launched to overlap it."""
-        return (self.kind == EDGE["stream"]) & (False if self.paid is None else self.paid >= 0)
+        return np.zeros(len(self.kind), dtype=np.bool_) if self.paid is None else (self.kind == EDGE["stream"]) & (self.paid >= 0)
 
     @property
     def payer(self) -> Index:
