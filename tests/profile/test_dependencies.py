@@ -77,6 +77,10 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         [("B ends", "sync device ends", 2), ("A ends", "sync device ends", 2)],
         {"B": (11, 30), "sync device": (9, 32), "launch C": (35, 38)},
     ),
+    "sync-queries": (
+        [("A ends", "queries/0 ends", 3)],
+        {"A": (7, 34), "B": (47, 52), "queries/0": (5, 37), "launch B": (40, 43)},
+    ),
     "queue": (
         [("513 kernels/1 ends", "one more ends", 2)],
         {"A": (7.0, 2200.0), "one more": (1540.0, 2203.0)} | {f"513 kernels/{i}": (2199.0 + i, 2200.0 + i) for i in range(1, 514)},
@@ -483,3 +487,57 @@ def test_other_overlaps_of_a_stream_stay_a_fault(beside: Callable[[], Any]) -> N
 def test_every_way_to_launch_with_attributes_counts() -> None:
     for name in ("cudaLaunchKernelExC", "cudaLaunchKernelExC_v11060", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"):
         assert ("A begins", "B begins", 10) in bars(WITHIN, launch_B={"what": name}).edges("stream")
+
+
+# --- loops of queries -------------------------------------------------------------------------------------------------
+
+QUERIES = RULES["sync-queries"].run
+
+
+def results(*values: int | None) -> Any:
+    """The run of queries with other results."""
+    return bars(QUERIES, **{f"queries/{i}": {"more": {"result": v}} for i, v in enumerate(values)})
+
+
+def test_queries_without_results_are_a_loop_from_three_on() -> None:
+    run = results(*[None] * 8)
+    comes_back(run)
+    assert run.edges("sync") == QUERIES.edges("sync")
+    two = replace(run, bars=tuple(b for b in run.bars if b.name not in [f"queries/{i}" for i in range(6)]))
+    comes_back(two)
+    assert not two.edges("sync")
+
+
+def test_work_that_takes_less_ends_the_loop_sooner() -> None:
+    moved = changed(QUERIES, ("A", "ratio", 0.5))
+    assert moved["queries/0"] == (5, 19) and moved["launch B"] == (22, 25)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda: results(*[0] * 8),
+        lambda: results(*[600] * 8),
+        lambda: bars(QUERIES, A={"end": 10}),
+        lambda: bars(QUERIES, **{f"queries/{i}": {"what": "cudaStreamQuery" if i % 2 else "cudaGetDevice"} for i in range(8)}),
+        lambda: bars(
+            QUERIES,
+            **{f"queries/{i}": {"start": 5 + 60 * i, "end": 6 + 60 * i} for i in range(8)},
+            launch_B={"start": 500, "end": 502},
+            B={"start": 505, "end": 507},
+        ),
+    ],
+    ids=["each succeeds", "none succeeds", "the work was over before", "other calls between", "sleeps between"],
+)  # fmt: skip
+def test_other_queries_are_no_wait(beside: Callable[[], Any]) -> None:
+    run = beside()
+    comes_back(run)
+    assert not run.edges("sync")
+
+
+def test_a_success_ends_a_loop() -> None:
+    """Two loops, one behind the other, each for its own kernel."""
+    second = [Bar(f"more/{i}", "host", 36 + 3 * i, 38 + 3 * i, "cudaStreamQuery", more={"result": 600 if i < 3 else 0}) for i in range(4)]
+    run = replace(QUERIES, bars=(*QUERIES.bars, *second))
+    comes_back(run)
+    assert run.edges("sync") == [("A ends", "queries/0 ends", 3), ("B ends", "more/0 ends", 4)]

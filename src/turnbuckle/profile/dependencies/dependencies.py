@@ -150,7 +150,7 @@ def dependencies(profile: Profile) -> Graph:
     rows = activities(profile)
     starts, ends = rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns
     edges = _Edges()
-    host = Host(rows, profile.trace)
+    host = Host(rows, profile.trace, profile.first_ns)
     device = Device(rows, starts, ends, host, profile.trace)
     met = meetings(rows, starts, ends, profile.trace)
     # when the last of those an activity meets has begun, or it itself

@@ -16,7 +16,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import CALL_CLASS
-from turnbuckle.profile.dependencies.sides import SCOPES, TABLE, UNKNOWN, Device, Host
+from turnbuckle.profile.dependencies.sides import NEVER, SCOPES, TABLE, UNKNOWN, Device, Host
 from turnbuckle.profile.profile import Profile
 
 #: Classes of calls that wait for the device only sometimes.
@@ -198,7 +198,27 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     calls.append(np.repeat(events.call, [len(b) for b in behind]))
     works.append(np.array([w for b in behind for w in b], dtype=np.int64))
     sure.append(np.ones(len(works[-1]), dtype=np.bool_))
+    polling, seen = _polled(device, host, starts, ends)
+    calls.append(polling)
+    works.append(seen)
+    sure.append(np.ones(len(polling), dtype=np.bool_))
     return np.concatenate(calls), np.concatenate(works), np.concatenate(sure)
+
+
+def _polled(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """Return loops of queries, and the work that each saw end: the last that did so, after the last query that found it unfinished began.
+
+    A query has no row that says what it asks about, so that work of another stream that ends at the same moment can be taken for it.
+    """
+    loops, found = host.calls[host.polled[host.calls] > NEVER], []
+    work = device.rows[np.argsort(ends[device.rows], kind="stable")]
+    for loop in loops.tolist():
+        low, high = np.searchsorted(ends[work], (host.polled[loop], ends[loop] + 1))
+        mine = work[low:high]
+        mine = mine[(device.called[mine] < starts[loop]) & (device.process[mine] == host.process[loop])]
+        found.append(int(mine[-1]) if len(mine) else -1)
+    seen = np.array(found, dtype=np.int64)
+    return loops[seen >= 0], seen[seen >= 0]
 
 
 def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
