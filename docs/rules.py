@@ -273,6 +273,15 @@ _ENGINE = Run(
         Bar("in 2", "stream 9", 20.5, 30, "copy in", "copy 2"), Bar("out", "stream 10", 19, 29, "copy out", "copy 3"),
     )
 )  # fmt: skip
+_FULL = {"blocks": 108 * 64, "threads": 256}
+_ENGINE_KERNELS = Run(
+    (
+        launch("launch A", 0, 2), launch("launch B", 3, 5), launch("launch C", 6, 8), launch("launch D", 9, 11),
+        *(replace(k, more=_FULL) for k in (kernel("A", 7, 15, 8), kernel("B", 15.5, 23.5, 9), kernel("C", 24, 32, 8))),
+        kernel("D", 16, 20, 10),
+    ),
+    {"devices": [{"device": 0, "multiprocessors": 108}]},
+)  # fmt: skip
 _RUN = Run((launch("launch A", 0, 4), Bar("sync", "host", 6, 24, "cudaDeviceSynchronize"), kernel("A", 7, 22)))
 _BARRIER = Run(
     (
@@ -356,6 +365,8 @@ RULES: tuple[Rule, ...] = (
          (("A", "added", 6),), "A takes 6 µs longer: B still begins 3 µs before it ends"),
     Rule("engine", "engine", "Copies of one direction share the device's copy engine", _ENGINE, (("in 1", "added", 6),),
          "in 1 takes 6 µs longer"),
+    Rule("engine-kernels", "engine", "Kernels that each fill the device take turns, whatever their streams", _ENGINE_KERNELS,
+         (("A", "added", 6),), "A takes 6 µs longer; D is small and runs beside them", {}, ("host", "stream 8", "stream 9", "stream 10")),
     Rule("run", "run", "Device work takes what it takes", _RUN, (("A", "ratio", 1.4),), "A runs 1.4 times as long"),
     Rule("barrier", "barrier", "The legacy default stream waits for blocking streams, and they for it", _BARRIER, (("X", "added", 6),),
          "X takes 6 µs longer", {"stream 7": "default", "stream 8": "blocking", "stream 9": "non-blocking"},

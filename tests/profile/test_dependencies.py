@@ -55,6 +55,10 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
     "stream": ([("A ends", "B begins", 0)], {"A": (7, 26), "B": (26, 34)}),
     "stream-within": ([("A begins", "B begins", 10), ("B ends", "C begins", 0)], {"A": (7, 26), "B": (23, 32), "C": (32, 38)}),
     "engine": ([("in 1 ends", "in 2 begins", 0)], {"in 1": (7, 26), "in 2": (26.5, 36)}),
+    "engine-kernels": (
+        [("A ends", "B begins", 0), ("B ends", "C begins", 0)],
+        {"A": (7, 21), "B": (21.5, 29.5), "C": (30, 38)},
+    ),
     "run": ([("A begins", "A ends", 15)], {"A": (7, 28), "sync": (6, 30)}),
     "barrier": (
         [("X ends", "N begins", 0), ("N ends", "Y begins", 0)],

@@ -8,7 +8,7 @@ host      a call begins when the thread's last call has returned and the applica
 call      a call takes what it takes; of a call that waits, only what is left when the wait is over
 deliver   device work begins at the earliest one delivery after its call began; or after a call that had to prepare it ended
 stream    work on one stream keeps its order
-engine    copies of one direction on one device keep their order: they share its copy engine
+engine    copies of one direction on one device keep their order: they share its copy engine; so do kernels that fill it
 run       device work takes what it takes
 barrier   work on the legacy default stream waits for the blocking streams of its context, and they for it
 event     work behind a cudaStreamWaitEvent waits for what the event was recorded behind
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
+from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
@@ -159,7 +160,9 @@ def dependencies(profile: Profile) -> Graph:
     own_ns = np.maximum(ends - latest, 0)
     edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
     own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
-    _device_order(edges, device, starts, ends)
+    before, after = turns(device, rows, profile.trace, starts, ends)
+    edges.add(finish(before), begin(after), 0, "engine")
+    _device_order(edges, device, after, starts, ends)
     programmatic = _programmatic(edges, device, host, starts, ends)
     _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
@@ -233,8 +236,8 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, late
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """Add stream order, engine order, and delivery after the call."""
+def _device_order(edges: _Edges, device: Device, turned: Int, starts: Int, ends: Int) -> None:
+    """Add stream order, engine order, and delivery after the call; what waited for the device (`turned`) shows no delivery."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
         _in_order(edges, stream, starts, ends, "stream")
@@ -250,7 +253,7 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
     delay = np.maximum(starts[started] - starts[call], 0)
     # only the first work of a call shows what delivery takes
     first = np.diff(call, prepend=-1) != 0
-    free, length = (idle_from[started] <= starts[call]) & first, (ends - starts)[call]
+    free, length = (idle_from[started] <= starts[call]) & first & ~np.isin(started, turned), (ends - starts)[call]
     typical = _typical_delivery(delay, free, device.table[started])
     # a call that is longer than a delivery, and than calls are whose work began within them, prepared the work first (loaded its code,
     # staged its data), if the work began after its end
