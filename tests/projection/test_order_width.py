@@ -20,7 +20,7 @@ from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, prepared, replayed, unsure
 from turnbuckle.projection.project import priced, project
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.uncertainty import project_many
+from turnbuckle.projection.uncertainty import project_many, uncertain
 from turnbuckle.trace.trace import Trace
 
 SOURCE = machine(FULL)
@@ -87,6 +87,21 @@ def test_every_end_grows_with_the_slack_and_holds_the_answer(trace: Trace, slack
     for less, more in pairwise(answers):
         for a, b in zip((less.seconds, *less.ends), (more.seconds, *more.ends), strict=True):
             assert a <= b * (1 + 1e-9)
+
+
+@FEWER
+@given(gpu_traces(), st.floats(0.0, 500.0))
+def test_an_order_in_doubt_never_narrows_an_interval(trace: Trace, slack: float) -> None:
+    """Common draws with launches that scatter: each end lies outside those of the replay alone."""
+    profile, target = build(trace), slower(slack)
+    ready = prepared(profile, replace(MODEL, replay="auto"))
+    source = machine(FULL, error=0.2)
+    question = uncertain(ready, source, {}, 50)
+    pair = Pair(source, target)
+    replay = np.quantile(question.samples(target, pair, MODEL)[0], [0.05, 0.95])
+    (answer,) = project_many(profile, source, [target], replace(MODEL, replay="auto"), {}, draws=50, ready=ready)
+    low, high = answer.ends
+    assert low <= replay[0] and replay[1] <= high
 
 
 def test_another_host_is_not_counted_twice() -> None:
