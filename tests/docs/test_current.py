@@ -166,7 +166,10 @@ def test_the_readme_counts_the_published_numbers() -> None:
     told = (
         found["reproduced"] + found["reproduced*"], found["trunc"] + found["off"], found["contradiction"], found["n/r"],
     )  # fmt: skip
-    words = "{} come out, {} are cut off or off, {} contradict themselves, {} cannot be recomputed".format(*told)
+    words = (
+        "{} match; {} differ, or were cut off where they should have been rounded; "
+        "{} contradict other statements of their paper; {} cannot be recomputed"
+    ).format(*told)
     assert words in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 

@@ -202,10 +202,13 @@ OUR_OWN = (
     "AMD ROCm documentation, GPU hardware specifications",
     "device properties from the driver, in the ",
     "HPC Tech, NVIDIA H100",
-    "HMC-Tech, NVIDIA B200 vs NVIDIA GB200",
     "Hardware Times 2020, NVIDIA Ampere Architectural Analysis",
     "XENON, NVIDIA Tesla Volta",
     "zdszero, Hardware",
+    "Public GitHub note, PDL Two Consumers Analysis",
+    "pytorch/ao pull request 4002",
+    "Fudzilla 2012-11-13",
+    "NVIDIA CUDA C Programming Guide, Technical Specifications per Compute Capability",
     "PCI Express Base Specification",
 )
 

@@ -1,7 +1,7 @@
 """Copies over a link: T(n) = (o + L) + n / (eta BW).
 
 The form is LogGP's with nG for the bytes, fitted by Groves et al. (PMBS 2022, Fig 8) on time per byte and
-here on T(n) (D4).  Valid for the sizes it was fitted on; a projection says when it leaves them.
+here on T(n) (D4).  Valid for the sizes it was fitted on; a finding reports sizes outside them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, reques
     Parameters
     ----------
     bandwidth : what the link gives [B/s].
-    tags : requests in flight, dimensionless.
-    request_bytes : bytes a request asks for (MRRS) [B].
-    round_trip : request to data [s].
+    tags : number of requests in flight.
+    request_bytes : bytes that a request asks for (MRRS) [B].
+    round_trip : time from a request to its data [s].
 
     >>> [round(float(read_limited_bandwidth(200e9, 256, 512, r)) / 1e9, 1) for r in (1.2e-6, 5.2e-6, 101e-6)]
     [109.2, 25.2, 1.3]
@@ -54,9 +54,9 @@ def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, reques
 def on_other_link(own: Float | float, source: Float | float, target: Float | float) -> Float:
     """Carry the cost of one class of copies (latency [s] or seconds a byte) to another link.
 
-    `own` is what the class costs on the source, `source` and `target` what the link itself costs on either machine.  What
-    the class costs beyond its link (the driver's staging of pageable memory, the handling of page faults) stays; a class
-    cheaper than its link keeps its ratio.
+    `own` is the cost of the class on the source, `source` and `target` are the costs of the link itself on the two machines.  The
+    cost of the class beyond its link (the driver's staging of pageable memory, the handling of page faults) stays.  A class
+    that is cheaper than its link keeps its ratio to it.
 
     >>> float(on_other_link(5.0, 2.0, 3.0)), float(on_other_link(1.0, 2.0, 3.0))
     (6.0, 1.5)

@@ -36,9 +36,9 @@ def link_bandwidth(lanes: float, lane_bandwidth: float, links: float) -> float:
 
     Parameters
     ----------
-    lanes : of one link.
-    lane_bandwidth : of one lane, one way [B/s].
-    links : side by side (bricks).
+    lanes : number of lanes of one link.
+    lane_bandwidth : bandwidth of one lane, one way [B/s].
+    links : number of parallel links (bricks).
 
     >>> link_bandwidth(8, 3.125e9, 2)
     50000000000.0
@@ -71,14 +71,14 @@ def read_bytes(size_bytes: Float | float, request: float = FLIT) -> Float:
 
 @dataclass(frozen=True)
 class Nvlink(Wire):
-    """Some NVLinks side by side.
+    """Parallel NVLinks between two devices.
 
     Attributes
     ----------
-    version : 1 to 5.
-    links : side by side between two devices, at most as many as a device of that version has.
-    address_extension : whether requests and writes carry such a flit.
-    byte_enable : whether writes carry such a flit.
+    version : version of NVLink, 1 to 5.
+    links : number of links, at most as many as a device of that version has.
+    address_extension : whether requests and writes carry an address-extension flit.
+    byte_enable : whether writes carry a byte-enable flit.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class Nvlink(Wire):
 
     @property
     def packet_bandwidth(self) -> float:
-        """Return what is left for packets, one way [B/s]: all of it, link layer and checks are in the header flit."""
+        """Return the bandwidth that is left for packets, one way [B/s]: all of it, as link layer and checks are in the header flit."""
         return self.raw_bandwidth
 
     @property

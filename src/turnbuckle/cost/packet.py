@@ -1,13 +1,13 @@
-"""How long one copy takes over a link that carries packets (Abdelhafez et al., AHEAD, eqs 9 and 10).
+"""Time of one copy over a link that carries packets (Abdelhafez et al., AHEAD, eqs 9 and 10).
 
     pinned, peer      T = (o + L) + n / BW_eff                    eq 10
-    pageable          T = (o + L) + 2 n / MemBW + n / BW_eff      eq 9, from a size of the driver's choosing on
+    pageable          T = (o + L) + 2 n / MemBW + n / BW_eff      eq 9, from a threshold of the driver on
     on the device     T = (o + L) + n / MemBW                     eq 10 with the device's memory
 
 Times are those of the device's clock, as profilers record copies.  Below the driver's threshold it stages a pageable copy
 before the device begins, so that the device sees eq 10; the paper has eq 9 for all sizes (threshold 0).
 
-What the papers leave out: a device that reads has only so many requests on their way (`read_limited`, decision D12).
+The papers leave out that a reading device has a limited number of requests in flight (`read_limited`, decision D12).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def link(text: str) -> Link:
 
 
 def behind(coupling: str, bandwidth: float) -> Link | None:
-    """Return the link of a coupling that has this nominal bandwidth [B/s]; None where no packets are known or no link fits.
+    """Return the link of a coupling with this nominal bandwidth [B/s]; None where its packets are unknown or no link fits.
 
     >>> behind("pcie", 31.5e9).name, behind("c2c", 450e9)
     ('pcie4-x16', None)
@@ -79,12 +79,12 @@ def behind(coupling: str, bandwidth: float) -> Link | None:
 
 @cache
 def large_share(coupling: str, bandwidth: float, way: str) -> float:
-    """Return the share of a link's nominal bandwidth that packets leave a large copy; 1 where no packets are known.
+    """Return the share of a link's nominal bandwidth that a large copy gets with packet headers; 1 where the packets are unknown.
 
     Parameters
     ----------
     coupling, bandwidth : as in `behind`.
-    way : ``"h2d"``, which the device reads, or ``"d2h"``, which it writes.
+    way : ``"h2d"`` (the device reads) or ``"d2h"`` (the device writes).
 
     >>> round(large_share("pcie", 63.015e9, "h2d"), 3), large_share("c2c", 450e9, "h2d")
     (0.837, 1.0)
@@ -94,7 +94,7 @@ def large_share(coupling: str, bandwidth: float, way: str) -> float:
 
 
 def is_link(text: str) -> bool:
-    """Return whether a text is written as the name of a link, whatever its numbers.
+    """Return whether a text has the form of a link's name, whatever its numbers.
 
     >>> is_link("pcie4-x16"), is_link("pcie4x16")
     (True, False)
@@ -103,7 +103,7 @@ def is_link(text: str) -> bool:
 
 
 def _meant(word: str) -> str:
-    """Return the nearest name of a link, or how names are written."""
+    """Return the nearest name of a link, or the form of such names."""
     written = _WRITTEN.fullmatch(word)
     if written is not None:
         kind, version, count = written[1].lower(), written[2], written[3]
@@ -132,9 +132,9 @@ def copy_seconds(
     size_bytes : n [B], any shape; no bytes take the latency.
     link, way : ``"read"`` is a copy to the device, ``"write"`` one to the host or to a peer, ``"both"`` n bytes each way at once.
     latency : o + L, the time of a one-byte copy [s].
-    host_memory_bandwidth : of the memory that pageable copies are staged through [B/s]; none: pinned.  What one core copies at is
-        nearer the truth than the data sheet's peak, which the paper takes.
-    pageable_threshold : from this size on the staging shows [B]; 0 for the paper's eq 9 at all sizes.
+    host_memory_bandwidth : bandwidth of the memory through which pageable copies are staged [B/s]; None for pinned memory.  The rate at
+        which one core copies is nearer to measurements than the data sheet's peak, which the paper takes.
+    pageable_threshold : size from which the device waits for the staging [B]; 0 for the paper's eq 9 at all sizes.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def copy_seconds(
 
     Raises
     ------
-    UsageError : A017, a latency, bandwidth or threshold that is none; A018, a size that is none.
+    UsageError : A017, an invalid latency, bandwidth or threshold; A018, an invalid size.
 
     >>> round(float(copy_seconds(2**20, Pcie(3, 16), "read", latency=2e-6)) * 1e6, 1)
     81.5
@@ -166,10 +166,10 @@ def pageable_log_sd(
     host_memory_bandwidth: float,
     pageable_threshold: float = PAGEABLE_THRESHOLD,
 ) -> Float:
-    """Return the log-sd of the answer, dimensionless, from not knowing the driver's threshold.
+    """Return the standard deviation of the answer's logarithm that follows from the driver's unknown threshold.
 
-    Below the threshold a copy may be staged piece by piece after all: the log of eq 9 over eq 10.  From it on 0; what latency and
-    bandwidths add is not in it.
+    Below the threshold a copy may be staged piece by piece nevertheless: the log of eq 9 over eq 10.  From the threshold on it is 0.
+    Errors of latency and bandwidths are not included.
 
     >>> [round(float(s), 2) for s in pageable_log_sd([1, 2**18, 2**20], Pcie(3, 16), "read", latency=2e-6, host_memory_bandwidth=50e9)]
     [0.0, 0.39, 0.0]
@@ -182,7 +182,7 @@ def pageable_log_sd(
 
 
 def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency: float) -> Float:
-    """Return time of a copy inside one device [s]: eq 10 with the bandwidth of its memory (the paper counts n, not n read and n written).
+    """Return the time of a copy inside one device [s]: eq 10 with its memory bandwidth (the paper counts n, not n read and n written).
 
     >>> float(on_device_seconds(9e6, 900e9, latency=2e-6))
     1.2e-05
@@ -193,15 +193,16 @@ def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency
 
 
 def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, round_trip: float) -> Float:
-    """Return the bandwidth [B/s] with so many reads on their way: min(BW_eff, tags x request / round trip) (Little's law, D12).
+    """Return the bandwidth [B/s] with `tags` reads in flight: min(BW_eff, tags x request / round trip) (Little's law, D12).
 
-    Writes are posted and wait for no answer: theirs is the link's.  Steady state: a copy of fewer requests than tags waits once.
+    Writes are posted and wait for no answer, so they have the bandwidth of the link.  The law holds in the steady state: a copy of fewer
+    requests than tags waits once.
 
     Parameters
     ----------
     size_bytes : n [B], any shape.
-    tags : reads that may be on their way.
-    round_trip : from a request to its data, added distance included [s].
+    tags : number of reads that may be in flight.
+    round_trip : time from a request to its data, added distance included [s].
 
     >>> [round(float(read_limited(2**20, Pcie(4, 16), "read", tags=256, round_trip=r)) / 1e9, 1) for r in (1.2e-6, 5.2e-6, 101e-6)]
     [26.4, 25.2, 1.3]

@@ -57,9 +57,9 @@ def link_bandwidth(lanes: float, rate: float, code: float) -> float:
 
     Parameters
     ----------
-    lanes : of the link.
-    rate : transfers a second of one lane (GT/s): not its bandwidth, which holds the line code already.
-    code : `line_code`.
+    lanes : number of lanes of the link.
+    rate : transfers per second of one lane [1/s]; not its bandwidth, which already includes the line code.
+    code : share of the rate that carries bytes, as `line_code` returns it.
 
     >>> round(link_bandwidth(16, 8e9, line_code(3)) / 1e9, 2)
     15.75
@@ -86,8 +86,8 @@ def usable_share(interval_bytes: float) -> float:
 
     Parameters
     ----------
-    interval_bytes : bytes on the link from one of each to the next.  Neugebauer et al. (pcie-model) put `acknowledgement_interval`
-        here, which leaves 0.90 at 16 lanes and MPS 256; times the lanes, which is how the specification counts, leaves 0.99.
+    interval_bytes : bytes on the link from one acknowledgement to the next.  Neugebauer et al. (pcie-model) put `acknowledgement_interval`
+        here, which leaves 0.90 at 16 lanes and MPS 256.  The specification multiplies it by the lanes, which leaves 0.99.
 
     >>> round(usable_share(168), 4)
     0.9022
@@ -98,14 +98,14 @@ def usable_share(interval_bytes: float) -> float:
 def published_read_bytes(
     size_bytes: Float | float, request: float, completion: float, header: float, request_payload: float = 0.0
 ) -> Float:
-    """Return the bytes for a read as AHEAD eq 4 has them: the first request ahead of the data.
+    """Return the bytes of a read by AHEAD eq 4, with the first request ahead of the data.
 
     Parameters
     ----------
     size_bytes : n [B].
-    request, header : bytes of a request and of a completion beyond its data.
-    completion : bytes of data in a completion (RCB).
-    request_payload : the printed term MRRS; a request carries no data, so 0.
+    request, header : bytes of a request, and of a completion beyond its data [B].
+    completion : data in a completion (RCB) [B].
+    request_payload : printed term MRRS [B]; 0 by default, because a request carries no data.
 
     >>> float(published_read_bytes(1.0, 12, 64, 12)), float(published_read_bytes(1.0, 12, 64, 12, request_payload=512))
     (25.0, 537.0)
@@ -115,26 +115,26 @@ def published_read_bytes(
 
 @dataclass(frozen=True)
 class Pcie(Wire):
-    """A PCI Express link and how it is set up.
+    """A PCI Express link and its settings.
 
     Attributes
     ----------
-    generation : 1 to 7.
-    lanes : 1, 2, 4, 8, 12, 16 or 32.
-    mps : most data in a packet (Maximum Payload Size) [B].
-    mrrs : most data a request asks for (Maximum Read Request Size) [B].
+    generation : generation, 1 to 7.
+    lanes : number of lanes: 1, 2, 4, 8, 12, 16 or 32.
+    mps : largest data of a packet (Maximum Payload Size) [B].
+    mrrs : most data that a request asks for (Maximum Read Request Size) [B].
     rcb : Read Completion Boundary [B].
-    completion : data in an answer to a read: ``"mps"``, or ``"rcb"`` as older hosts cut it (and as AHEAD has it).
-    address_bits : 32 or 64.
+    completion : data in an answer to a read: ``"mps"``, or ``"rcb"`` as older hosts and AHEAD have it.
+    address_bits : width of addresses, 32 or 64.
     ecrc : whether packets end with an ECRC.
-    interval : whether acknowledgements are due after so many ``"bytes"`` on the link (Neugebauer et al.) or so many ``"symbols"`` on each
-        lane (the specification), see `usable_share`.
-    legacy_headers : AHEAD's eqs 3 to 5 as printed, but for the MRRS term.
-    legacy_mrrs : that too: a request carries MRRS bytes.
+    interval : unit of the interval between acknowledgements: ``"bytes"`` on the link (Neugebauer et al.) or ``"symbols"`` on each lane (the
+        specification), see `usable_share`.
+    legacy_headers : whether AHEAD's eqs 3 to 5 apply as printed, without the MRRS term.
+    legacy_mrrs : whether the MRRS term applies too: a request carries MRRS bytes.
 
     Raises
     ------
-    UsageError : A016, no such link; A017, no such setting of it.
+    UsageError : A016, no such link; A017, no such setting of a link.
 
     >>> link = Pcie(3, 16)
     >>> [round(float(link.bandwidth(64, way)) / 1e9, 2) for way in ("read", "write", "both")]
@@ -181,7 +181,7 @@ class Pcie(Wire):
 
     @property
     def share(self) -> float:
-        """Return what acknowledgements, flow control and SKP sets leave; 1 with legacy headers."""
+        """Return the share that acknowledgements, flow control and SKP sets leave; 1 with legacy headers."""
         if self.legacy_headers:
             return 1.0
         each = acknowledgement_interval(self.generation, self.lanes, self.mps)
@@ -189,7 +189,7 @@ class Pcie(Wire):
 
     @property
     def packet_bandwidth(self) -> float:
-        """Return what is left for packets, one way [B/s]."""
+        """Return the bandwidth that is left for packets, one way [B/s]."""
         return self.raw_bandwidth * self.share
 
     @property
@@ -240,7 +240,7 @@ def efficiency(size_bytes: ArrayLike, link: Pcie, way: Way) -> Float:
     Parameters
     ----------
     size_bytes : n [B], any shape; 0 counts as 1.
-    link, way : on what, and how.
+    link, way : link, and direction of the transfer.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def efficiency(size_bytes: ArrayLike, link: Pcie, way: Way) -> Float:
 
     Raises
     ------
-    UsageError : A018, a size that is none; A017, a way that is none.
+    UsageError : A018, an invalid size; A017, an invalid direction.
 
     >>> [round(float(efficiency(2**20, Pcie(3, 16, mps=mps), "write")), 3) for mps in (128, 256)]
     [0.842, 0.914]

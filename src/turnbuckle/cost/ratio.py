@@ -35,11 +35,11 @@ def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
 def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
     """Return run time now over run time with a share of it `improvement` times faster: 1 / (1 - f (1 - 1/lambda)).
 
-    This is how the AMReX rows of Austin et al. 2021, Table 2, come about: they give shares of run time only.
+    The AMReX rows of Austin et al. 2021, Table 2, use this form, because they state shares of run time only.
 
     Parameters
     ----------
-    share : f, of the run time, in [0, 1]; shares of several classes with one lambda add.
+    share : f, share of the run time, in [0, 1]; shares of several classes with one lambda add up.
     improvement : lambda > 0; infinity leaves the other 1 - f.
 
     >>> round(float(fraction_benefit(0.53, 10)), 2)
@@ -55,7 +55,7 @@ def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
 
     Parameters
     ----------
-    share : f, of the run time, in [0, 1].
+    share : f, share of the run time, in [0, 1].
     worsening : w = 1 / lambda, above 0.
 
     >>> round(float(fraction_penalty(0.2208, 10)), 2)
@@ -67,7 +67,7 @@ def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
 def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> Float:
     """Return the penalty that goes with a benefit, where the same terms get lambda times better or worse: 1 + lambda (1 - 1/b).
 
-    Both stay below lambda: the two columns of a table made so are one number.
+    Both stay below lambda.  A table with both columns holds one independent number, not two.
 
     >>> round(float(tied_penalty(fraction_benefit(0.53, 10))), 2)
     5.77
@@ -78,7 +78,7 @@ def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> F
 def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi: float) -> float:
     """Return t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term explains [s].
 
-    Negative where the other terms count waits twice.
+    The result is negative where the other terms count waits twice.
 
     >>> round(cpu_by_difference(50.5, 16.79, 22.10, 5.05, 0.66), 2)
     5.9
@@ -90,16 +90,15 @@ def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi
 class AdditiveTotals:
     """The five numbers of the additive model, as given (Austin et al. 2021, eqs 3 and 4) [s].
 
-    The printed terms need not add up to the run time; `closure_defect` says by how much (waits are
-    counted twice there).
+    The printed terms need not add up to the run time; `closure_defect` is the difference (they count waits twice).
 
     Attributes
     ----------
-    gpu, control, data, cpu, mpi : the five terms.
-    total : the run time stated beside them; None where there is none.
-    waits : the part of `control` in which the host waits for the device.  It has no lambda, and since the device's work is
-        counted as `gpu` and `data`, it stays out of the projected time.
-    calls : other parts of `control` by class of host call, for lambdas of their own.
+    gpu, control, data, cpu, mpi : the five terms [s].
+    total : the stated run time [s]; None where none is stated.
+    waits : part of `control` in which the host waits for the device [s].  It has no lambda.  Because the device's work counts
+        as `gpu` and `data`, waits are not part of the projected time.
+    calls : other parts of `control` by class of host call, which may have their own lambdas [s].
     """
 
     gpu: float
@@ -120,8 +119,8 @@ class AdditiveTotals:
 
         Parameters
         ----------
-        waits : the part of `control` that waits for the device.  The report scales it like the rest of control.
-        without_waits : count waits once, as what they wait for: they are taken out of `control`.
+        waits : part of `control` that waits for the device [s].  The report scales it like the rest of control.
+        without_waits : whether waits are removed from `control`, so that they count once, as the work that they wait for.
 
         >>> AdditiveTotals.by_difference(gpu=6.0, control=5.0, data=1.0, mpi=0.0, total=10.0).closure_defect
         -2.0
@@ -139,7 +138,7 @@ class AdditiveTotals:
 
     @property
     def counted(self) -> float:
-        """Return the sum with every instant of waiting counted once, as what was waited for [s]; `summed` where no waits are known."""
+        """Return the sum with waits counted once, as the work that they wait for [s]; `summed` where no waits are known."""
         return self.summed - self.waits
 
     @property
@@ -159,7 +158,7 @@ class AdditiveTotals:
     def projected_by(self, lambdas: Mapping[str, float]) -> float:
         """Evaluate equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or any of `calls` [s].
 
-        A class of `calls` without a lambda of its own takes that of ``control``; what is not named stays.
+        A class of `calls` without its own lambda takes that of ``control``; classes that are not named keep their time.
         """
         control = lambdas.get("control", 1.0)
         rest = self.control - self.waits - sum(self.calls.values())
@@ -172,8 +171,8 @@ class AdditiveTotals:
 
         Parameters
         ----------
-        over : ``"sum"`` takes the sum of the terms for the run time of now; ``"stated"`` the stated total, from which the
-            terms that scale are taken: total / (total - saved).  They agree where the terms add up.
+        over : run time of now: ``"sum"`` takes the sum of the terms; ``"stated"`` takes the stated total, less the savings of the
+            terms that scale: total / (total - saved).  Both agree where the terms add up.
 
         Returns
         -------

@@ -1,21 +1,21 @@
 """Remoting: the calls of a program cross a network to a GPU on another host, each class of calls in its own manner.
 
-Nothing is stretched and nothing sleeps: a layer of software sends commands.  What a call pays follows from its manner (decision D22).
+A layer of software sends commands; no link gets longer and no call sleeps.  The cost of a call follows from its manner (decision D22).
 
 `local`   answered on the program's host: nothing crosses.
-`sent`    goes one way; the program goes on once the software has sent it.
+`sent`    one way; the program continues once the software has sent the command.
 `waits`   the program waits for the answer: a round trip.
-`serial`  put in order on the program's host, one in flight: a command leaves when the answer to the one before it is back.
+`serial`  queued on the program's host, one in flight: a command leaves when the answer to the one before it is back.
 
     call      waits: R + c    sent: c    local, serial: 0
     start     R / 2 + c after the call, and for `serial` R + c after the end of the work before it in its queue
     return    R / 2 after the end of the work that a call waits for
     data      n / B + n g on top of the copy at the GPU's host
 
-R is the round trip, B the bandwidth of a direction, c and g what the software takes for a command and a byte.  `sent` and `waits` are
-the asynchronous and synchronous calls of Wang et al., arXiv 2401.13354, whose cost of an asynchronous call is its start and its transfer,
-and of a synchronous one a round trip more.  `serial` is what PoCL's remote driver does with a queue that keeps its order.  Valid for one
-program on an idle network and an idle server: two streams do not wait for each other on the network, nor two programs for a server.
+R is the round trip, B the bandwidth of a direction, c and g the software's time per command and per byte.  `sent` and `waits` are the
+asynchronous and synchronous calls of Wang et al., arXiv 2401.13354.  There an asynchronous call costs its start and its transfer, and a
+synchronous one a round trip more.  PoCL's remote driver treats an in-order queue as `serial`.  Valid for one program on an idle network and
+an idle server: two streams do not wait for each other on the network, nor two programs for a server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOCAL, SENT, WAITS, SERIAL = (MANNERS.index(word) for word in ("local", "sent", 
 
 
 def call_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
-    """Return how much longer a call takes that waits for no work on the device [s].
+    """Return the time that remoting adds to a call that waits for no work on the device [s].
 
     >>> [float(call_seconds(manner, 8e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 1e-06, 9e-06, 0.0]
@@ -42,7 +42,7 @@ def call_seconds(manner: int, round_trip: Float | float, command: Float | float)
 
 
 def start_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
-    """Return how much later than its call a command starts work on an idle device [s].
+    """Return the time that remoting adds between a call and the start of its work on an idle device [s].
 
     >>> [float(start_seconds(manner, 8e-6, 2e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 6e-06, 6e-06, 6e-06]
@@ -51,7 +51,7 @@ def start_seconds(manner: int, round_trip: Float | float, command: Float | float
 
 
 def queue_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
-    """Return how long a queue stands still before the next command starts [s].
+    """Return the time for which a queue is idle before the next command starts [s].
 
     >>> [float(queue_seconds(manner, 8e-6, 1e-6)) for manner in (LOCAL, SENT, WAITS, SERIAL)]
     [0.0, 0.0, 0.0, 9e-06]
@@ -60,7 +60,7 @@ def queue_seconds(manner: int, round_trip: Float | float, command: Float | float
 
 
 def news_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
-    """Return how much later a call that waits for work hears of its end [s]: one way, whatever the manner.
+    """Return the time from the end of work to the arrival of its notice at a waiting call [s]: one way, whatever the manner.
 
     >>> float(news_seconds(WAITS, 8e-6, 1e-6))
     4e-06
@@ -69,9 +69,9 @@ def news_seconds(manner: int, round_trip: Float | float, command: Float | float)
 
 
 def return_seconds(manner: int, round_trip: Float | float, command: Float | float) -> Float:
-    """Return what the news of the end of work adds to a wait that has paid for its call already [s].
+    """Return the time that the notice of the end of work adds to a wait whose call is already charged [s].
 
-    A wait returns when both its answer is back and the news has come; its call is paid on either way.
+    A wait returns when its answer and the notice have both arrived; its call is charged in either case.
 
     >>> [round(float(return_seconds(m, 8e-6, 1e-6) + call_seconds(m, 8e-6, 1e-6)), 9) for m in (LOCAL, WAITS)]
     [4e-06, 4e-06]
@@ -80,7 +80,7 @@ def return_seconds(manner: int, round_trip: Float | float, command: Float | floa
 
 
 def data_seconds(size: Float, bandwidth: Float | float | None, byte: Float | float) -> Float:
-    """Return how long the bytes of each copy take over the network [s]; a bandwidth of None is without bound.
+    """Return the network time of each copy's bytes [s]; a bandwidth of None is unlimited.
 
     >>> data_seconds(np.array([1e6]), 1e9, 1e-9).tolist()
     [0.002]
@@ -109,7 +109,7 @@ WORK: Final[Mapping[str, Callable[[Pieces], Bool]]] = {
 
 
 def nothing(p: Pieces) -> Bool:
-    """Return the mask of no piece."""
+    """Return a mask that selects no piece."""
     return np.zeros(len(p), dtype=np.bool_)
 
 

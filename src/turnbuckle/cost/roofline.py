@@ -3,10 +3,10 @@
     (8)  T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr + t_h2d n_h2d + t_d2h n_d2h )         overlap = full
          T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr ) + t_h2d n_h2d + t_d2h n_d2h         overlap = none
 
-The printed form hides copies behind arithmetic; ``none`` puts them outside, so that it is never less.  Every cost is in
-seconds a byte (the paper leaves open whether a copy costs by byte or by transfer), each n in bytes.  Regular accesses are
-those with a stride of 128 B or less; their cost is one over what a stream benchmark reaches in that memory, the cost of
-irregular ones one over what pointer chasing reaches.  Valid for kernels long enough that neither latency nor launch counts.
+The printed form hides copies behind arithmetic; ``none`` adds them, so that its time is never less.  Every cost is in seconds
+per byte (the paper leaves open whether a copy costs by byte or by transfer), each n in bytes.  Regular accesses have a stride of
+128 B or less; their cost is the inverse of the bandwidth that a stream benchmark reaches in that memory.  The cost of irregular
+accesses is the inverse of the bandwidth of pointer chasing.  Valid for kernels long enough that latency and launch are negligible.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ OVERLAPS: Final[tuple[Overlap, ...]] = get_args(Overlap)
 
 @dataclass(frozen=True)
 class Work:
-    """What kernels do; all of shapes that broadcast.
+    """Work of kernels; all fields have shapes that broadcast.
 
     Attributes
     ----------
-    flops : floating-point operations.
+    flops : number of floating-point operations.
     regular_bytes, irregular_bytes : bytes read and written with small and with large strides [B].
     h2d_bytes, d2h_bytes : bytes copied or migrated to and from the device [B].
     """
@@ -43,13 +43,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a unit of work costs; all of shapes that broadcast.
+    """Cost of a unit of work; all fields have shapes that broadcast.
 
     Attributes
     ----------
-    flop : of a floating-point operation [s].
-    regular, irregular : of a byte of the memory [s/B].
-    h2d, d2h : of a byte of a copy [s/B].
+    flop : time of a floating-point operation [s].
+    regular, irregular : time of a byte of memory access [s/B].
+    h2d, d2h : time of a byte of a copy [s/B].
     """
 
     flop: Float | float
@@ -60,7 +60,7 @@ class Costs:
 
 
 def roofline_parts(work: Work, costs: Costs) -> tuple[Float, Float, Float]:
-    """Return the seconds of arithmetic, of memory and of copies, each on its own.
+    """Return the times of arithmetic, of memory and of copies, each by itself [s].
 
     >>> arithmetic, memory, copies = roofline_parts(Work(1e12, 9e9, h2d_bytes=50e9), Costs(1e-13, 1 / 900e9, h2d=1 / 50e9))
     >>> [round(float(x), 6) for x in (arithmetic, memory, copies)]
@@ -75,7 +75,7 @@ def roofline_seconds(work: Work, costs: Costs, overlap: Overlap = "full") -> Flo
 
     Parameters
     ----------
-    overlap : ``full`` as printed, copies behind arithmetic; ``none`` copies before and after.
+    overlap : ``full`` as printed, with copies behind arithmetic; ``none`` with copies before and after.
 
     >>> work, costs = Work(1e12, 9e9, h2d_bytes=50e9), Costs(1e-13, 1 / 900e9, h2d=1 / 50e9)
     >>> [round(float(roofline_seconds(work, costs, o)), 6) for o in ("full", "none")]

@@ -1,8 +1,8 @@
 """Distance between host and device, in two ways.
 
-In the *api* way every host call that crosses to the device returns `s` later: this is how Shorts and Grant (SC24-W)
-insert it, and how API remoting behaves.  In the *link* way the fabric is longer: asynchronous calls stay asynchronous,
-and each operation pays `s` for every one-way trip it must wait for.
+In mode *api* every host call that crosses to the device returns `s` later.  Shorts and Grant (SC24-W) insert slack in this way.
+In mode *link* the fabric is longer: asynchronous calls stay asynchronous, and each operation pays `s` for every one-way trip
+that it waits for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def slack_seconds(crosses: Bool, slack: Float | float) -> Float:
 
 
 def trip_seconds(trips: int, one_way: Float | float) -> Float:
-    """Return the time that one-way trips over a link that is `one_way` longer add [s].
+    """Return the time that a link with `one_way` more latency adds to operations, by the number of their one-way trips [s].
 
     >>> float(trip_seconds(READ_TRIPS, 1e-6))
     2e-06

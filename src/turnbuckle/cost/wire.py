@@ -1,9 +1,9 @@
-"""What PCI Express and NVLink have in common: bytes on the link each way, of which the heavier direction binds (AHEAD eq 2).
+"""Common part of PCI Express and NVLink: bytes on the link in each direction, of which the heavier one binds (AHEAD eq 2).
 
     efficiency = n / max(sent, received)
-    bandwidth  = efficiency x what the link leaves for packets
+    bandwidth  = efficiency x bandwidth that the link leaves for packets
 
-Sizes are checked, and worked on in pieces that stay in the processor's cache: tens of millions of transfers a second on one core.
+Sizes are checked, and processed in pieces that stay in the processor's cache: tens of millions of transfers per second on one core.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def in_pieces(function: Callable[[Float], Float], size_bytes: ArrayLike) -> Floa
 
     Parameters
     ----------
-    function : takes sizes [B] of shape (k,), at most `PIECE` of them, and gives as many numbers.
+    function : function from sizes [B], shape (k,) with k of at most `PIECE`, to as many numbers.
     size_bytes : n [B], any shape, 0 or more.
 
     Returns
@@ -65,12 +65,12 @@ def packets(size_bytes: Float | float, payload: float) -> Float:
 
 
 def carried_bytes(size_bytes: Float | float, payload: float, header: float) -> Float:
-    """Return the bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and 7; what answers a read alike).
+    """Return the bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and 7; likewise for answers to reads).
 
     Parameters
     ----------
     size_bytes : n [B].
-    payload : most data in a packet [B].
+    payload : largest data of a packet [B].
     header : bytes of a packet beyond its data [B].
 
     >>> float(carried_bytes(1024.0, 256, 24))
@@ -85,8 +85,8 @@ def effective_bandwidth(size_bytes: Float | float, wire_bytes: Float | float, ba
     Parameters
     ----------
     size_bytes : n [B].
-    wire_bytes : n^, what goes over the link for them [B].
-    bandwidth : of the link [B/s].
+    wire_bytes : n^, bytes on the link for n bytes of data [B].
+    bandwidth : bandwidth of the link [B/s].
 
     >>> float(effective_bandwidth(256.0, 272.0, 50e9))
     47058823529.411766
@@ -110,7 +110,7 @@ class Wire(ABC):
     @property
     @abstractmethod
     def packet_bandwidth(self) -> float:
-        """Return what is left for packets, one way [B/s]."""
+        """Return the bandwidth that is left for packets, one way [B/s]."""
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class Wire(ABC):
         return in_pieces(of, size_bytes)
 
     def bandwidth(self, size_bytes: ArrayLike, way: Way) -> Float:
-        """Return what n bytes of data see, each way [B/s], latency apart; no bytes count as one."""
+        """Return the bandwidth that n bytes of data see in each direction, without latency [B/s]; no bytes count as one."""
         checked_way(way)
 
         def of(n: Float) -> Float:
@@ -165,7 +165,7 @@ def checked_way(direction: str) -> None:
 
 
 def one_of(name: str, value: object, allowed: tuple[object, ...], unit: str = "", /, **words: Any) -> None:
-    """Refuse a value that is not allowed with the error `name`; the fix names the nearest allowed one."""
+    """Refuse a value that is not allowed with error `name`; the fix names the nearest allowed value."""
     if isinstance(value, bool) or not isinstance(value, int | str | np.integer) or value not in allowed:
         choices = [f"{k}{unit}" for k in allowed]
         near = did_you_mean(value, choices) if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Where it ran and where it might run: machines, their catalogue, and the pair of a projection."""
+"""Machines, their catalogue, and the pair of source and target of a projection."""
 
 from __future__ import annotations
 

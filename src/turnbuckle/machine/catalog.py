@@ -1,4 +1,4 @@
-"""The machines that ship with Turnbuckle, and files of the user's own.
+"""Machines that ship with Turnbuckle, and machines of user's files.
 
 Errors (`turnbuckle.foundation.errors.MachineError`):
 
@@ -32,9 +32,9 @@ def folder() -> Path:
 
 @cache
 def _places() -> Mapping[str, Path]:
-    """Return name -> file of the catalogue, and of the folders that packages of third parties add (`turnbuckle.machines`).
+    """Return the files by machine name: of the catalogue, and of the folders that third-party packages add (`turnbuckle.machines`).
 
-    A third party's machine of a name that the catalogue has replaces nothing.
+    A third party's machine does not replace a machine of the catalogue with the same name.
     """
     folders = [*(Path(entry.load()()) for entry in registry.entries("machines").values()), folder()]
     return {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
@@ -49,8 +49,8 @@ def names() -> tuple[str, ...]:
 def load(name_or_path: str) -> Machine:
     """Return a machine of the catalogue by name, or any machine by the path of its TOML file.
 
-    A text with a path separator or the ending ``.toml`` is a path.  What the machine is based on is read as well, so the
-    result either stands alone or is relative to the source machine of the profile.
+    A text with a path separator or the ending ``.toml`` is a path.  The bases of the machine are read as well, so the
+    result is either complete or relative to the source machine of the profile.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _named(name: str) -> Machine:
 
 
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
-    """Read a file and put it upon its base, and that upon its own."""
+    """Read a machine file, and apply it to its base, which is read likewise."""
     machine = read(path, called)
     resolved = path.resolve()
     if machine.chip:
@@ -110,14 +110,14 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
 
     Parameters
     ----------
-    gpu_names : as profilers write them, one a device: ``"NVIDIA A100-SXM4-80GB"``.
-    has_c2c : whether the recording says that the GPU has a chip-to-chip link to the host; None if it does not say.
+    gpu_names : name of each device as profilers write it: ``"NVIDIA A100-SXM4-80GB"``.
+    has_c2c : whether the recording shows a chip-to-chip link between GPU and host; None if it does not record this.
 
     Returns
     -------
-    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name tells the GPU
-    and its usual host link only; a V100 is taken for one behind PCIe, not behind a POWER9's NVLink.  Of a slice of a GPU
-    the machine has the link, and no numbers of the GPU.  `turnbuckle.machine.device_names` says how names are compared.
+    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name identifies the GPU
+    and its usual host link only; a V100 counts as one behind PCIe, not behind a POWER9's NVLink.  For a slice of a GPU the
+    machine has the link, but no numbers of the GPU.  `turnbuckle.machine.device_names` compares names.
     """
     meant = {_by_device().get(device_words(n), "") for n in gpu_names}
     if len(meant) != 1 or "" in meant:
@@ -133,7 +133,7 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
 
 @cache
 def _by_device() -> dict[tuple[str, ...], str]:
-    """Return words of a device's name -> machine; a name that two machines claim identifies neither."""
+    """Return the machines by the words of their devices' names; a name that two machines claim identifies neither."""
     claims: dict[tuple[str, ...], set[str]] = {}
     for machine in all_machines():
         for device in machine.recognise:

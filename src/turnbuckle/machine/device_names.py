@@ -1,8 +1,8 @@
-"""Names of devices as profilers write them: which of their words tell the device, and which names mean a part of one.
+"""Names of devices as profilers write them: the words that identify the device, and names that mean a part of one.
 
 The rule:
 
-- Case, the order of words, hyphens, trademark marks, the maker's names and the generation of an SXM socket tell nothing.
+- Case, the order of words, hyphens, trademark marks, the maker's names and the generation of an SXM socket are ignored.
 - ``VF`` is a virtual function of AMD's: it hands a whole device to a virtual machine, so that it means the device.
 - ``MIG 1g.10gb`` is a slice of NVIDIA's: it has the device's link, and a part of its compute and memory.
 - A vGPU of NVIDIA's (``A100-40C``) names its profile and not the board behind it: it means no device.
@@ -21,7 +21,7 @@ _SLICE: Final = re.compile(r"\smig\s+\d+g\.\d+gb\S*$")
 
 
 def device_words(name: str) -> tuple[str, ...]:
-    """Return the words of a device's name that tell the device, in the order of the alphabet.
+    """Return the words of a device's name that identify the device, in alphabetical order.
 
     >>> device_words("NVIDIA A100-SXM4-80GB"), device_words("A100 80GB SXM")
     (('80gb', 'a100', 'sxm'), ('80gb', 'a100', 'sxm'))

@@ -1,4 +1,4 @@
-"""The CUDA driver of this machine: is there one, and a device behind it?  Asked in a process of its own, which ends with the answer."""
+"""CUDA driver of this machine, and number of its devices, queried in a separate process that ends with the answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RESULTS: Final = {
 
 @dataclass(frozen=True)
 class Driver:
-    """Version as cuDriverGetVersion says (13000 is CUDA 13.0), and the number of devices."""
+    """Version that cuDriverGetVersion returns (13000 is CUDA 13.0), and number of devices."""
 
     version: int
     devices: int

@@ -1,6 +1,6 @@
-"""How far away is that?  One-way latencies of well-known links, and of the distances among the machines.
+"""One-way latencies of well-known links and of the catalogue's distances.
 
-The table is ``machine/hops.csv``; where it names a machine, the number is that machine's ``slack.link``.
+The table is ``machine/hops.csv``.  Where it names a machine, the number is that machine's ``slack.link``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FIBRE_SECONDS_PER_METRE = 5e-9
 
 @dataclass(frozen=True)
 class Hop:
-    """One class of link.
+    """Class of link.
 
     Attributes
     ----------
-    name : package, C2C, PCIe, switch, rack, row, data centre.
-    one_way : one trip over it [s].
-    what : what is between the two ends.
-    source : who says so.
+    name : name of the class: package, C2C, PCIe, switch, rack, row, data centre.
+    one_way : one-way latency [s].
+    what : what is between the two ends, in words.
+    source : source of the number.
     """
 
     name: str

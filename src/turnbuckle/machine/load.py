@@ -1,4 +1,4 @@
-"""Reads a machine file (TOML), and says for every flaw at which line and column it stands.
+"""Reader of machine files (TOML), which names the line and column of every flaw.
 
 A machine file names a machine and gives its parameters, each with value, error, nature and source::
 
@@ -22,7 +22,7 @@ Errors (`turnbuckle.foundation.errors.MachineError`), each with ``file:line:colu
 
     M002  the file cannot be read                M009  the value is not a quantity in the parameter's unit
     M003  larger than 1 MB, or not text          M010  the value or its error is out of range
-    M004  not TOML                               M011  a word that is not one of the words allowed
+    M004  not TOML                               M011  a word that is not among those allowed
     M005  a name that is not a parameter         M014  a change in a file without a base
     M006  something required is missing          M015  a change that changes nothing
     M007  a number without a source              M020  several of these at once
@@ -73,7 +73,7 @@ _CHANGES = tuple(word for word in CHANGES if word != "set")
 
 
 class InvalidMachine(MachineError):
-    """All flaws of one machine file: `problems` holds them in the order of the file."""
+    """Error with all flaws of one machine file; `problems` holds them in the order of the file."""
 
     def __init__(self, file: str, problems: tuple[TurnbuckleError, ...]) -> None:
         super().__init__("M020", texts_of("M020.file", count=len(problems)).what, where=file)
@@ -85,12 +85,12 @@ class InvalidMachine(MachineError):
 
 
 def read(path: Path, called: str | None = None) -> Machine:
-    """Read one machine file; its base, if it has one, is not looked up here.
+    """Read one machine file without its base.
 
     Parameters
     ----------
-    path : a TOML file.
-    called : how the file is named in messages and in the machine; by default as `path` is written.
+    path : path of a TOML file.
+    called : name of the file in messages and in the machine; by default `path` as written.
 
     Raises
     ------
@@ -152,11 +152,11 @@ def _plain(value: object) -> str:
 
 
 class _Enough(Exception):
-    """More flaws than anybody would read, so that reading stops."""
+    """Exception that stops the reading after the largest number of flaws that is reported."""
 
 
 class _Reader:
-    """Reader of one document, which collects flaws with their place instead of stopping at the first."""
+    """Reader of one document, which collects all flaws with their places."""
 
     def __init__(self, file: str, document: dict[str, Any], positions: Positions) -> None:
         self.file, self.document, self.positions = file, document, positions
@@ -237,7 +237,7 @@ class _Reader:
     # parameters and changes
 
     def _parameters(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[ParameterName, Parameter]]:
-        """Walk the tables down to the names of the schema."""
+        """Read the tables down to the names of the schema."""
         for key, value in table.items():
             place = (*path, key)
             dotted = ".".join(place)

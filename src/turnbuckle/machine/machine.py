@@ -1,8 +1,8 @@
-"""A machine: named parameters, each with value, error, unit, nature and source; or a set of changes to another machine.
+"""Machines: named parameters, each with value, error, unit, nature and source; or a set of changes to another machine.
 
-What parameters there are, their units and what they mean stands in ``schema/machine.csv`` and nowhere else.
-A machine either stands alone (``base == ""``) or is *relative* (``base == "source"``): a list of changes to whichever
-machine the profile was recorded on.  `Machine.resolved` turns the second into the first.
+Only ``schema/machine.csv`` lists the parameters, their units and their meanings.
+A machine is either complete (``base == ""``) or *relative* (``base == "source"``): a list of changes to the machine that the
+profile was recorded on.  `Machine.resolved` makes a relative machine complete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOURCE: Final = "source"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """One row of ``schema/machine.csv``: what a parameter is and what it may plausibly be [`unit`]."""
+    """Row of ``schema/machine.csv``: meaning of a parameter, and its plausible range [`unit`]."""
 
     parameter: ParameterName
     unit: str
@@ -47,7 +47,7 @@ class Meaning:
 
 @cache
 def schema() -> Mapping[ParameterName, Meaning]:
-    """Return every parameter that a machine may have, in the order of the manual."""
+    """Return the meanings of all parameters, in the order of the manual."""
     text = (files("turnbuckle.foundation") / "schema" / "machine.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {
@@ -60,17 +60,17 @@ def schema() -> Mapping[ParameterName, Meaning]:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number and where it comes from.
+    """Number with its source.
 
     Attributes
     ----------
-    value : in `unit`, SI.
-    error : relative standard deviation of a log-normal around `value` (0.05 is 5 %).
+    value : value in `unit`, SI.
+    error : relative standard deviation of a log-normal distribution around `value` (0.05 is 5 %).
     unit : SI unit as in the schema.
-    nature : ``spec`` stated by a vendor, centre or standard; ``measured``; ``assumption`` a design point or a guess.
-    source : who says so.
-    note : under which condition, and what to beware of.
-    common : numbers with the same word here err together (one distance behind several delays), in all machines.
+    nature : ``spec`` (stated by a vendor, centre or standard), ``measured``, or ``assumption`` (a design point or a guess).
+    source : source of the number.
+    note : conditions and caveats.
+    common : word that numbers share whose errors are equal (one distance behind several delays), in all machines.
     """
 
     value: float
@@ -82,7 +82,7 @@ class Parameter:
     common: str = ""
 
     def unknown(self, own: str) -> str:
-        """Return the name under which draws vary this number's error: the word it has in common with others, or its `own` name."""
+        """Return the name under which draws vary this number's error: `common` where it is set, else its `own` name."""
         return f"common/{self.common}" if self.common else own
 
     def drawn(self, normal: float) -> Parameter:
@@ -95,7 +95,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement about a machine that is not a number, with its source."""
+    """Statement about a machine that is not a number, with its source."""
 
     value: bool
     nature: Nature
@@ -105,10 +105,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How one parameter of another machine changes: replaced by `set`, then times `scale`, plus `add`, at most `limit`.
+    """Change of one parameter of another machine: replaced by `set`, multiplied by `scale`, increased by `add`, bounded by `limit`.
 
     Where the other machine lacks the parameter, the change starts from `assume`; without `set` and `assume` the parameter
-    stays unknown.  `scale` is a plain number, the others carry the parameter's unit.
+    stays unknown.  `scale` is a plain number, the others have the parameter's unit.
     """
 
     parameter: ParameterName
@@ -119,7 +119,7 @@ class Change:
     assume: Parameter | None = None
 
     def apply(self, below: Parameter | None) -> Parameter | None:
-        """Return the parameter after the change; None where there is nothing to change.  Errors count as independent."""
+        """Return the changed parameter; None where there is nothing to change.  Errors count as independent."""
         out = self.set or below or self.assume
         if out is None:
             return None
@@ -151,23 +151,23 @@ def _combined(first: Parameter, then: Parameter, value: float, error: float, how
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine of the catalogue or of a user's file.
+    """Machine of the catalogue or of a user's file.
 
     Attributes
     ----------
-    name : how the command line calls it.
-    title, summary : one line, one sentence.
-    year : of first use; 0 where that means nothing.
-    coupling : how the GPU hangs on the CPU, one of `COUPLINGS`.
+    name : name on the command line.
+    title, summary : title (one line) and summary (one sentence).
+    year : year of first use; 0 where it has none.
+    coupling : coupling of GPU and CPU, one of `COUPLINGS`.
     chip : the machine whose numbers of the chip hold where this one states none; empty where this one states its own.
-    base : ``""`` (stands alone) or ``"source"`` (relative; not yet resolved).
-    parameters : what is known, by dotted name of the schema; empty while relative.
-    changes : what is changed with respect to the source machine; kept after resolving, for the report.
-    recognise : device names, as profilers write them, that mean this machine.
+    base : ``""`` (complete) or ``"source"`` (relative; not yet resolved).
+    parameters : known parameters by dotted name of the schema; empty while relative.
+    changes : changes to the source machine; kept after resolving, for the report.
+    recognise : device names, as profilers write them, that identify this machine.
     memory_shared : set where CPU and GPU share one memory, so that copies between them vanish.
-    instruction_set : of the host, one of `INSTRUCTION_SETS`; empty where nothing states it.
-    file, sha256 : where it was read from and the hash of that file.
-    lineage : (file, sha256) of the machines it is based on, nearest first.
+    instruction_set : instruction set of the host, one of `INSTRUCTION_SETS`; empty where it is not stated.
+    file, sha256 : file of the machine, and its hash.
+    lineage : (file, sha256) of the machines that it is based on, nearest first.
     """
 
     name: str
@@ -195,7 +195,7 @@ class Machine:
 
     @property
     def relative(self) -> bool:
-        """Return whether this machine still waits for the machine it changes."""
+        """Return whether this machine is not yet resolved on the machine that it changes."""
         return self.base != ""
 
     @property
@@ -205,20 +205,20 @@ class Machine:
 
     @property
     def has(self) -> frozenset[ParameterName]:
-        """Return the names of the parameters that are given."""
+        """Return the names of the parameters that this machine has."""
         return frozenset(self.parameters)
 
     def get(self, name: ParameterName) -> Parameter | None:
-        """Return the parameter `name`, or None where this machine does not give it.
+        """Return the parameter `name`, or None where this machine lacks it.
 
         Raises
         ------
-        KeyError : `name` is not in the schema (a slip in the program, not in a file).
+        KeyError : `name` is not in the schema (an error of the program, not of a file).
         """
         return self.parameters.get(parameter_name(name))
 
     def value(self, name: ParameterName) -> float | None:
-        """Return the value of the parameter `name` in SI units, or None where this machine does not give it."""
+        """Return the value of the parameter `name` in SI units, or None where this machine lacks it."""
         parameter = self.get(name)
         return None if parameter is None else parameter.value
 
@@ -231,7 +231,7 @@ class Machine:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def resolved(self, source: Machine) -> Machine:
-        """Return this machine as it stands alone, given the `source` machine of the profile.
+        """Return this machine complete, with its changes applied to the `source` machine of the profile.
 
         Raises
         ------
@@ -252,7 +252,7 @@ class Machine:
         return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage)
 
     def on(self, below: Machine) -> Machine:
-        """Return this machine's changes upon `below`.  If that is relative too, so is the result, with both lists of changes."""
+        """Return this machine's changes applied to `below`.  If `below` is relative, so is the result, with both lists of changes."""
         inherits = self.coupling in ("relative", "apu", below.coupling)
         upon = replace(
             self,
@@ -273,7 +273,7 @@ class Machine:
         return replace(upon, parameters={n: parameters[n] for n in schema() if n in parameters})
 
     def lacking(self, source: Machine) -> tuple[ParameterName, ...]:
-        """Return parameters that this relative machine changes but `source` does not give: they stay unknown."""
+        """Return the parameters that this relative machine changes but `source` lacks; they stay unknown."""
         given = set(source.parameters)
         out = []
         for change in self.changes if self.relative else ():
@@ -284,7 +284,7 @@ class Machine:
         return tuple(dict.fromkeys(out))
 
     def unknowns(self) -> dict[str, float]:
-        """Return what is uncertain: a name for every number with an error -> that error (relative, one sigma).
+        """Return the relative error (one standard deviation) of every uncertain number, by its name.
 
         The names are what `drawn` takes: ``machine/parameter``, ``machine/parameter/change`` or ``common/word``.  Those of a
         relative machine name its changes, so that the source's own error cancels where source and target are compared.
@@ -296,9 +296,9 @@ class Machine:
         return {p.unknown(f"{self.name}/{name}"): p.error for name, p in named if p.error > 0}
 
     def drawn(self, normals: Mapping[str, float]) -> Machine:
-        """Return one machine out of many that the errors allow: each number `normals[name]` standard deviations away.
+        """Return a machine that the errors allow: each number lies `normals[name]` standard deviations away from its value.
 
-        Names as in `unknowns`; what is not named stays.  Draw a relative machine first and resolve it on the drawn source.
+        Names are those of `unknowns`; numbers that are not named stay.  Draw a relative machine first and resolve it on the drawn source.
         """
         if self.relative:
             return replace(self, changes=tuple(c.drawn(self.name, normals) for c in self.changes))
@@ -312,18 +312,18 @@ def _stands_alone(source: Machine) -> None:
 
 
 def _within(name: ParameterName, parameter: Parameter) -> Parameter:
-    """Return a parameter with a share limited to 1: an efficiency never exceeds it."""
+    """Return a parameter whose value is limited to 1 if it is a share: an efficiency never exceeds 1."""
     return replace(parameter, value=1.0) if name.endswith(".efficiency") and parameter.value > 1 else parameter
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Source and target of one projection; the target always stands alone.
+    """Source and target of one projection; the target is always complete.
 
     Attributes
     ----------
-    source : the machine that the recording was made on.
-    target : the machine that the run is projected on; a relative one is resolved on the source.
+    source : machine of the recording.
+    target : machine that the run is projected on; a relative one is resolved on the source.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Names of the parameters of machines, as a type: an editor completes them, and a type checker refuses what is none.
+"""Names of the parameters of machines as a type: an editor completes them, and a type checker refuses all others.
 
-``foundation/schema/machine.csv`` says what each means; a test holds this list to it.
+``foundation/schema/machine.csv`` holds their meanings; a test compares this list with it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ _BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".
 
 
 def link_parameter(way: LinkWay, term: LinkTerm) -> ParameterName:
-    """Return the name of what is stated of the link one way.
+    """Return the name of a parameter of the link in one direction.
 
     >>> link_parameter("h2d", "bandwidth")
     'link.h2d.bandwidth'
@@ -146,7 +146,7 @@ def link_parameter(way: LinkWay, term: LinkTerm) -> ParameterName:
 
 
 def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "latency"]) -> ParameterName:
-    """Return the name of what copies of a kind of host memory reached in the recording.
+    """Return the name of an observed parameter of the link for a kind of host memory, as copies of the recording reached it.
 
     >>> observed_parameter("d2h", "pageable", "latency")
     'observed.d2h.pageable.latency'
@@ -159,16 +159,16 @@ def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "la
 
 
 def found_parameter(text: str) -> ParameterName | None:
-    """Return a text from outside as the name that it is; None where no parameter has that name."""
+    """Return an external text as a parameter name; None where no parameter has that name."""
     return _BY_PARTS.get(tuple(text.split(".")))
 
 
 def parameter_name(text: str) -> ParameterName:
-    """Return a text from outside as the name that it is.
+    """Return an external text as a parameter name.
 
     Raises
     ------
-    KeyError : no parameter has that name; what is nearest to it is said.
+    KeyError : no parameter has that name; the message states the nearest name.
     """
     name = found_parameter(text)
     if name is None:

@@ -19,7 +19,7 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "model fabric": (
             "turnbuckle.mpi.questions.fabric.command:fabric",
-            "Show a machine as a network: parts, wires with their sources, ways between parts, what shares what, bisection.",
+            "Show a machine as a network: parts, wires with their sources, routes between parts, shared wires, bisection.",
         ),
         "model network": (
             "turnbuckle.mpi.questions.network.command:network",

@@ -157,11 +157,11 @@ class Recomputed:
     Attributes
     ----------
     id : paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack).
-    what : the quantity and its unit.
+    what : quantity and its unit.
     printed : text of the paper.
     recomputed : number in the unit of the printed one, or text for a statement; None where it cannot be recomputed.
-    verdict : see the module.
-    note : reason of the verdict: the assumption behind a star, the missing input, why a number is off.
+    verdict : verdict, as the module lists them.
+    note : reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation.
     low, high : least and most within the rounding of the inputs; None for statements.
     resolution : for a contradiction, what Turnbuckle does, and why.
     """
@@ -208,7 +208,7 @@ def judged(
     recomputed : the recomputed number, in the same unit.
     assumed : whether it rests on an assumption that the paper does not print, or is compared with itself (stated in `note`).
     within : interval of the text where the paper says "about", "roughly" or "up to"; if left out, that of its last digit.
-    rounded_down_to : the step to which the paper cuts off; if left out, the unit of the last digit.
+    rounded_down_to : step to which the paper cuts off; if left out, the unit of the last digit.
     """
     interval = recomputed if isinstance(recomputed, Interval) else exact(recomputed)
     low, high = within or (printed(text).low, printed(text).high)

@@ -52,8 +52,8 @@ class Row(Declared):
 
     Attributes
     ----------
-    now : the recomputed row; None where no module recomputes it any more.
-    recorded : None for a row that was never recorded.
+    now : recomputed row; None where no module recomputes it any more.
+    recorded : recorded row; None for a row that was never recorded.
     """
 
     now: Recomputed | None

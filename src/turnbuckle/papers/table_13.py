@@ -48,14 +48,14 @@ class Cell(Declared):
 
     Attributes
     ----------
-    application, technology : row and column.
+    application, technology : row and column of the table.
     printed : text of the table, without the ``x`` or ``:1``.
     recomputed : value in the same unit (a ratio; cores); None where it cannot be recomputed.
     low, high : least and most within the rounding of the inputs; `high` is infinite for a lower bound.
-    link : the connection that the number is about.
+    link : link that the number is about.
     change : change of its latency and bandwidth (decision D17).
     method : equation or model.
-    verdict : see `turnbuckle.papers.numbers`.
+    verdict : verdict of `turnbuckle.papers.numbers`.
     note : reason of the verdict, or the missing inputs.
     """
 
@@ -301,11 +301,11 @@ class Statement:
 
     Attributes
     ----------
-    what : the quantity and its unit.
+    what : quantity and its unit.
     said : number in the report.
-    printed_cells : the number from the cells as printed.
-    recomputed_cells : the number from the recomputed cells; printed cells where none can be recomputed, bounds at their least.
-    bounds_as_printed : the same with the printed cell where only a bound can be computed.
+    printed_cells : number from the cells as printed.
+    recomputed_cells : number from the recomputed cells; printed cells where none can be recomputed, bounds at their least.
+    bounds_as_printed : number from the recomputed cells, with the printed cell where only a bound can be computed.
     low, high : least and most within the intervals of the cells.
     note : reason of the difference.
     """

@@ -1,1 +1,1 @@
-"""A run as activities in an order."""
+"""Profile of a run: its activities in their order."""

@@ -1,8 +1,8 @@
-"""Names to kinds: what a host call is for, and which share of run time it can hold.
+"""Classes of host calls by their names.
 
-The rules are a plain list, first match wins, tried on the call's name without its version suffix.  They cover the CUDA
-runtime and driver; HIP names follow the same words.  OpenCL's come first: whether a call of it blocks is an argument, which the recorder
-writes behind the name: ``clEnqueueReadBuffer (blocking)``.
+The rules are a plain list, of which the first match on the call's name without its version suffix decides.  They cover the CUDA
+runtime and driver; HIP names follow the same words.  OpenCL's rules come first.  Whether a call of OpenCL blocks is an argument, which the
+recorder writes behind the name: ``clEnqueueReadBuffer (blocking)``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def call_class(name: str) -> str:
 
 
 def opencl(name: str) -> bool:
-    """Return whether a call is one of OpenCL.
+    """Return whether a call belongs to OpenCL.
 
     >>> [opencl(n) for n in ("clFinish", "cudaFree", "close")]
     [True, False, False]

@@ -1,4 +1,4 @@
-"""Rows on devices: how many there are, how many of them name their call, and how much of the device's time those are."""
+"""Rows on devices: their number, the number of those that name their call, and the share of the device's time in these."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which instant belongs to whom: one exclusive time line of the run.
+"""Exclusive time line of a run, on which each instant belongs to one activity.
 
-Categories are taken in the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs
-belongs to kernels whatever else happens, and so on down.  Inside a category an instant belongs to the activity that
-began first, of two that began together to the longer.  All arithmetic is on integer nanoseconds, so that the shares
-add up to the run time exactly.
+Categories have the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs belongs to
+kernels whatever else happens, and so on.  Inside a category an instant belongs to the activity that began first, and of
+two that began together to the longer one.  All arithmetic is on integer nanoseconds, so that the shares add up to the
+run time exactly.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def exposed(
     ----------
     start_ns, end_ns : intervals, any order, ``end >= start``.
     level : priority of each interval, 0 first.
-    felt_ns : per interval, the instant at which a delay of it would be felt; its end where left out.
-    tie : per interval, decides between two of one level, start and end, so that the order of rows decides nothing.
+    felt_ns : instant of each interval at which a delay of it takes effect; its end by default.
+    tie : order of intervals with the same level, start and end, so that the order of rows does not matter.
 
     Returns
     -------
-    exposed_ns : per interval, the time no interval of a higher priority, and none that comes earlier at its own, covers.
-    tail_exposed : per interval, whether the nanosecond before `felt_ns` is its own on the time line.
-    by_level : exposed time per level; sums to the length of the union of all intervals.
+    exposed_ns : time of each interval that no interval of higher priority covers, nor an earlier one of the same priority.
+    tail_exposed : whether the nanosecond before `felt_ns` belongs to the interval on the time line.
+    by_level : exposed time of each level; the sum is the length of the union of all intervals.
     """
     felt_ns = end_ns if felt_ns is None else felt_ns
     tie = np.zeros(len(start_ns), dtype=np.int64) if tie is None else tie
@@ -58,7 +58,7 @@ def exposed(
 
 
 def between(starts: Sequence[int] | Int, ends: Sequence[int] | Int, first: int, last: int) -> tuple[Int, Int]:
-    """Return the complement of a set of intervals inside [first, last]: starts and ends of what they leave uncovered."""
+    """Return the complement of a set of intervals inside [first, last]: starts and ends of the uncovered time."""
     start, end = merge(np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64))
     left = np.concatenate([[first], end]).astype(np.int64)
     right = np.concatenate([start, [last]]).astype(np.int64)

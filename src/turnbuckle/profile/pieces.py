@@ -1,8 +1,8 @@
-"""Activities of one price, counted together.
+"""Groups of activities that have the same price.
 
-A sum does not care which of a million equal copies came first, so `Pieces` holds one row for every distinct combination
-of what a cost can depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.
-Nothing is binned: the sum over pieces equals the sum over activities.
+The order of equal activities does not change a sum.  So `Pieces` holds one row for every distinct combination of all facts that a
+cost can depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.
+Sizes are not binned: the sum over pieces equals the sum over activities.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ UNSIZED: Final = "unsized"
 
 @dataclass(frozen=True)
 class Pieces:
-    """Equal activities, one row a combination; all arrays have the same length.
+    """Groups of equal activities, one row for each combination; all arrays have the same length.
 
     Attributes
     ----------
     kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.  A call has the direction
         of the copy it started.  The memory of a copy whose size is not recorded is `UNSIZED`.
-    idle_device : launches that found their device idle.
-    size_bytes : bytes of each activity [B]; 0 where it has none.
-    count : how many activities.
-    seconds : their durations added up [s].
-    exposed_seconds : their shares of the run's time line added up [s]; all rows add up to the run time.
-    tail_count : how many have their last instant exposed.
+    idle_device : mask of the launches that found their device idle.
+    size_bytes : size of each activity [B]; 0 where it has none.
+    count : number of activities.
+    seconds : sum of their durations [s].
+    exposed_seconds : sum of their shares of the run's time line [s]; all rows add up to the run time.
+    tail_count : number of activities whose last instant is exposed.
     kernel : `KernelKind` of kernels, None for everything else.
     """
 
@@ -60,12 +60,12 @@ class Pieces:
 
     @cached_property
     def crosses(self) -> Bool:
-        """Return whether each is a host call that crosses to the device."""
+        """Return a mask of the host calls that cross to the device."""
         return np.isin(self.call_class, BOUNDARY_CLASSES)
 
 
 def pieces(profile: Profile) -> Pieces:
-    """Group the activities of a profile by everything a cost depends on."""
+    """Group the activities of a profile by all facts that a cost depends on."""
     return grouped(profile)[0]
 
 
@@ -115,7 +115,7 @@ def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tupl
 
 
 def _copied(profile: Profile) -> pl.Series:
-    """Return the direction of the first copy that each activity started, null for all that started none."""
+    """Return the direction of the first copy that each activity started; null for activities that started none."""
     trace, activities = profile.trace, profile.activities
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies").unique("api_row", keep="first", maintain_order=True)
     way = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)

@@ -1,6 +1,6 @@
-"""The profile: a run as activities in an order, one row each.
+"""The profile: the activities of a run in their order, one row each.
 
-`Profile` is a table and a time line; questions about it live in `summary`, `transfers`, `offload` and `placement`.
+`Profile` is a table and a time line; `summary`, `transfers`, `offload` and `placement` answer questions about it.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _ENUMS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """One run: its activities, its time line, its flaws.
+    """A run: its activities, its time line, its flaws.
 
     Attributes
     ----------
-    trace : what was recorded, without the rows that were set aside.
-    activities : one row an activity; columns in ``schema/profile.csv``.  ``exposed_ns`` adds up to ``run_time_ns`` exactly.
+    trace : recording without the rows that were set aside.
+    activities : one row for each activity; columns in ``schema/profile.csv``.  ``exposed_ns`` adds up to ``run_time_ns`` exactly.
     tracks : host threads and device streams.
-    first_ns, last_ns : first instant and last instant of any activity, on the session clock.
+    first_ns, last_ns : first and last instant of any activity, on the recording's clock [ns].
     findings : counted flaws of the recording and of its reading.
     """
 
@@ -85,12 +85,12 @@ class Profile:
 
     @cached_property
     def has(self) -> frozenset[str]:
-        """Return what this profile can say: kinds of activity that occur, and the trace's tables with rows."""
+        """Return the kinds of activity that occur, and the trace's tables that have rows."""
         return frozenset(self.activities["kind"].cast(pl.String).unique().to_list()) | frozenset(self.trace.has)
 
     @cached_property
     def device_rows(self) -> dict[str, Any] | None:
-        """Return the rows on devices and how many of them name their call, as `turnbuckle.profile.summary.coverage.coverage` says it."""
+        """Return the counts of rows on devices, and of those that name their call (`turnbuckle.profile.summary.coverage.coverage`)."""
         return device_rows(self.trace)
 
     def of(self, *kinds: str) -> pl.DataFrame:
@@ -119,7 +119,7 @@ def build(trace: Trace) -> Profile:
     """Turn a recording into a profile.
 
     Rows that cannot be trusted (end before start, lost time stamps, times outside the recording) are set aside first and
-    counted as findings; everything else becomes exactly one activity, and host time no row explains becomes `gap`.
+    counted as findings.  Every other row becomes exactly one activity.  Host time that no row explains becomes `gap`.
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
@@ -164,21 +164,21 @@ def build(trace: Trace) -> Profile:
 
 
 def naming_ranges(trace: Trace) -> pl.DataFrame:
-    """Return the ranges that name what the host does, those with an end and a name; one that numbers a step says when, not what."""
+    """Return the ranges that name host work: those with an end and a name, except ranges that only number a step."""
     steps = numbered_steps(trace)
     ranges = trace.ranges.filter(pl.col("end_ns").is_not_null() & pl.col("name").is_not_null())
     return ranges.join(steps.select("start_ns", "end_ns", "name"), on=["start_ns", "end_ns", "name"], how="anti", maintain_order="left")
 
 
 def host_only_ns(start: Int, reach: Int, first: int, last: int) -> tuple[Int, Int]:
-    """Return when the run does host work and nothing else [ns]: what no recorded activity covers until its work is delivered."""
+    """Return the intervals in which the run does host work only [ns], which no recorded activity covers until its work is delivered."""
     start, reach = merge_intervals(start, reach)
     begins, ends = np.concatenate(([first], reach)), np.concatenate((start, [last]))
     return begins[ends > begins], ends[ends > begins]
 
 
 def _in_words(column: str, words: pl.Enum) -> pl.Expr:
-    """Return a column of codes as the words they number; a code that numbers none is unknown."""
+    """Return a column of codes as words; a code without a word is unknown."""
     code = pl.col(column).cast(pl.Int64)
     valid = pl.when(code.is_between(0, len(words.categories) - 1)).then(code).cast(pl.UInt32)
     return pl.lit(pl.Series(words.categories, dtype=words)).gather(valid).alias(column)
@@ -202,7 +202,7 @@ def _empty() -> pl.DataFrame:
 
 
 def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
-    """Return the rows of one source table in the common columns; what the table lacks is null."""
+    """Return the rows of one source table in the common columns; columns that the table lacks are null."""
     template = _empty()
     given = {k: v if isinstance(v, pl.Expr) else pl.lit(v) for k, v in columns.items()}
     out = frame.with_row_index("row").select(
@@ -215,7 +215,7 @@ def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
 
 
 def _device_part(trace: Trace) -> pl.DataFrame:
-    """Return the kernels, graphs, sets, copies.  Time-line level 0 computes, 1 moves."""
+    """Return the kernels, graphs, sets and copies; time-line level 0 computes, level 1 moves data."""
     compute = {"category": CATEGORY["kernel"], "level": 0}
     kind_of_direction = {i: KIND[KIND_OF_DIRECTION[w]] for i, w in enumerate(DIRECTIONS)}
     host_end = pl.when(pl.col("direction").is_in([1])).then("source_memory").when(pl.col("direction").is_in([2])).then("target_memory")
@@ -235,10 +235,9 @@ def _device_part(trace: Trace) -> pl.DataFrame:
 
 
 def _host_part(trace: Trace) -> pl.DataFrame:
-    """Return the host calls; one that finds its device idle counts until its work begins, the price of distance.
+    """Return the host calls; a call that finds its device idle lasts until its work begins.
 
-    A driver call inside a runtime call is the runtime's way of doing its work: it stays a row, but only the outer call
-    crosses to the device.
+    A driver call inside a runtime call does the runtime's work: it stays a row, but only the outer call crosses to the device.
     """
     api = trace.api
     if not api.height:
@@ -264,7 +263,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
 
 
 def _copies_on_device(trace: Trace) -> Bool:
-    """Return the calls that copy inside one device: whatever their name, the host does not wait for those."""
+    """Return the calls that copy inside one device, for which the host does not wait, whatever their name."""
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies")
     inside = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()] == DIRECTIONS.index("d2d")
     mask = np.zeros(trace.api.height, dtype=np.bool_)
@@ -273,8 +272,8 @@ def _copies_on_device(trace: Trace) -> Bool:
 
 
 def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
-    """Return per host call when its first work began, if its device was idle until then [ns], else null; and
-    whether it was idle, null where the call started nothing."""
+    """Return for each host call the begin of its first work if the device was idle until then [ns], else null; and
+    whether the device was idle, null where the call started no work."""
     pairs = trace.launch_pairs
     # in merged recordings, a device's number means something inside one process only
     merged = trace.table("processes").height > 0
@@ -338,7 +337,7 @@ def _mpi_part(trace: Trace) -> pl.DataFrame:
 
 
 def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
-    """Return the first and last instant [ns] of any activity; without any, of the host-side records; of a part, its bounds too."""
+    """Return the first and last instant [ns] of all activities, or of the host-side records without any; for a part also of its bounds."""
     frames = [rows] if rows.height else [f for f in (trace.os_calls, trace.ranges.filter(pl.col("end_ns").is_not_null())) if f.height]
     first = [int(f["start_ns"].to_numpy().min()) for f in frames]
     last = [int(f["end_ns"].to_numpy().max()) for f in frames]
@@ -348,7 +347,7 @@ def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
 
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
-    """Return the host time between the calls of each thread, and whatever instant of the run nothing covers."""
+    """Return the host time between the calls of each thread, and all instants of the run that nothing covers."""
     gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
     times = rows.select("start_ns", "end_ns", "process", "thread")
     parts: list[pl.DataFrame] = []
@@ -367,7 +366,7 @@ def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
 
 
 def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Number the tracks: host threads, device streams, and one for time that no thread holds.
+    """Number the tracks: host threads, device streams, and one for time outside all threads.
 
     Each key column has few distinct values, so numbering those and combining the numbers is several times faster than a
     join on four nullable columns.

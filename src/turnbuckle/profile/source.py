@@ -1,4 +1,4 @@
-"""The machine a profile ran on: what the profile itself shows of it, on top of what a catalogue machine states."""
+"""Source machine of a profile: observations of the profile itself, which replace values of a catalogue machine."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
 
     Parameters
     ----------
-    profile : the run.
-    named : the machine the user says it ran on; None recognises it from the device names in the profile.
+    profile : profile of the run.
+    named : machine that the user states; None recognises it by the device names in the profile.
 
     Returns
     -------
     machine : catalogue values, replaced by observed ones where the run shows them.
-    fits : the fitted links.
-    findings : what could not be recognised or fitted.
+    fits : fitted links.
+    findings : findings on facts that could not be recognised or fitted.
     """
     names = [n for n in profile.trace.devices["name"].drop_nulls().to_list()]
     base = named or recognise(names)
@@ -80,13 +80,13 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
 def machine_of_copies(
     copies: pl.DataFrame, named: Machine | None = None, streamed: Collection[tuple[str, str]] = ()
 ) -> tuple[Machine, dict[tuple[str, str], LinkFit]]:
-    """Return a machine as measured copies alone show it, and the fitted links.
+    """Return a machine from measured copies alone, and the fitted links.
 
     Parameters
     ----------
-    copies : direction, memory, size_bytes [B], seconds [s]; one a copy.
-    named : the machine they were measured on; None is one of which nothing else is known.
-    streamed : classes measured with many copies on their way: their times hold no fixed part.
+    copies : one row for each copy: direction, memory, size_bytes [B], seconds [s].
+    named : machine of the measurements; None for an unknown machine.
+    streamed : classes measured with many copies in flight, whose times include no fixed part.
     """
     fits = {
         (str(d), str(m)): fit_class(str(d), str(m), group["size_bytes"].to_numpy(), group["seconds"].to_numpy())
@@ -104,7 +104,7 @@ def machine_of_copies(
 
 
 def _coupling(fits: dict[tuple[str, str], LinkFit], devices: Sequence[str]) -> Coupling:
-    """Return the kind of link whose rate the copies fit, for an unrecognised machine; PCIe where no single kind fits."""
+    """Return the kind of link whose rate fits the copies, for an unrecognised machine; PCIe where no single kind fits."""
     rate = next((fit.bandwidth for d in HOST_WAYS if (fit := reference_fit(fits, d)) and fit.bandwidth), None)
     kinds = {link.kind for link in looks_like(rate, devices)} if rate else set()
     return next((kind for kind in get_args(Coupling) if kinds == {kind}), "pcie")
@@ -115,7 +115,7 @@ def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
 
 
 def _rate_error(fit: LinkFit) -> float:
-    """Return the relative error of a fitted bandwidth: of the slope, or of the form where that is more; half of it at most."""
+    """Return the relative error of a fitted bandwidth: that of the slope or that of the form, whichever is larger, but at most one half."""
     slope = (fit.bandwidth_error or 0.0) / fit.bandwidth if fit.bandwidth else 0.0
     return min(max(slope, fit.residual_spread), 0.5)
 
@@ -162,7 +162,7 @@ def _link_parameters(
 
 
 def _unseen_ways(seen: dict[ParameterName, Parameter], base: Machine | None) -> dict[ParameterName, Parameter]:
-    """Return the link in the direction that no copy went, as in the other one, as far as nothing states it."""
+    """Return the unstated parameters of the link in a direction without copies, taken from the other direction."""
     out: dict[ParameterName, Parameter] = {}
     for way, other in (HOST_WAYS, HOST_WAYS[::-1]):
         for term in get_args(LinkTerm):
@@ -206,7 +206,7 @@ def _inside_parameters(fit: LinkFit) -> dict[ParameterName, Parameter]:
 
 
 def _fixed_part(name: ParameterName, fit: LinkFit, where: str) -> dict[ParameterName, Parameter]:
-    """Return the fixed part of a class of copies as a parameter; none where the recording shows none."""
+    """Return the fixed part of a class of copies as a parameter; None where the recording does not show it."""
     if fit.latency_s <= 0:
         return {}
     return {name: _measured(fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where)}

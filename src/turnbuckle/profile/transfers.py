@@ -1,9 +1,9 @@
-"""What the link did: latency and bandwidth of every class of copy, fitted to the run itself.
+"""Links of a run: latency and bandwidth of every class of copy, fitted to the recorded copies.
 
     T(n) = (o + L) + n / (eta BW)                                  [s], n in bytes
 
 fitted on T(n) with weights 1/T^2 (relative residuals), robustly (decision D4; Groves et al., PMBS 2022, for the form).
-A class is a direction and a host memory kind: pageable copies are staged by the driver and follow another line.
+A class is a direction and a kind of host memory: pageable copies are staged by the driver and follow another line.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ POOR_EFFICIENCY = 0.6
 
 @dataclass(frozen=True)
 class LinkFit(Declared):
-    """The fitted line of one class of copies.
+    """Line fitted to one class of copies.
 
     Attributes
     ----------
-    direction, memory : the class.
-    count, size_bytes : copies and bytes in all.
-    latency_s, latency_error : o + L [s] and its standard error [s].
-    bandwidth, bandwidth_error : eta BW [B/s] and its standard error [B/s]; None where the sizes do not tell.
-    r2 : share of the relative variance the line explains, None for a fallback.
-    residual_spread : robust standard deviation of log(T / line) over size bins: how far the form itself is off.
-    smallest_bytes, largest_bytes : sizes the line was fitted on.
-    fitted : False where latency is read off the smallest copies and bandwidth off the largest.
-    bins : per factor of two in size: count, size_bytes (mean), seconds (median), bandwidth [B/s].
+    direction, memory : class of the copies.
+    count, size_bytes : number of copies, and sum of their bytes [B].
+    latency_s, latency_error : o + L and its standard error [s].
+    bandwidth, bandwidth_error : eta BW and its standard error [B/s]; None where the sizes do not determine it.
+    r2 : share of the relative variance that the line explains; None for a fallback.
+    residual_spread : robust standard deviation of log(T / line) over size bins, which is the error of the form itself.
+    smallest_bytes, largest_bytes : range of the fitted sizes [B].
+    fitted : whether a line was fitted; otherwise the latency is that of the smallest copies and the bandwidth that of the largest.
+    bins : one row for each factor of two in size: count, size_bytes (mean) [B], seconds (median) [s], bandwidth [B/s].
     """
 
     direction: str
@@ -86,7 +86,7 @@ def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float
     ----------
     size_bytes : sizes [B], shape (n,).
     seconds : durations [s], shape (n,), all positive.
-    rounds : at most this many reweightings.
+    rounds : largest number of reweightings.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def size_bins(size_bytes: Float, seconds: Float) -> pl.DataFrame:
 
 
 def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) -> LinkFit:
-    """Fit one class of copies; falls back to the smallest and largest copies where the sizes do not spread."""
+    """Fit one class of copies, or fall back to its smallest and largest copies where the sizes differ too little."""
     keep = seconds > 0
     bins = size_bins(size_bytes[keep], seconds[keep])
     order = np.argsort(size_bytes[keep], kind="stable")
@@ -175,7 +175,7 @@ def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) ->
 
 
 def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
-    """Read the latency off small copies and the bandwidth off large ones; the spread says how little that is."""
+    """Take the latency from small copies and the bandwidth from large ones, with assumed relative errors."""
     if not len(n):
         return LinkFit(
             latency_s=0.0, latency_error=0.0, bandwidth=None, bandwidth_error=None, r2=None, residual_spread=0.5, fitted=False, **facts
@@ -212,7 +212,7 @@ def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:
 
 
 def reference_fit(fits: dict[tuple[str, str], LinkFit], direction: str) -> LinkFit | None:
-    """Return the class that shows the link itself: pinned copies, else whichever moved most bytes without being staged by the driver."""
+    """Return the class that shows the link itself: pinned copies, else the class that moved most bytes without staging by the driver."""
     matches = [f for (d, _), f in fits.items() if d == direction and f.bandwidth is not None and f.memory != "pageable"]
     pinned = [f for f in matches if f.memory == "pinned"]
     return max(pinned or matches, key=lambda f: f.size_bytes, default=None)
@@ -220,7 +220,7 @@ def reference_fit(fits: dict[tuple[str, str], LinkFit], direction: str) -> LinkF
 
 @dataclass(frozen=True)
 class NamedLink:
-    """A link by its nominal rate: name, bandwidth [B/s] per direction, kind and source; the GPUs that have it, none for any GPU's."""
+    """Link by its nominal rate: name, bandwidth in each direction [B/s], kind, source, and the GPUs that have it (none for any GPU)."""
 
     name: str
     bandwidth: float
@@ -231,7 +231,7 @@ class NamedLink:
 
 @cache
 def known_links() -> tuple[NamedLink, ...]:
-    """Return the links Turnbuckle can name, slowest first (``schema/links.csv``)."""
+    """Return the links that have a name, slowest first (``schema/links.csv``)."""
     text = (files("turnbuckle.foundation") / "schema" / "links.csv").read_text(encoding="utf-8")
     return tuple(
         NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"], frozenset(r["gpus"].split()))
@@ -240,13 +240,13 @@ def known_links() -> tuple[NamedLink, ...]:
 
 
 def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie") -> tuple[NamedLink, ...]:
-    """Return the links a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
+    """Return the links that a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
 
     Parameters
     ----------
-    bandwidth : what copies reached [B/s].
+    bandwidth : rate that copies reached [B/s].
     devices : names of the recording's GPUs.  A link that only some GPUs have is named for these alone.
-    coupling : of the machine.  Any but PCIe is a fact of the machine, and no link of another kind is named.
+    coupling : coupling of the machine.  Any but PCIe is a fact of the machine, and no link of another kind is named.
 
     >>> [link.name for link in looks_like(24.1e9)]
     ['PCIe 4 x16', 'PCIe 5 x8']
@@ -269,7 +269,7 @@ def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "p
 
 
 def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float]) -> list[Finding]:
-    """Return the flaws of the link as observed; `nominal` maps a direction to the rate [B/s] its link should have."""
+    """Return the findings on the observed link; `nominal` maps a direction to the nominal rate of its link [B/s]."""
     out: list[Finding] = []
     if not any(d in ("h2d", "d2h") for d, _ in fits):
         out.append(finding("P203"))
@@ -288,7 +288,7 @@ def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float
 
 
 def sharers(profile: Profile) -> int:
-    """Return the most devices whose copies from and to the host ran at one instant, or the run's ranks if they are more; at least 1."""
+    """Return the most devices whose copies from and to the host ran at one instant, or the number of ranks if it is larger; at least 1."""
     ranks = profile.trace.facts.get("world_size")
     crossing = pl.col("direction").is_in([DIRECTIONS.index(way) for way in HOST_WAYS])
     spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")

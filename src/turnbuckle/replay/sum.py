@@ -1,4 +1,4 @@
-"""The sum: the time line keeps its order, and only what is exposed on it changes.
+"""The sum replay: the time line keeps its order, and only exposed time changes.
 
     T' = T + sum_i ( w_i (d'_i - d_i) + v_i s_i )
 
@@ -6,7 +6,7 @@ A duration that scales from d to d' changes the run by its exposed share, w = ex
 end changes the run in full if that last instant is exposed (v = 1), else not at all.  Both weights are fixed by the recording, so T' is
 convex and piecewise linear in every time parameter, and with d' = d and s = 0 it is T to the nanosecond.
 
-What this cannot know is how overlap itself would shift; the envelope bounds it: every saving exposed, every delay exposed.
+The sum does not model shifts of overlap.  The envelope bounds their effect: every saving exposed, or every delay exposed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class SumResult:
     Attributes
     ----------
     seconds : projected run time.
-    exposed_seconds : the share of each piece in it, shape (..., pieces).
-    lower, upper : what no order of the same activities could leave: all savings, all delays.
+    exposed_seconds : share of each piece in the run time, shape (..., pieces).
+    lower, upper : envelope, which no reordering of the same activities can leave: all savings, all delays.
     """
 
     seconds: Float
@@ -40,11 +40,11 @@ def replay_sum(measured: float, seconds: Float, exposed_seconds: Float, tail_wei
 
     Parameters
     ----------
-    measured : run time as recorded [s].
-    seconds, exposed_seconds : per piece, measured durations and their exposed share [s], shape (pieces,).
-    tail_weight : per piece, the share of its activities whose last instant is exposed.
+    measured : recorded run time [s].
+    seconds, exposed_seconds : measured duration of each piece, and its exposed share [s], shape (pieces,).
+    tail_weight : share of each piece's activities whose last instant is exposed.
     scaled : new durations [s], shape (..., pieces).
-    delays : what is added at the ends of all activities of the piece together [s], shape (..., pieces).
+    delays : sum of the delays at the ends of each piece's activities [s], shape (..., pieces).
     """
     share = np.divide(exposed_seconds, seconds, out=np.zeros_like(seconds), where=seconds > 0)
     change = scaled - seconds

@@ -1,4 +1,4 @@
-"""A declared task graph, replayed by the native timeline: what waits for what is given, not recorded.
+"""Declared task graphs, replayed by the native timeline: the dependencies are given, not recorded.
 
 Tasks take fixed times.  A task begins when the last task it waits for has ended (plus the lag of that edge) and when the
 task before it on its own track has ended: a track does one task at a time, in the order in which the tasks are declared.
@@ -8,8 +8,8 @@ task before it on its own track has ended: a track does one task at a time, in t
 `replay_tasks` gives every start and end and the critical path of one graph; `run_times` the run times of many rows of
 durations and lags; `compile_tasks` a graph whose times are linear in a few parameters, for very many of them.
 
-The native timeline counts whole numbers.  They are not nanoseconds here but 2^-60 of all times added up or less, so that
-what is left is the rounding of float64: at most 2^-53 of the run time a step of the path.
+The native timeline counts in whole numbers.  Their unit here is not a nanosecond but at most 2^-60 of the sum of all times, so that only
+the rounding of float64 remains: at most 2^-53 of the run time for each step of the path.
 
 Errors:
 
@@ -42,12 +42,12 @@ _AT_ONCE: Final = 1 << 24
 
 @dataclass(frozen=True)
 class Tasks:
-    """A task graph as arrays.
+    """Task graph as arrays.
 
     Attributes
     ----------
-    seconds : how long each task takes, shape (tasks,) [s].
-    track : the exclusive track of each task, shape (tasks,), -1 for none; None where no task has one.  Tasks of one track
+    seconds : duration of each task, shape (tasks,) [s].
+    track : exclusive track of each task, shape (tasks,), -1 for none; None where no task has one.  Tasks of one track
         follow each other in the order of the arrays.
     source, target : edges, shape (edges,): `target` begins no earlier than `source` ends, plus its lag.
     lag_seconds : lag of each edge, shape (edges,) [s].
@@ -99,11 +99,11 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A task graph replayed.
+    """Result of a replayed task graph.
 
     Attributes
     ----------
-    start_seconds, end_seconds : of every task, shape (tasks,) [s].
+    start_seconds, end_seconds : begin and end of every task, shape (tasks,) [s].
     seconds : run time [s]: the last end.
     path : tasks of one critical path, first to last.
     """
@@ -116,13 +116,13 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Terms:
-    """How times change with a few parameters: seconds + amount x value, lag + amount x value (of up to two parameters).
+    """Linear terms of times in a few parameters: seconds + amount x value, lag + amount x value (of up to two parameters).
 
     Attributes
     ----------
     count : number of parameters.
-    task_parameter, task_amount : shapes (tasks,): the parameter of each task, -1 for none; seconds for each unit of it.
-    edge_parameter, edge_amount : shapes (edges,) or (2, edges), the same for lags.
+    task_parameter, task_amount : parameter of each task, -1 for none, and seconds for each unit of it, shape (tasks,).
+    edge_parameter, edge_amount : the same for lags, shape (edges,) or (2, edges).
     """
 
     count: int
@@ -167,11 +167,11 @@ def replay_tasks(tasks: Tasks) -> Replayed:
 
 
 def run_times(tasks: Tasks, seconds: ArrayLike, lag_seconds: ArrayLike | None = None, *, threads: int | None = None) -> Float:
-    """Return the run times of one structure with many durations and lags [s], shape (rows,); the order of tasks is found once.
+    """Return the run times of one structure with many durations and lags [s], shape (rows,); tasks are ordered once.
 
     Parameters
     ----------
-    tasks : the structure, and the lags where none are given.
+    tasks : structure of the graph, and its default lags.
     seconds : durations, shape (rows, tasks) or (tasks,) for all rows [s].
     lag_seconds : lags, shape (rows, edges) or (edges,) for all rows [s].
 
@@ -224,7 +224,7 @@ class Compiled:
 
 
 def compile_tasks(tasks: Tasks, terms: Terms) -> Compiled:
-    """Give a task graph parameters, at least one.
+    """Compile a task graph with at least one parameter.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def _edges(tasks: Tasks) -> tuple[Int, Int]:
 
 
 def _shift(tasks: Tasks) -> int:
-    """Return how many times a second is halved so that all times together are 2^60 units or less."""
+    """Return the number of times that a second is halved so that the sum of all times is at most 2^60 units."""
     with np.errstate(over="ignore"):
         total = float(tasks.seconds.sum() + tasks.lag_seconds.sum())
     if not math.isfinite(total):

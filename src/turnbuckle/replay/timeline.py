@@ -1,11 +1,11 @@
-"""The timeline: activities in their recorded dependencies, replayed as a longest path.
+"""The timeline replay: activities with their recorded dependencies, replayed as a longest path.
 
-Every instant of the run happens when the last of what it waits for has happened (`turnbuckle.profile.dependencies.dependencies`).
-Prices change the lags of edges; waiting is never priced, it is what comes out.  At the identity every recorded instant
-comes back, exactly; in between, the run time is convex and piecewise linear in every parameter.
+Every instant of the run happens when its last predecessor has happened (`turnbuckle.profile.dependencies.dependencies`).
+Prices change the lags of edges.  Waiting is never priced; it is a result.  At the identity every recorded instant comes back exactly.
+The run time is convex and piecewise linear in every parameter.
 
-What it cannot know: order on a track stays as recorded, and work that shares a resource without an edge (kernels side by
-side on one device, ranks on one network) is not slowed by it.
+Two things are not modelled.  The order on a track stays as recorded.  Work that shares a resource without an edge (concurrent kernels
+on one device, ranks on one network) does not slow down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from turnbuckle.profile.pieces import Pieces
 
 @dataclass(frozen=True)
 class Change:
-    """What a target changes, per piece; arrays have shape (..., pieces), draws along leading axes.
+    """Changes of a target for each piece; arrays have shape (..., pieces), draws along leading axes.
 
     Attributes
     ----------
@@ -78,12 +78,12 @@ class TimelineReplay:
 
     @classmethod
     def compiled(cls, graph: Graph, run: Pieces, piece_of_row: Int | Index) -> TimelineReplay:
-        """Give every edge its terms.
+        """Compile a graph: every edge gets its terms.
 
         Parameters
         ----------
         graph : instants and edges of a profile.
-        run, piece_of_row : its pieces, and the piece of every row of its activities.
+        run, piece_of_row : pieces of the profile, and the piece of every activity.
         """
         piece = piece_of_row[graph.activity].astype(np.int32) if len(graph.activity) else np.zeros(0, dtype=np.int32)
         return cls(graph, run, piece, _native(graph, run, piece))
@@ -93,7 +93,7 @@ class TimelineReplay:
         return TimelineReplay(graph, self.run, self.piece, _native(graph, self.run, self.piece, spared))
 
     def without(self, edges: Bool) -> TimelineReplay:
-        """Compile the same run without some edges, as if nobody had waited there; other edges still hold."""
+        """Compile the same run without some edges, as if nothing waited there; other edges still hold."""
         return self.on(self.graph.kept(~edges))
 
     def sparing(self, activities: Bool) -> TimelineReplay:
@@ -168,7 +168,7 @@ class TimelineReplay:
 
     @cached_property
     def _weights(self) -> Float:
-        """Return the most that one unit of each parameter can do to the run [s]: recorded time it scales, or how often it is added."""
+        """Return how far one unit of each parameter changes the run at most [s]: recorded time it scales, or how often it is added."""
         kind, count = self.graph.kind, parameters(len(self.run))
         (first, scaled), (second, added) = self._terms
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well

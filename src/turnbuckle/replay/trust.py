@@ -1,4 +1,4 @@
-"""How far the order of a recording can be trusted: what the rules leave unexplained, where, and when the timeline refuses.
+"""Trust in the order of a recording: the time that no rule explains, where it is, and when the timeline refuses.
 
 Time on the recorded critical path that no rule derives is taken as recorded: residuals, the application's own time between calls, and
 launches far longer than a launch that no queue explains.  Its share bounds what the timeline cannot know.  Where work of one stream
@@ -35,10 +35,10 @@ class Doubt(Declared):
 
     Attributes
     ----------
-    track : the host thread or device stream, in words without ids of this run's machine.
-    kind : kind of activity that began or ended later than the rules say; ``gap`` for the time between two calls.
-    seconds : how much later, added up [s].
-    share : of the run time.
+    track : host thread or device stream, in words without ids of the recording's machine.
+    kind : kind of the activities that began or ended later than the rules explain; ``gap`` for the time between two calls.
+    seconds : sum of these delays [s].
+    share : their share of the run time.
     """
 
     track: str
@@ -49,13 +49,13 @@ class Doubt(Declared):
 
 @dataclass(frozen=True)
 class Trust(Declared):
-    """What a timeline may be trusted with.
+    """Trust in the recorded order.
 
     Attributes
     ----------
     explained : share of the recorded critical path that rules derive.
-    doubts : where the rest is, largest first.
-    refused : why the order cannot be trusted, and what to record instead; empty where it can.
+    doubts : places of the rest, largest first.
+    refused : reason why the order cannot be trusted, and advice on what to record instead; empty where it can be trusted.
     """
 
     explained: float

@@ -6,7 +6,7 @@ n, q25, median, q75 [ns].  Runs of the slack proxy (``"program": "proxy"``) beco
 Errors:
 
     A412  not a sequence of such objects
-    A413  a number that no section writes
+    A413  an impossible number
 """
 
 from __future__ import annotations

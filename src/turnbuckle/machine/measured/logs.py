@@ -1,4 +1,4 @@
-"""Copy times, and single numbers, that somebody measured on a machine: the outputs of the usual tests, and tables.
+"""Reader of copy times and single numbers measured on a machine: the outputs of the usual tests, and tables.
 
     bandwidthTest        NVIDIA's sample, quick, range or shmoo mode
     hipBusBandwidth      AMD's, with its time rows; and the HIP test that prints sizes with units
@@ -21,7 +21,7 @@ Errors:
 
     A020  none of these formats
     A021  the file has no such part
-    A023  a line that cannot be
+    A023  an impossible line
     A412  JSON that its tool does not write
     A145  rates without the size they were measured at
 """
@@ -75,10 +75,10 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
 
     Parameters
     ----------
-    path : the file, packed by gzip or not; ``FILE#2`` is its second measurement alone.
-    size_bytes : size the copies had, for a file that does not say it [B].
-    with_rates : take rates without a size too, as quantities; else a file that has nothing else is refused.
-    between_nodes : whether the ranks of a test of messages were on several nodes, where the file does not say it.
+    path : path of the file, packed by gzip or not; ``FILE#2`` is its second measurement alone.
+    size_bytes : size of the copies, for a file that does not state it [B].
+    with_rates : whether rates without a size are taken too, as quantities; otherwise a file with nothing else is refused.
+    between_nodes : whether the ranks of a test of messages were on several nodes, where the file does not state it.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""What every reader of measurements shares: curves, single quantities, the text of a file, and how coarsely numbers were printed.
+"""Common parts of the readers of measurements: curves, single quantities, the text of a file, the rounding of printed numbers.
 
 Errors:
 
-    A023  a line that cannot be
+    A023  an impossible line
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Curve:
 
     Attributes
     ----------
-    direction, memory : the class, in the words of a recording; ``network`` for messages that leave the node, ``mapped_h2d`` and
+    direction, memory : class of the copies, in the words of a recording; ``network`` for messages that leave the node, ``mapped_h2d`` and
         ``mapped_d2h`` where the host itself reads or writes device memory, ``collective``, ``several`` for
         messages of several pairs at once, and ``kernel`` for kernels by their bytes.
     size_bytes : sizes [B], ascending, shape (n,).
     seconds : time of one copy of each size [s], shape (n,).
-    name : which measurement of its file.
-    resolution : what printing rounded off, as a share of the value, shape (n,).
-    streamed : set where many messages were in flight at once, so that a time is the time per message and holds no latency.
-    means : what made the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; of our own program also how a copy was timed:
+    name : name of the measurement in its file.
+    resolution : rounding of the printed number, as a share of the value, shape (n,).
+    streamed : whether many messages were in flight at once, so that a time is the time per message and includes no latency.
+    means : means of the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; for our own program also the timing of a copy:
         ``event`` between two events, ``queued`` behind a busy kernel, ``period`` from copy to copy, ``host`` as the host sees it, ``call``
         until the call returns.
-    lines : first and last line it stands in, counted from 1; (0, 0) where that is not known.
+    lines : first and last line in the file, counted from 1; (0, 0) where they are unknown.
     """
 
     direction: str
@@ -74,18 +74,19 @@ class Curve:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number that a file states outright, or a sample of it.
+    """Single number that a file states, or samples of it.
 
     Attributes
     ----------
-    what : in the words of `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned`` or ``bare.launch``.
+    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned`` or
+        ``bare.launch``.
     value : median of the samples, in SI.
     unit : SI unit.
-    error : relative standard error of that median as far as the samples tell; 0 where there is one sample.
-    count : samples.
-    where : in words: which lines, section or row of the file.
-    note : what to beware of.
-    unsized : set where it is a rate of copies whose size the file does not give.
+    error : relative standard error of the median, from the samples; 0 for one sample.
+    count : number of samples.
+    where : lines, section or row of the file, in words.
+    note : caveats.
+    unsized : whether it is a rate of copies whose size the file does not state.
     """
 
     what: str
@@ -100,17 +101,17 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Measured:
-    """One file of measurements.
+    """Contents of one file of measurements.
 
     Attributes
     ----------
-    name, format : of the file.
-    device : the device it names, or empty.
-    curves : one a measurement, in the order of the file.
-    findings : values that were left out.
+    name, format : name and format of the file.
+    device : device that the file names, or an empty text.
+    curves : one curve for each measurement, in the order of the file.
+    findings : findings on values that were left out.
     quantities : single numbers.
-    driver : version of the driver that it names, or empty.
-    surface : run times of the slack proxy, one a point: size, threads, slack_s, seconds.
+    driver : version of the driver that the file names, or an empty text.
+    surface : run times of the slack proxy, one for each point: size, threads, slack_s, seconds.
     """
 
     name: str
@@ -125,7 +126,7 @@ class Measured:
 
 @dataclass
 class Points:
-    """One measurement being read."""
+    """Points of one measurement while it is read."""
 
     direction: str
     memory: str
@@ -175,7 +176,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Text:
-    """A file, its text, the size its copies had where it does not say that, and whether its ranks were on several nodes."""
+    """A file, its text, the size of its copies where the file does not state it, and whether its ranks were on several nodes."""
 
     path: Path
     text: str
@@ -187,7 +188,7 @@ class Text:
         return self.path.name
 
     def lines(self) -> list[str]:
-        """Return the lines; one longer than any that these tests write counts as empty, since patterns would take long on it."""
+        """Return the lines; a line longer than any of these tests' counts as empty, because patterns would take long on it."""
         return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
 
 

@@ -69,7 +69,7 @@ class Grid:
 
 
 def described(grid: Grid, shape: Sequence[int] | None = None) -> str:
-    """Describe a grid in one line: its shape, the shape it is repeated to, and what is assumed about it.
+    """Describe a grid in one line: its shape, the shape of the larger grid, and the assumptions about it.
 
     >>> described(Grid((4, 2), (True, True), np.zeros((0, 2), dtype=np.int64)), (8, 2))
     'exchange on 4 x 2 ranks (ring), repeated to 8 x 2; the side of 2 is taken for a ring, which no recording can tell'

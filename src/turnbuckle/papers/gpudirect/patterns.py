@@ -54,9 +54,9 @@ class Application:
 
     Attributes
     ----------
-    ranks : simulated numbers of ranks.
+    ranks : numbers of ranks that the paper simulates.
     partners : fewest and most partners that a rank sends to.
-    bands : (share of the messages, smallest, largest) of each [B]; shares are empty where none are printed.
+    bands : (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are empty where none are printed.
     shares : share of communication in the run time, by ranks.
     gain : least and most gain of GPUDirect in communication, weak scaling [1].
     increases : least and most increase of communication from 1 to 6 ranks per node, by ranks [1].

@@ -1,4 +1,4 @@
-"""What the models take from a machine of the catalogue, or from a machine file: its link, a large copy, a launch and its GPU's rate."""
+"""Parameters of a machine that the models use: its link, a large copy, a launch and its GPU's rate."""
 
 from __future__ import annotations
 

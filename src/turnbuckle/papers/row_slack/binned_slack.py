@@ -116,7 +116,7 @@ class Bins:
     Attributes
     ----------
     share : share of run time in which at least one element is active.
-    edges : matrix sizes [B], or the kernel time at each [s].
+    edges : edges of the bins: matrix sizes [B], or the kernel time at each size [s].
     counts : elements below the first edge, between edges, from the last on.
     rounded_up, rounded_down : both values of equation 3.
     """
@@ -135,8 +135,8 @@ class Bounds:
     Attributes
     ----------
     lower, upper : equation 2 with sizes rounded up and down, the smaller value first.
-    kernel, memory : the binned kernels and copies.
-    slack_seconds, threads, equation, label : the question, and the label of the surface.
+    kernel, memory : binned kernels and copies.
+    slack_seconds, threads, equation, label : delay of each call [s], threads and equation of the question, and label of the surface.
     findings : findings on elements outside the surface, for which a value is no bound.
     """
 
@@ -222,12 +222,12 @@ class Beside:
 
     @property
     def felt(self) -> float:
-        """Return how many calls' slack lengthens the timeline; nan without slack."""
+        """Return the number of calls whose slack lengthens the timeline; nan without slack."""
         return self.exposed_seconds / self.slack_seconds if self.slack_seconds else math.nan
 
     @property
     def implied(self) -> tuple[float, float]:
-        """Return how many calls' slack the binned values amount to, lower and upper; nan without slack.
+        """Return the numbers of calls whose slack equals the lower and the upper binned value; nan without slack.
 
         Values above `calls` are impossible: the run has no more calls to delay.
         """

@@ -1,1 +1,1 @@
-"""What a recording says of messages: MPI calls, collectives of NCCL, bytes by route."""
+"""Messages of a recording: MPI calls, collectives of NCCL, bytes by route."""

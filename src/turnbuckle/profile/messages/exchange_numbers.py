@@ -1,4 +1,4 @@
-"""Which MPI calls of a recording are sides of one exchange: numbers for each, so that a part of it can keep them together."""
+"""Numbers of MPI exchanges, so that a part of a recording can keep both sides of an exchange together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ANY_SIZE = 1 << 30
 
 
 def exchange_numbers(trace: Trace) -> Int:
-    """Return numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none, or where the other side cannot be told.
+    """Return the numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none or an unknown other side.
 
     Returns
     -------
-    Shape (rows, 2): the message that it sends or the collective that it is in, and the message that it receives.
+    Shape (rows, 2): the message that the row sends or the collective that it belongs to, and the message that it receives.
     """
     number = np.full((trace.mpi.height, 2), -1, dtype=np.int64)
     if process_of(trace.mpi["thread"]).n_unique() < 2:

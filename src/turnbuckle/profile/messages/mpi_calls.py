@@ -1,12 +1,12 @@
-"""MPI calls of several ranks brought together: which send belongs to which receive, and which calls are one collective.
+"""Matching of the MPI calls of several ranks: sends with receives, and the calls of each collective.
 
-On Nsight Systems' tables.  Handles are local to a process: a communicator is told by its parent, its size and its number
-among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target, tag,
-communicator) meets the k-th receive; a request is completed by the first wait or test that names it.  The k-th collective
-of a communicator is the same call on every member.  A call written as several rows (one a request, or one a half of a
-Sendrecv) is one activity.
+The tables are those of Nsight Systems.  Handles are local to a process.  A communicator is identified by its parent, its size
+and its number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target,
+tag, communicator) matches the k-th receive.  A request is completed by the first wait or test that names it.  The k-th
+collective of a communicator is the same call on every member.  A call written as several rows (one for each request, or one
+for each half of a Sendrecv) is one activity.
 
-What cannot be told is left alone and counted.
+Calls that cannot be matched are left alone and counted.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ KNOWN: Final = (*ALL, *FROM_ROOT, *TO_ROOT, *PREFIX)
 
 
 def same_call(trace: Trace) -> Int:
-    """Return per row of the trace's table ``mpi`` the row that stands for its call: the longest, then the first.
+    """Return for each row of the trace's table ``mpi`` the row that represents its call: the longest, then the first.
 
-    A Waitall or Startall is one row a request, with one begin and one end.  A Sendrecv between two partners is a row
-    without length for the send and one for the receive (both seen in exports of Nsight Systems 2023.4).
+    A Waitall or Startall has one row for each request, with one begin and one end.  A Sendrecv with two partners has a row
+    without length for the send, and one for the receive (both seen in exports of Nsight Systems 2023.4).
     """
     mpi = trace.mpi
     row = np.arange(mpi.height, dtype=np.int64)
@@ -76,7 +76,7 @@ def same_call(trace: Trace) -> Int:
 
 
 def operation(trace: Trace) -> pl.Series:
-    """Name of each MPI call in lower case, without its prefix."""
+    """Return the name of each MPI call in lower case, without its prefix."""
     names = trace.mpi["name"].unique().to_frame()
     short = trace.text(names).str.to_lowercase().str.replace(r"^p?mpi_", "")
     return trace.mpi["name"].replace_strict(names["name"], short, return_dtype=pl.String)
@@ -84,15 +84,15 @@ def operation(trace: Trace) -> pl.Series:
 
 @dataclass(frozen=True)
 class Exchanges:
-    """What ranks have to do with each other, call by call.
+    """Messages and collectives between ranks, call by call.
 
     Attributes
     ----------
-    messages : one row a message that both sides show: activity, done (the send's, and the call that completes it), activity_r, done_r (the
-        receive's), size_bytes, comm, source, target (ranks in it), does.
-    rounds : one row a member of a collective that all members show: comm, k (number of the collective), me (rank in it), activity,
-        done, does, root, size_bytes, receive_bytes.
-    alone : calls whose other side the profile should have and does not show, in the order of time: kind, does, thread, start_ns.
+    messages : one row for each message that both sides recorded: activity, done (the send, and the call that completes it), activity_r,
+        done_r (the receive's), size_bytes, comm, source, target (ranks in the communicator), does.
+    rounds : one row for each member of a collective that all members recorded: comm, k (number of the collective), me (rank in the
+        communicator), activity, done, does, root, size_bytes, receive_bytes.
+    alone : calls whose other side the profile should hold but does not, in the order of time: kind, does, thread, start_ns.
     """
 
     messages: pl.DataFrame
@@ -101,7 +101,7 @@ class Exchanges:
 
     @property
     def unmatched(self) -> int:
-        """Return how many calls are alone."""
+        """Return the number of calls without their other side."""
         return self.alone.height
 
 
@@ -119,7 +119,7 @@ def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS
 
 
 def in_words(calls: pl.DataFrame, trace: Trace, first_ns: int, most: int = 3) -> str:
-    """Return who made calls, and when: the first few of a table with does, thread and start_ns (after `first_ns`, where the run begins)."""
+    """Describe the first few calls of a table with does, thread and start_ns, with times after `first_ns`, the begin of the run."""
     rank = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
     parts = []
     for does, thread, start in calls.select("does", "thread", "start_ns").head(most).iter_rows():
@@ -130,7 +130,9 @@ def in_words(calls: pl.DataFrame, trace: Trace, first_ns: int, most: int = 3) ->
 
 
 def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers activities."""
+    """Return the MPI calls that begin a message or collective, each with the call that completes it, and the members of all communicators.
+
+    `activity` holds the number of each row's activity."""
     mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=process_of(pl.col("thread")))
     made = communicators(trace)
     stands = same_call(trace)
@@ -139,12 +141,12 @@ def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def communicators(trace: Trace) -> pl.DataFrame:
-    """Return the communicators by the time they were made, one row a member: comm (null where it cannot be told), me (rank inside),
+    """Return the communicators by the time of their creation, one row for each member: comm (null where it is unknown), me (rank inside),
     rank, process, communicator (handle), time_ns.
 
-    Children of one parent with one size are told by their number; a split into several of one size only by the root of
-    their groups (``group_root``, ``group_number``), where the recording has it.  A duplicate is recorded with neither rank
-    nor size: it has its parent's.
+    Children of one parent with the same size are identified by their number.  A split into several of one size is identified
+    only by the roots of the groups (``group_root``, ``group_number``), where they are recorded.  A duplicate is recorded with neither rank
+    nor size; it has its parent's.
     """
     ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique()
     # one rank in two processes is two programs; two ranks in one process have their handles in common
@@ -179,9 +181,9 @@ def communicators(trace: Trace) -> pl.DataFrame:
 
 
 def _whole(level: pl.DataFrame, key: list[str], complete: bool) -> pl.DataFrame:
-    """Return the rows of the communicators whose members are all there once, each with the number of its `group`.
+    """Return the rows of the communicators whose members are all present once, each with the number of its `group`.
 
-    Behind one that is not, no number of the same kind of child can be trusted.
+    After an incomplete communicator, the numbers of the same kind of child cannot be trusted.
     """
     instance = [*key, "k"]
     expected, there = pl.when("copy").then("members").otherwise("size"), pl.len().over(instance)
@@ -201,7 +203,7 @@ def _whole(level: pl.DataFrame, key: list[str], complete: bool) -> pl.DataFrame:
 def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
     """Return the calls with their communicator `comm` and the caller's rank `me` in it; null where unknown.
 
-    A handle means what was last made under it.  A matched receive (Mrecv) names none and is taken to be the world's.
+    A handle means the communicator that was last made under it.  A matched receive (Mrecv) names none and counts as the world's.
     """
     keys = ["process", "communicator"]
     worlds = made.unique("process", keep="first", maintain_order=True).select("process", world="communicator")
@@ -223,8 +225,8 @@ def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
 def posted(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the calls that begin a message or collective, with the call that completes each.
 
-    Adds ``done`` (its activity, -1 for none in the recording) and ``done_until`` [ns].  A persistent request
-    begins with each of its starts; what a wait or test completes is the latest begun under its request.
+    The columns ``done`` (activity of that call, -1 for none in the recording) and ``done_until`` [ns] are added.  A persistent request
+    begins with each of its starts.  A wait or test completes the latest call begun under its request.
     """
     does = pl.col("does").fill_null("")
     waiting, starting = pl.col("kind") == 2, does.str.contains(r"^start(all)?$")
@@ -262,7 +264,7 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and those that have no pair."""
+    """Return the sends and receives with a partner, their pairs (columns of the receive end in ``_r``), and those without a pair."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -301,8 +303,8 @@ def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFr
 
     Returns
     -------
-    Streams that cannot be told (some of their messages may have gone to a wildcard), and the receives that can, with the
-    source and tag of their stream.
+    Ambiguous streams, some of whose messages may have gone to a wildcard; and the receives that have one possible stream, with its
+    source and tag.
     """
     any_source, any_tag = pl.col("partner") < 0, pl.col("tag").fill_null(-1) < 0
     anything = anything.with_columns(
@@ -339,8 +341,8 @@ def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFr
 def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
     """Pair each send with its receive (columns with ``_r``): k-th with k-th of the stream.
 
-    Where a stream has more of one side the recording was cut: they are counted from its beginning or from its end,
-    whichever the times contradict less.
+    Where a stream has more of one side, the recording was cut.  Both sides are then counted from the beginning or from the end,
+    whichever contradicts the times less.
     """
     keep = [*_STREAM, "at", "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of"]
     keyed = [
@@ -364,7 +366,7 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
 
 
 def collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Match the k-th collective of a communicator across its members; return also the calls that match none."""
+    """Match the k-th collective of a communicator across its members, and return the collectives and the unmatched calls."""
     base = pl.col("does").str.replace(r"_init$", "")
     calls = calls.filter(pl.col("kind") == 1).with_columns(
         does=pl.when(base.is_in(KNOWN)).then(base).otherwise(base.str.replace("^i", "")).fill_null("")
@@ -383,7 +385,7 @@ def collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -
 
 
 def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
-    """Number the calls of each member; where counts differ the recording was cut, so count from the end if more agree."""
+    """Number the calls of each member, from the end if the recording was cut (the counts differ) and more calls agree in that way."""
     cut = calls.filter((pl.col("n").min() != pl.col("n").max()).over("comm"))
     if not cut.height:
         return calls

@@ -1,8 +1,8 @@
-"""NCCL kernels that meet: which kernels of one profile are one operation of several devices.
+"""Matching of NCCL kernels: the kernels of one profile that are one operation of several devices.
 
-Kernels name neither communicator nor root.  Streams of different devices are one communicator if their k-th kernels, shifted
-by the most common offset, have one name and overlap, and end closer together than they begin.  What cannot be told is left
-alone and counted.
+Kernels name neither communicator nor root.  Streams of different devices belong to one communicator if their k-th kernels,
+shifted by the most common offset, have one name, overlap, and end closer together than they begin.  Unmatched kernels are
+left alone and counted.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _Lane:
 
 
 def collectives(trace: Trace) -> Bool:
-    """Mask of the kernels of NCCL and RCCL, which move data between GPUs and wait for each other: no work of one GPU."""
+    """Return a mask of the kernels of NCCL and RCCL, which move data between GPUs and wait for each other: no work of one GPU."""
     return by_name(trace.kernels["name"], trace.names, lambda text: bool(_KERNEL.match(text)), False)
 
 
 def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
-    """Return the pairs of kernels: the second cannot end before the first has begun; and how many kernels met nobody."""
+    """Return the pairs of kernels of which the second cannot end before the first has begun, and the number of unmatched kernels."""
     lanes, does = _lanes(rows, starts, ends, trace)
     if len({lane.rank for lane in lanes}) < 2:
         return *_NOTHING, 0
@@ -81,7 +81,7 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
 
 
 def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
-    """Return the streams with NCCL kernels, and what each kernel name does."""
+    """Return the streams with NCCL kernels, and the operation of each kernel name."""
     kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
     names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
     text = trace.text(names).str.to_lowercase()
@@ -100,7 +100,7 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
 
 
 def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_Lane, int]]:
-    """Return a stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
+    """Return a stream and the streams of other ranks with the same collectives, each with its shift; of each rank the best match."""
     best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
     for other in others:
         if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
@@ -112,9 +112,9 @@ def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_La
 
 
 def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
-    """Return the kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
+    """Return the number of kernels in which two streams agree, and the shift from `a` to `b`; 0 where they are not of one communicator.
 
-    The shift is the most common one between kernels that run together, so a cut at either end does no harm.
+    The shift is the most common one between kernels that run together, so that a cut at either end does not matter.
     """
     index = np.searchsorted(b.start, a.end, side="left") - 1
     together = (index >= 0) & (b.end[index] > a.start - skew)

@@ -1,4 +1,4 @@
-"""MPI in figures: messages as recorded, collectives by name, and how many messages have both their sides."""
+"""Counts of MPI calls: messages as recorded, collectives by name, and the number of messages with both sides."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from turnbuckle.trace.trace import Trace
 
 
 def traffic(trace: Trace) -> dict[str, Any] | None:
-    """Return what the MPI calls of a recording say of its messages; None where it holds no MPI call.
+    """Return the counts of the MPI calls of a recording and of their messages; None where it holds no MPI call.
 
     Returns
     -------
     ``count``: rows of the table; ``calls``: the same with a Waitall or Sendrecv counted once; ``ranks``; ``sends`` (``count``,
-    ``bytes``) and ``receives`` (``count``): calls whose partner is recorded, each start of a persistent request for itself, both
+    ``bytes``) and ``receives`` (``count``): calls whose partner is recorded, with each start of a persistent request and both
     halves of a Sendrecv; ``collectives``: calls whose communicator is recorded, by name;
-    ``messages``: ``matched`` with both sides, ``unmatched`` sends and receives that lack the other.  A format that does not
-    record ranks cannot say them: null.
+    ``messages``: ``matched`` with both sides, ``unmatched`` sends and receives without the other side.  Numbers are null for
+    formats that do not record ranks.
     """
     if not trace.mpi.height:
         return None
@@ -39,7 +39,7 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
 
 
 def _collectives(trace: Trace) -> dict[str, int]:
-    """Return the collective calls by their names without prefix, in capitals as MPI's standard has its constants."""
+    """Return the number of collective calls by name, without prefix and in capitals."""
     calls = trace.mpi.filter(pl.col("kind") == 1, pl.col("communicator").is_not_null())
     short = trace.text(calls).str.replace(r"(?i)^p?mpi_", "").str.to_uppercase().fill_null("(no name)")
     counts = short.alias("name").value_counts().sort("name")

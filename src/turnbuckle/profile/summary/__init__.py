@@ -1,1 +1,1 @@
-"""A profile in numbers and words."""
+"""Summary of a profile in numbers and words."""

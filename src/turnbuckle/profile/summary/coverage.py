@@ -1,4 +1,4 @@
-"""How much of what was launched has rows on a device, and how much of the device's time has a call: what a recording leaves out."""
+"""Coverage of a recording: the share of launches with rows on a device, and the share of the device's time with a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turnbuckle.trace.check import nested_calls
 
 
 def coverage(profile: Profile) -> dict[str, Any]:
-    """Return the launches and the device rows that they caused, as far as the recording holds either.
+    """Return the numbers of launches and of device rows that they caused, as far as the recording holds them.
 
     A driver call inside a runtime call is the same launch.  Calls that failed launched nothing.  A CUDA graph recorded as one row counts as
     rows of its launch.
@@ -22,7 +22,7 @@ def coverage(profile: Profile) -> dict[str, Any]:
     -------
     ``launches``: calls that start kernels or graphs, ``with_rows`` of them that have a row on a device, and the ``share``;
     ``graph_launches``: the same of graphs alone; each None where no call is recorded.  ``device_rows``: ``count`` of kernels, copies, sets
-    and graphs (not of migrations: no call moves those), ``with_call`` of them that name their call, and the ``time_share`` of those; None
+    and graphs (but not migrations, which no call starts), ``with_call`` of them that name their call, and the ``time_share`` of those; None
     where none is recorded.
     """
     trace = profile.trace
@@ -32,7 +32,7 @@ def coverage(profile: Profile) -> dict[str, Any]:
 
 
 def time_with_call(profile: Profile) -> float | None:
-    """Return share of the device's time whose rows name their call; None where the device did nothing that a call starts, or in no time."""
+    """Return the share of the device's time in rows that name their call; None without device work that a call starts."""
     rows = profile.device_rows
     return None if rows is None else rows["time_share"]
 

@@ -1,4 +1,4 @@
-"""A profile in figures: the JSON contract of ``turnbuckle inspect``.  What a recording cannot say is null, never 0."""
+"""Answer of ``turnbuckle inspect`` about a profile.  Values that a recording does not show are null, never 0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from turnbuckle.trace.check import DEVICE_TABLES
 
 
 def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Return everything ``inspect`` says about one profile.
+    """Return the complete answer of ``inspect`` about one profile.
 
     Returns
     -------
@@ -70,7 +70,7 @@ _PARTS = {"nvtx": "an NVTX range", "steps": "steps", "steady": "without start-up
 
 
 def untold(profile: Profile) -> frozenset[str]:
-    """Return categories of the time line that were not recorded; their time is missing, not zero."""
+    """Return the categories of the time line that were not recorded; their time is missing, not zero."""
     trace = profile.trace
     out = set() if trace.api.height else {"api"}
     if not trace.has & set(DEVICE_TABLES):
@@ -81,7 +81,7 @@ def untold(profile: Profile) -> frozenset[str]:
 
 
 def scope(part: Mapping[str, Any]) -> str:
-    """Say in words how much of the recording the figures cover."""
+    """Describe how much of the recording the figures cover."""
     cuts = []
     if "rank" in part:
         cuts.append(f"rank {part['rank']}")
@@ -94,7 +94,7 @@ def scope(part: Mapping[str, Any]) -> str:
 
 
 def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Describe the link per direction: as observed, its nominal rate and the share reached, what it looks like, every fitted class."""
+    """Describe the link in each direction: observed and nominal rate, share reached, links with this rate, every fitted class."""
     out: dict[str, Any] = {}
     for direction in ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"):
         reference = reference_fit(dict(fits), direction) or fits.get((direction, "pageable"))
@@ -120,13 +120,13 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
 
 
 def offload(profile: Profile, source: Machine, most: int = 50) -> dict[str, Any] | None:
-    """Judge whether moving each kernel to the device paid (its `most` costliest), at an assumed acceleration; None without kernels."""
+    """Judge for the `most` costliest kernels whether moving them to the device paid, at an assumed acceleration; None without kernels."""
     rows = offload_map(profile, launch_cost(source))
     return {"alpha": DEFAULT_ALPHA, "kernels": rows.head(most).to_dicts(), "distinct_kernels": rows.height} if rows.height else None
 
 
 def launch_cost(source: Machine) -> float:
-    """Return what starting one kernel costs on the source [s]: latency to an idle device, else the call, else nothing known: 0."""
+    """Return the cost of starting one kernel on the source [s]: the latency to an idle device, else that of the call, else 0."""
     return source.value("launch.latency") or source.value("launch.call") or 0.0
 
 

@@ -1,8 +1,8 @@
-"""Host work by the range that the program, or its framework, was in: NVTX ranges, annotations and operators of PyTorch.
+"""Host work by the open range of the program or its framework: NVTX ranges, annotations and operators of PyTorch.
 
-The exclusive time line calls an instant host work where nothing else is recorded: no kernel, no copy, no MPI, no call of the GPU runtime.
-Of the ranges that are open at such an instant, of all threads, the one that began last names it.  A range that numbers a step
-(`turnbuckle.trace.window.numbered_steps`) names none: it says when, not what.
+On the exclusive time line an instant is host work if nothing else is recorded: no kernel, no copy, no MPI, no call of the GPU runtime.
+Of the ranges that are open at such an instant, on all threads, the one that began last names it.  A range that only numbers a step
+(`turnbuckle.trace.window.numbered_steps`) names none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERIAL: Final = r"(?:, seq = \d{1,20})?(?:, op_id = \d{1,20})?$"
 
 
 def host_work(profile: Profile) -> pl.DataFrame:
-    """Return the exposed host work by range: name, count of its ranges, seconds; longest first; null names what no range does.
+    """Return the exposed host work by range: name, number of ranges, seconds; longest first.  Time outside all ranges has no name.
 
     The seconds add up to the category ``cpu`` of the run.
     """
@@ -40,7 +40,7 @@ def host_work(profile: Profile) -> pl.DataFrame:
 
 
 def described(profile: Profile, most: int = 50) -> dict[str, Any] | None:
-    """Return ``profile.host_work`` of ``inspect``: host work inside ranges and outside of all, the `most` ranges that hold most of it.
+    """Return ``profile.host_work`` of ``inspect``: host work inside and outside ranges, and the `most` ranges with the most of it.
 
     None where the recording names no ranges.
     """
@@ -53,7 +53,7 @@ def described(profile: Profile, most: int = 50) -> dict[str, Any] | None:
 
 
 def _innermost(start: Int, end: Int, idle: tuple[Int, Int]) -> Int:
-    """Return how much of the idle time each range names [ns]: at each instant the open range that began last.
+    """Return the idle time that each range names [ns]: at each instant the open range that began last names it.
 
     Ranges are in ascending order of their starts.
     """

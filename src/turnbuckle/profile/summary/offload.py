@@ -1,4 +1,4 @@
-"""Was it worth moving to the accelerator?  The offload rule and the map of kernels (Groves et al. 2022, section III, Figs 1 and 9).
+"""The offload rule and the offload map of kernels (Groves et al. 2022, section III, Figs 1 and 9).
 
 A kernel that takes T on the accelerator would take T_c = alpha T on the host.  Moving it pays when
 
@@ -47,13 +47,13 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
 
     Parameters
     ----------
-    profile : the run.
+    profile : profile of the run.
     launch_s : launch cost of one kernel [s].
     alpha : acceleration over the host CPU.
 
     Returns
     -------
-    kernel, count, kernel_s (mean), transfer_s (mean copy time a launch), exposed_transfer_s (the part no kernel hides),
+    kernel, count, kernel_s (mean), transfer_s (mean copy time per launch), exposed_transfer_s (the part that no kernel hides),
     ratio (offload:compute), limit, pays (at the exposed and at the full transfer time: "yes", "no", "with overlap only"),
     total_s.  Longest total first.
     """

@@ -1,6 +1,6 @@
-"""Two rank placements of one program, subtracted: which traffic on the host link is bound for the network card.
+"""Difference between two rank placements of one program: the traffic on the host link that is bound for the NIC.
 
-With all ranks on one node, data between ranks moves over the GPU links; with one rank a node it crosses the host link on
+With all ranks on one node, data between ranks moves over the GPU links; with one rank per node it crosses the host link on
 its way to the network.  So NIC-bound volume = V(spread) - V(packed) (decision D14; Groves et al. 2022, section V, whose
 text has the sign the other way round).
 """
@@ -20,13 +20,13 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
 
     Parameters
     ----------
-    spread : the run with one rank a node.
-    packed : the same program, input and rank count on one node.
+    spread : run with one rank per node.
+    packed : run of the same program, input and rank count on one node.
 
     Returns
     -------
     direction, spread_bytes, packed_bytes, nic_bound_bytes, nic_bound_share (of the spread run), nic_bound_count.
-    A negative volume is kept as it is: it says that the two runs are not the same program.
+    A negative volume is kept: it shows that the two runs are not the same program.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
 
 
 def nic_shares(spread: Profile, packed: Profile) -> dict[str, float]:
-    """Return the share of the bytes between host and device that go on to the network card, by direction.
+    """Return the share of the bytes between host and device that continue to the NIC, by direction.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""Start-up of a run: what happens once, before the work that repeats.
+"""Start-up of a run: the work that happens once, before the work that repeats.
 
 Start-up lasts from the first instant of the run to the first *steady* kernel: the first kernel whose function the same process has run
-before.  What has happened only once cannot be told from start-up: the first run of a function may load its code, fill its caches and
-create its libraries' handles; the second does none of these.  Where no function of a process runs twice, its first kernel stands in.
+before.  A first run of a function cannot be distinguished from start-up: it may load its code, fill its caches and create its libraries'
+handles.  The second run does none of these.  Where no function of a process runs twice, its first kernel counts as steady.
 
-Several processes start up together: start-up lasts until each process that began before the first steady kernel of any has one of its
-own.  A process that begins later joins a run that is steady.  Start-up never ends before the last ``MPI_Init`` has returned, since no
-rank can work before; of a recording without GPU work it ends there.
+Several processes start up together: start-up lasts until each process that began before the first steady kernel of any process has a
+steady kernel.  A process that begins later joins a steady run.  Start-up never ends before the last ``MPI_Init`` has returned, because no
+rank can work before; in a recording without GPU work it ends there.
 
-The rule has no threshold.  It calls early work start-up even where the recording began in the middle of a run: there what the start-up
-is made of names no context and no modules.
+The rule has no threshold.  Where the recording began in the middle of a run, its early work counts as start-up too; then the parts of the
+start-up include neither a context nor modules.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Intervals = tuple[Int, Int]
 
 @dataclass(frozen=True)
 class StartUp:
-    """What a run spends before it is steady.
+    """Start-up of a run.
 
     Attributes
     ----------
-    end_ns : when it ends, on the recording's clock.
-    until : what ends it: ``repeated kernel``, ``first kernel`` or ``MPI_Init``.
-    seconds, share : its length [s], and as a share of the run time.
-    made_of : seconds by what the run does, each instant counted once, which add up to `seconds`: ``mpi_init``, ``context`` (creating
-        the GPU's context), ``modules`` (loading code), ``libraries`` (creating their handles), ``calls`` (other calls of the GPU
-        runtime), ``device`` (work on a device and no call), ``host`` (none of these).
+    end_ns : end of the start-up, on the recording's clock [ns].
+    until : event that ends it: ``repeated kernel``, ``first kernel`` or ``MPI_Init``.
+    seconds, share : length [s], and its share of the run time.
+    made_of : parts of `seconds`, each instant counted once [s]: ``mpi_init``, ``context`` (creating the GPU's context), ``modules``
+        (loading code), ``libraries`` (creating their handles), ``calls`` (other calls of the GPU runtime), ``device`` (work on a device and
+        no call), ``host`` (none of these).
     call_share : share of the run's calls of the GPU runtime and MPI that begin in the start-up; 0 where no calls are recorded.
     """
 
@@ -71,7 +71,7 @@ class StartUp:
 
     @property
     def tells(self) -> bool:
-        """Return whether the start-up is long enough that an answer about the run is also one about the start-up."""
+        """Return whether the start-up is so long that it affects an answer about the run."""
         return self.share > WORTH_TELLING
 
     @property
@@ -90,13 +90,13 @@ class StartUp:
 
 
 def steady_ns(trace: Trace) -> int | None:
-    """Return when start-up ends [ns on the recording's clock]; None where neither a kernel nor ``MPI_Init`` tells."""
+    """Return the end of start-up [ns on the recording's clock]; None where neither a kernel nor ``MPI_Init`` shows it."""
     end = _end(trace)
     return None if end is None else end[0]
 
 
 def start_up(profile: Profile) -> StartUp | None:
-    """Recognise the start-up of a run.  None where the recording does not show its end, and of a stretch, whose begin is no start."""
+    """Recognise the start-up of a run; None where the recording does not show its end, and for a part of a recording."""
     trace = profile.trace
     if "bounds_ns" in trace.facts.get("part", {}) or (end := _end(trace)) is None:
         return None
@@ -108,7 +108,7 @@ def start_up(profile: Profile) -> StartUp | None:
 
 
 def _end(trace: Trace) -> tuple[int, str] | None:
-    """Return when start-up ends and what ends it."""
+    """Return the end of start-up, and the event that ends it."""
     ends = [(int(end[-1]), "MPI_Init") for _, end in [_mpi_init(trace)] if len(end)]
     works = pl.concat([
         trace.kernels.select("start_ns", process=pl.col("process").fill_null(_ANY), function=pl.col("name").cast(pl.Int64)),
@@ -129,18 +129,18 @@ def _end(trace: Trace) -> tuple[int, str] | None:
 
 
 def _begins(trace: Trace) -> pl.DataFrame:
-    """Return when each process made its first call of the GPU runtime: process, began."""
+    """Return the time of each process's first call of the GPU runtime: process, began."""
     return trace.api.group_by("process").agg(began=pl.col("start_ns").min())
 
 
 def _mpi_init(trace: Trace) -> Intervals:
-    """Return when the ranks were in ``MPI_Init``, as disjoint intervals."""
+    """Return the time in which ranks were in ``MPI_Init``, as disjoint intervals."""
     calls = trace.mpi.filter(pl.Series(by_name(trace.mpi["name"], trace.names, lambda text: bool(_MPI_INIT.match(text)), False)))
     return merge(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
 
 
 def _made_of(trace: Trace, first: int, last: int) -> dict[str, int]:
-    """Return nanoseconds by what the run does from `first` to `last`, each instant counted once, for the first that holds."""
+    """Return the parts of the time from `first` to `last` [ns]; each instant counts for the first part that applies."""
     api = trace.api.filter(pl.col("start_ns") < last)
     modules = (call_classes(api["name"], trace.names) == CALL_CLASS["module"]) & ~_named(trace, api, _LOADS_NOTHING)
     named = [frame.filter(pl.Series(_named(trace, frame, LIBRARY))) for frame in (api, trace.ranges.drop_nulls("end_ns"), trace.os_calls)]
@@ -167,9 +167,9 @@ def _made_of(trace: Trace, first: int, last: int) -> dict[str, int]:
 def _context_calls(trace: Trace, api: pl.DataFrame) -> pl.DataFrame:
     """Return the calls that create a GPU's context.
 
-    Few recordings name such a call: CUDA and HIP create the context inside whichever call first needs one.  The context exists before the
-    first work on a device.  So the longest call that a process begins before that is taken, if it takes longer than all other calls of its
-    name in that process together: creation happens once, and the same call without it is short.
+    Few recordings name such a call: CUDA and HIP create the context inside the first call that needs one, before the first work on a
+    device. So the longest call that a process begins before that work is taken, if it takes longer than all other calls of its name in that
+    process together: creation happens once, and the same call without it is short.
     """
     works = pl.concat([trace.table(name).select("start_ns", "process") for name in DEVICE_TABLES])
     firsts = works.group_by("process").agg(worked=pl.col("start_ns").min())

@@ -57,9 +57,8 @@ def kernels(profile: Profile) -> dict[str, Any]:
 
 
 def _collective_kernels(profile: Profile) -> dict[str, int] | None:
-    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, and of it the time without another kernel [ns].
-
-    None without any.
+    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, and its part without other kernels [ns]; None without
+    any.
     """
     trace = profile.trace
     chosen = collectives(trace)
@@ -77,7 +76,7 @@ def _collective_kernels(profile: Profile) -> dict[str, int] | None:
 
 
 def copies(profile: Profile) -> dict[str, dict[str, Any]]:
-    """Return the copies and migrations by class: count, bytes (None where no copy of the class tells them), plain sum of durations [ns]."""
+    """Return the copies and migrations by class: count, bytes (None where no copy of the class has them), plain sum of durations [ns]."""
     rows = (
         profile.of("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration")
         .group_by(pl.col("direction").cast(pl.String))
@@ -117,7 +116,7 @@ def overlap(profile: Profile) -> dict[str, Any]:
 
 
 def _devices(profile: Profile) -> list[tuple[int, int | None]]:
-    """Return the devices by their numbers; of merged recordings with the process, since each counts the devices that it sees."""
+    """Return the devices by their numbers; for merged recordings also by process, because each process numbers the devices that it sees."""
     trace = profile.trace
     merged = trace.table("processes").height > 0
     devices: set[tuple[int, int | None]] = set()
@@ -128,10 +127,10 @@ def _devices(profile: Profile) -> list[tuple[int, int | None]]:
 
 
 def launch(profile: Profile) -> dict[str, Any]:
-    """Return two launch costs, defined.
+    """Return both launch costs.
 
-    ``call_median_ns``: how long the launching call keeps the host.  ``latency_median_ns``: from the call's start to the
-    start of what it launched, over launches that found their device idle (None if there is none).
+    ``call_median_ns``: time for which the launching call occupies the host.  ``latency_median_ns``: time from the call's start to the
+    start of its work, over launches that found their device idle (None if there is none).
     """
     launches = profile.of("launch").select(pl.col("row").cast(pl.UInt32), "delivered_ns")
     calls = profile.trace.api.select("start_ns", "end_ns").with_row_index("row").join(launches, on="row")
@@ -147,14 +146,14 @@ def launch(profile: Profile) -> dict[str, Any]:
 
 
 def synchronisations(profile: Profile) -> pl.DataFrame:
-    """Return the calls that wait for a device, stream or event; a blocking copy waits as well, but is not made for it."""
+    """Return the calls whose purpose is to wait for a device, stream or event; blocking copies are not among them."""
     return profile.of("sync").filter(pl.col("call_class") == "sync")
 
 
 def sync_return_s(profile: Profile) -> float | None:
-    """Return the median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end.
+    """Return the median time [s] from the end of the device's work to the return of a blocking wait; None if no work ended during a wait.
 
-    The work is that of the wait's own process, and of its own context and stream where the recording names those it waits for.
+    The work is that of the wait's own process, and of the context and stream that it waits for where they are recorded.
     """
     parts = [profile.trace.table(t).select("process", "context", "stream", "end_ns") for t in DEVICE_TABLES]
     # what names no process may be anybody's
@@ -221,7 +220,7 @@ def calls(profile: Profile) -> pl.DataFrame:
 
 
 def kernel_names(profile: Profile, kernels: pl.DataFrame) -> pl.Series:
-    """Return the names of kernel activities; a graph recorded as one has none, nor has a kernel whose name the file does not hold."""
+    """Return the names of kernel activities; graphs recorded as one activity, and kernels without a recorded name, get a placeholder."""
     graphs_only = profile.trace.kernels["name"].null_count() == 0
     return profile.trace.text(kernels).fill_null("(CUDA graph)" if graphs_only else UNNAMED)
 
@@ -266,7 +265,7 @@ def distribution(values: Float, weights: Float | None = None) -> pl.DataFrame:
 def memory_timeline(profile: Profile) -> pl.DataFrame:
     """Return the live device memory over time from recorded allocations: seconds since the run's start, bytes; empty without records.
 
-    A free is matched to the latest allocation at its address; frees of memory allocated before the recording count 0.
+    A free is matched to the latest allocation at its address; frees of memory allocated before the recording count as 0 bytes.
     """
     rows = profile.trace.allocations.filter(pl.col("size_bytes").is_not_null())
     rows = rows.filter(pl.col("memory").is_in([i for i, w in enumerate(words("memories")) if w in ("device", "managed", "unknown")]))
@@ -284,7 +283,7 @@ def memory_timeline(profile: Profile) -> pl.DataFrame:
 
 
 def peak_memory_bytes(profile: Profile) -> int:
-    """Return the most device memory the run held at once as far as allocations were recorded [B]; 0 without records."""
+    """Return the largest amount of device memory that the run held at once, by the recorded allocations [B]; 0 without records."""
     line = memory_timeline(profile)
     return int(line["size_bytes"].to_numpy().max()) if line.height else 0
 
@@ -292,7 +291,7 @@ def peak_memory_bytes(profile: Profile) -> int:
 def cpu_activity(profile: Profile) -> dict[str, Any] | None:
     """Return the serial and parallel CPU time of the profiled threads from scheduling records; None where there are none.
 
-    serial: exactly one of the run's threads is on a core; parallel: two or more; seconds of the run's span.
+    serial: time in which exactly one of the run's threads is on a core; parallel: two or more [s].
     """
     trace = profile.trace
     wanted = {t for f in (trace.api, trace.mpi, trace.os_calls) for t in f["thread"].unique().to_list()}
@@ -317,7 +316,7 @@ def cpu_activity(profile: Profile) -> dict[str, Any] | None:
 
 
 def overhead_share(profile: Profile) -> float:
-    """Return the share of the run in which the profiler itself was at work on a recorded thread."""
+    """Return the share of the run in which the profiler itself worked on a recorded thread."""
     rows = profile.trace.overheads
     if not rows.height or not profile.run_time_ns:
         return 0.0

@@ -24,6 +24,7 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.machine import Pair
+from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Relative error (log-sd) of a run's kernels by wave scaling: a mean of 11.8 % over six GPUs (Yu et al., ATC 2021, abstract), over 0.8.
 WAVE_ERROR: Final = 0.15
-#: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, SC22,
-#: abstract).
+#: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, arXiv
+#: 2208.11035v3, abstract).
 SAME_GPU: Final = 0.08
 #: A ratio from the user's table without an error of its own.
 GIVEN_ERROR: Final = 0.0
@@ -141,9 +142,8 @@ def basis_of(kind: KernelKind, pair: Pair) -> str:
         return "kept"
     if same_model(pair):
         return "same GPU"
-    waves = all(machine.value(name) is not None for machine in (pair.source, pair.target) for name in ("gpu.multiprocessors", "gpu.clock"))
-    known = _over("gpu.memory_bandwidth", pair.source, pair.target) is not None
-    return "launch geometry" if kind.launched and waves and known and not other_vendor(pair) else "range of rates"
+    known = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
+    return "launch geometry" if kind.launched and known and not other_vendor(pair) else "range of rates"
 
 
 def kernels_longer(

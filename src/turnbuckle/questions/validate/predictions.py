@@ -63,6 +63,10 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     label = question.model + by
     yield Row(case.name, "run time", label, f"run time{by}", "s", projected.seconds, compared.profile.seconds, low, high)
     kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (recorded, compared)]
+    if word == "auto":
+        yield Row(case.name, "run time", "nothing", "run time", "s", recorded.profile.seconds, compared.profile.seconds)
+        if kernels[1] > 0:
+            yield Row(case.name, "kernels", "nothing", "kernel time, A over B", "", 1.0, kernels[0] / kernels[1])
     if (all_kernels := projected.kernels) is not None and kernels[1] > 0:
         ratios = [kernels[0] / seconds for seconds in (all_kernels.seconds, all_kernels.high, all_kernels.low)]
         name = f"kernel time, A over B{by}"
@@ -77,6 +81,8 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             continue
         host_error = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(recorded.source, declared)) else 0.0
         reach = float(np.exp(_REACH * np.hypot(max(predicted.error, CALL_ERROR), host_error)))
+        if before := recorded.source.get(name):
+            yield Row(case.name, "launches", "nothing", _LAUNCHES[name], "s", before.value, observed.value)
         kept = "" if target.get(name) else ", kept from A"
         yield Row(
             case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", predicted.value, observed.value,

@@ -1,20 +1,20 @@
 """The contention replay: processes that share resources and links, event by event.
 
-A process does things in order: work of its own, work on a resource that others use too, messages sent and awaited.  What
-two processes have to do with each other is a message; one without bytes and with a fixed delay is an edge of a graph, so
-that with unlimited resources this replay is the `timeline` (a law).  Messages cost what the fidelity says:
+A process performs its operations in order: work of its own, work on a shared resource, messages sent and awaited.  Processes interact by
+messages only.  A message without bytes and with a fixed delay is an edge of a graph, so that with unlimited resources this replay equals
+the `timeline` (a law).  The fidelity decides the cost of messages:
 
-``logp``   LogGPS: overheads, latency, gap, time a byte; every card handles one message at a time; no congestion, and none inside nodes.
+``logp``   LogGPS: overheads, latency, gap, time per byte; every NIC handles one message at a time; no congestion, and none inside nodes.
 ``flow``   flows over the links of a topology and of its nodes, max-min fair; latency is paid before the first byte.
-``packet`` packets in queues of finite room before each link; a link sends when the next queue has room (credits).
+``packet`` packets in finite queues before each link; a link sends when the next queue has room (credits).
 
-Time is whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline it is not
+Times are whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline this replay is not
 monotone: with first come, first served, or with fair shares, a faster part can make a run slower (decision D18).
 
 Errors:
 
     A071  processes wait for each other, with the circle
-    A072  a program, a message or a network that cannot be
+    A072  an impossible program, message or network
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _WIDEST: Final = float((1 << 32) - 1)
 
 
 class Op(IntEnum):
-    """What a process does next.
+    """Operation of a process.
 
-    The argument of each is an index: of a piece of work, of a use (``USE``; ``TAKE`` and ``GIVE``, which keep the resource of a use
-    until it is given back), or of a message.
+    The argument of each is an index: of a piece of work, of a use of a resource, or of a message.  ``USE`` holds the resource for the time
+    of the use; ``TAKE`` holds it until ``GIVE``.
     """
 
     WORK = 0
@@ -63,7 +63,7 @@ class Op(IntEnum):
 
 
 class Leaves(IntEnum):
-    """How a message leaves: a fixed delay, as soon as it is sent (eager), or when both ends are ready (rendezvous)."""
+    """Departure of a message: after a fixed delay, as soon as it is sent (eager), or when both ends are ready (rendezvous)."""
 
     EDGE = 0
     EAGER = 1
@@ -72,27 +72,29 @@ class Leaves(IntEnum):
 
 @dataclass(frozen=True)
 class Program:
-    """What processes do.
+    """Operations of all processes.
 
     Attributes
     ----------
-    first : first operation of each process, and the end of the last, shape (processes + 1,).
+    first : index of the first operation of each process, and the end of the last, shape (processes + 1,).
     code, arg : operations (`Op`) and their arguments, shape (operations,).
     work_seconds : durations of ``WORK`` [s].
-    resource, use_seconds : of each use: which resource, and for ``USE`` for how long [s], shape (uses,).
-    capacity : how many a resource serves at once, shape (resources,).
+    resource, use_seconds : resource of each use, and duration of a ``USE`` [s], shape (uses,).
+    capacity : number of uses that a resource serves at once, shape (resources,).
     host : place of each process on the network, node x parts of a node + part, shape (processes,).
-    source, target : processes of each message, shape (messages,); the same for a copy between two places.
-    size_bytes : of each message [B]; seconds of an ``EDGE``, whole picoseconds where the array is uint64.
+    source, target : processes of each message, shape (messages,); the same process for a copy between two places.
+    size_bytes : size of each message [B]; for an ``EDGE`` its delay [s], in whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
-    rate_limit : most that each message goes at, whatever its links leave (flow, packet) [B/s]; empty where nothing limits any.
-    delay_seconds : between the time each message may leave and the time it does, as memory is pinned [s]; empty where nothing passes.
+    rate_limit : upper limit of each message's rate, besides its links (flow, packet) [B/s]; empty for no limits.
+    delay_seconds : delay between the time at which a message may leave and the time at which it does, for pinning memory [s]; empty for
+        none.
     start, end : places between which each message goes; empty where all go between the places of their processes.
-    priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
-    works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is one of its own.
-    overhead : whether each piece of work is processor time of a message rather than compute, shape (works,); empty where none is.
+    priority : priority of each use: the lowest is served first, then the first to come; empty where all are equal.
+    works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is a rank.
+    overhead : mask of the work that is processor time of a message, not compute, shape (works,); empty where none is.
     processor : whether each resource is a processor of a rank, which is kept while it works, rather than a copy engine, which is kept
-        while it copies; shape (resources,); empty where none is.  The last three change nothing but what a replay is said to be made of.
+        while it copies; shape (resources,); empty where none is.  The last three do not change the replay, only its parts in
+        `critical`.
 
     Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
     runs; others are converted.
@@ -126,7 +128,7 @@ class Program:
 
     @property
     def copying(self) -> Bool:
-        """Return whether each operation is done while its process keeps a copy engine, shape (operations,)."""
+        """Return a mask of the operations during which their process holds a copy engine, shape (operations,)."""
         code = np.asarray(self.code)
         kept = (code == Op.TAKE).astype(np.int8) - (code == Op.GIVE)
         if len(self.processor):
@@ -137,17 +139,17 @@ class Program:
 
 @dataclass(frozen=True)
 class Contended:
-    """A program replayed.
+    """Result of a replay.
 
     Attributes
     ----------
-    fidelity : how messages shared the network.
-    ends : of every process [s].
-    waited : time each process waited for messages or resources [s].
-    began, arrived : of every message [s], empty unless traced.
-    done : when every operation was done [s], empty unless traced.
-    carried_bytes : by each link (flow; packet, with headers) [B].
-    events : dealt with.
+    fidelity : model by which messages shared the network.
+    ends : end time of every process [s].
+    waited : time for which each process waited for messages or resources [s].
+    began, arrived : departure and arrival time of every message [s]; empty unless traced.
+    done : completion time of every operation [s]; empty unless traced.
+    carried_bytes : bytes that each link carried (flow; packet, with headers) [B].
+    events : number of events processed.
     """
 
     fidelity: Fidelity
@@ -178,7 +180,7 @@ def replay(
     Parameters
     ----------
     traced : keep the times of every message and operation.
-    progress : told the share of the operations done, now and then.
+    progress : function that receives the share of the operations done, from time to time.
 
     Raises
     ------

@@ -1,8 +1,9 @@
-"""What the run time of a contended replay is made of: one chain of what waited for what, back from the last end to the start.
+"""Parts of the run time of a contended replay: one chain of operations that waited for each other, from the last end back to the start.
 
-Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run time.  A process that waited for a message
-leads to whoever was late: its sender, or for a rendezvous its receiver.  One that waited for a resource stays where it is; who held the
-resource is not followed.  With contention this chain is not what shortening would help (decision D18): it says where the time went.
+Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run time.  From a process that waited for a
+message the chain leads to the late side: its sender, or for a rendezvous its receiver.  At a process that waited for a resource the chain
+stays; the holder of the resource is not followed.  With contention, shortening this chain need not shorten the run (decision D18): the
+chain shows where the time went.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class Chain:
     Attributes
     ----------
     compute : work of processes.
-    copies : between host and device, with their latency and the wait for a copy engine; of nodes without GPUs they are compute.
+    copies : copies between host and device, with their latency and the wait for a copy engine; on nodes without GPUs they count as compute.
     network : messages under way between processes.
-    delays : between the time a message may leave and the time it does: handshakes, pinned memory.
+    delays : delays between the time at which a message may leave and the time at which it does: handshakes, pinning of memory.
     overheads : processor time of sending and receiving.
-    resources : what several processes share, used and waited for: exclusive resources, and the time of a GPU.
+    resources : use of, and wait for, shared resources: exclusive resources, and the time of a GPU.
     """
 
     compute: float
@@ -38,7 +39,7 @@ class Chain:
 
     @property
     def seconds(self) -> float:
-        """Return all of it [s]: the run time."""
+        """Return the sum of all parts [s], which is the run time."""
         return float(sum(getattr(self, f.name) for f in fields(self)))
 
 

@@ -1,12 +1,12 @@
-"""A recorded run as a program for the contention replay, once or several times over, with what it shares.
+"""Program for the contention replay from one or several copies of a recorded run, with the links and GPUs that they share.
 
-Every activity is a process: it awaits what its begin waits for, works as long as it did, awaits what its end waits for, and
-tells those who wait for it.  All edges of the recorded graph are messages with a fixed delay, and what no rule explains stays a
-delay of its own, so that alone on its link a run takes exactly what the timeline replay says (a law).
+Every activity is a process.  It awaits the predecessors of its begin, works for the recorded duration, awaits the predecessors of its end,
+and sends messages to its successors.  All edges of the recorded graph are messages with a fixed delay, and time that no rule explains stays
+as a delay, so that a run alone on its link takes exactly as long as in the timeline replay (a law).
 
-A copy between host and device becomes a flow over the host's link and the device's own, at the rate it was recorded at and no faster.
-What else copies at the same time on the same link takes its share.  Where several runs share one GPU, a kernel is a flow as well:
-over a link that stands for the GPU's multiprocessors, at the share of them that it can use and no faster.
+A copy between host and device becomes a flow over the host's link and the device's link, at most at its recorded rate.  Concurrent copies
+on the same link share its bandwidth.  Where several runs share one GPU, a kernel is a flow too: over a link that stands for the GPU's
+multiprocessors, at most at the share of them that the kernel can use.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Copies:
 
     Attributes
     ----------
-    activity : index into `Graph.activity`.
-    to_device : direction.
-    size_bytes : of each [B].
-    seconds : as recorded [s].
-    device : which device of the run, counted from 0.
+    activity : index of each copy in `Graph.activity`.
+    to_device : mask of the copies to the device.
+    size_bytes : size of each copy [B].
+    seconds : recorded duration of each copy [s].
+    device : device of each copy, counted from 0.
     """
 
     activity: Int
@@ -49,7 +49,7 @@ class Copies:
 
     @property
     def rate(self) -> Float:
-        """Return the bytes over time [B/s]."""
+        """Return the recorded rate of each copy [B/s]."""
         return self.size_bytes / self.seconds
 
     def on_link(self, bandwidth: float, recorded: float, own: bool = True) -> Copies:
@@ -57,9 +57,9 @@ class Copies:
 
         Parameters
         ----------
-        bandwidth : of the link [B/s].
-        recorded : bandwidth of the link they were recorded on [B/s].
-        own : False drops what they cost beyond their link: a copy then takes its bytes over the bandwidth.
+        bandwidth : bandwidth of the link [B/s].
+        recorded : bandwidth of the link of the recording [B/s].
+        own : False drops the cost beyond the link: a copy then takes its bytes over the bandwidth.
 
         >>> import numpy as np
         >>> one = Copies(np.array([0]), np.array([True]), np.array([1e6]), np.array([1e-4]), np.array([0]))
@@ -78,12 +78,12 @@ class Kernels:
 
     Attributes
     ----------
-    activity : index into `Graph.activity`.
-    device : which device of the run, counted from 0.
-    seconds : as recorded [s].
-    blocks, threads, registers : thread blocks, threads a block, registers a thread; 0 where the recording does not say.
-    units : multiprocessors of its device; 0 where the recording does not say.
-    at_once : most kernels that its device held at any time while it ran, itself among them.
+    activity : index of each kernel in `Graph.activity`.
+    device : device of each kernel, counted from 0.
+    seconds : recorded duration of each kernel [s].
+    blocks, threads, registers : thread blocks, threads per block, registers per thread; 0 where they are not recorded.
+    units : multiprocessors of the kernel's device; 0 where they are not recorded.
+    at_once : largest number of kernels on the device at any time while the kernel ran, itself included.
     """
 
     activity: Int
@@ -102,15 +102,15 @@ CORES: Final = (-1, -2)
 
 @dataclass(frozen=True)
 class Pool:
-    """One GPU of each number for all runs, in place of one for each run.
+    """GPUs that all runs share: one of each number, in place of one for each run.
 
     Attributes
     ----------
-    kernels : of one run.
-    share : of the recorded GPU that each held, shape (kernels,).
-    most : how many times faster each can get, shape (kernels,).
-    size : of the GPU over the recorded one, in recorded GPUs' work a second.
-    devices : GPUs that there are, at least.
+    kernels : kernels of one run.
+    share : share of the recorded GPU that each kernel held, shape (kernels,).
+    most : largest speed-up of each kernel, shape (kernels,).
+    size : speed of the GPU over that of the recorded one.
+    devices : least number of GPUs.
     """
 
     kernels: Kernels
@@ -136,11 +136,11 @@ class _Flows:
 
 
 def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[Int, list[int]]:
-    """Return which device each activity of a graph ran on, counted from 0 (-1 off the device), and the numbers the recording gives them.
+    """Return the device of each activity of a graph, counted from 0 (-1 for none), and the devices' recorded numbers.
 
     Parameters
     ----------
-    apart : devices of two processes are two, whatever their numbers: each process saw devices of its own as number 0.
+    apart : whether equal numbers in two processes mean two devices, because each process numbered the devices that it saw from 0.
     """
     rows = profile.activities.select("track", "kind")[graph.activity]
     places = profile.tracks.select("track", "process", "device")
@@ -156,7 +156,7 @@ def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[In
 
 
 def copies(profile: Profile, graph: Graph, *, apart: bool = False) -> Copies:
-    """Return the copies of a profile that take time and carry something; `apart` as in `numbered`."""
+    """Return the copies of a profile that take time and carry bytes; `apart` as in `numbered`."""
     rows = profile.activities.select("kind", "size_bytes", "start_ns", "end_ns")[graph.activity].with_row_index("i")
     kind = pl.col("kind").cast(pl.String)
     moves = rows.filter(kind.is_in(list(_MOVES)), pl.col("size_bytes") > 0, pl.col("end_ns") > pl.col("start_ns"))
@@ -197,7 +197,7 @@ def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
 
 
 def engines(moved: Copies, graph: Graph) -> Int:
-    """Return the copy engines, shape (devices, 2), those to the device first: one each, or as many copies as were recorded at once."""
+    """Return the number of copy engines, shape (devices, 2), those to the device first: one, or as many as copies ran at once."""
     devices = int(moved.device.max(initial=-1)) + 1
     counts = np.ones((devices, 2), dtype=np.int64)
     start, end = graph.time_ns[2 * moved.activity + 1], graph.time_ns[2 * moved.activity + 2]
@@ -224,7 +224,7 @@ def _most_at_once(start: Int, end: Int) -> Int:
 
 
 def initiation(graph: Graph) -> float:
-    """Return the median time from a call to the device work it starts, where nothing else holds the work [s]; 0 where none is known."""
+    """Return the median time from a call to the device work it starts, where the work waits for nothing else [s]; 0 where none is known."""
     lags = graph.lag_ns[graph.kind == EDGE["deliver"]]
     return float(np.median(lags)) * 1e-9 if len(lags) else 0.0
 
@@ -235,8 +235,8 @@ def initiated(graph: Graph, seconds: float, *, recorded: float | None = None) ->
     Parameters
     ----------
     seconds : initiation latency [s].
-    recorded : that of the recording: each delivery changes by the difference, and none gets shorter than nothing.  None gives all
-        mask the same length.
+    recorded : initiation latency of the recording [s]: each delivery changes by the difference, but not below 0.  None gives all deliveries
+        the same length.
     """
     mask = graph.kind == EDGE["deliver"]
     delay = round(seconds * 1e9)
@@ -261,23 +261,23 @@ def behind_one_link(
 ) -> Program:
     """Build the program of `times` copies of a recorded run that share one host's link.
 
-    Host 0 of the network is the host; every device of every run has a host of its own on it.  With a `pool` every device has one for
-    all runs, and two more that the work of its kernels goes between: hosts 1 + d, 1 + D + d and 1 + 2 D + d of D devices.
+    Host 0 of the network is the shared host, and every device of every run is one further host.  With a `pool` all runs share the host of
+    a device, and the work of its kernels flows between two more: device d of D has the hosts 1 + d, 1 + D + d and 1 + 2 D + d.
 
     Parameters
     ----------
     graph, moved : of one profile.
-    times : how many runs.
-    kernel : times the recorded length of the activities that are `kernels`; one number, or one for each.
-    kernels : which activities these are: shape (activities,), or their indices.
-    engines : copies that each device makes at once, by direction, shape (devices, 2): the others wait for their turn, first come, first
-        served.  None lets all begin at once.
-    pool : one GPU for all runs.
+    times : number of runs.
+    kernel : factor on the recorded duration of the activities that are `kernels`: one number, or one for each.
+    kernels : those activities: a mask of shape (activities,), or their indices.
+    engines : number of copies that each device makes at once, by direction, shape (devices, 2); others wait, first come, first served.
+        None lets all copies begin at once.
+    pool : GPUs that all runs share.
     after : delay before a copy's first byte [s].
-    full : bandwidth of every link of the network that a pool or cores are replayed on [B/s]: it stands for all of the pool's GPU, and
+    full : bandwidth of every link of the network on which a pool or cores are replayed [B/s]; it stands for the whole GPU of the pool, and
         for all cores.
-    cores : that all runs have between them for their calls and their own work, each thread one at most; 0: as many as they ask for.  Two
-        more hosts stand for them, `CORES`; see `placed`.
+    cores : number of cores that all runs share for their calls and their own work, at most one for each thread; 0 for no limit.  Two more
+        hosts stand for the cores, `CORES`; see `placed`.
     """
     graph = with_gaps(graph) if cores else graph
     count = len(graph.activity)
@@ -336,7 +336,7 @@ def with_gaps(graph: Graph) -> Graph:
 
 
 def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
-    """Return the calls and a thread's own work as flows between the two hosts that stand for the cores."""
+    """Return the calls and the threads' own work as flows between the two hosts that stand for the cores."""
     within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
     work = within & (graph.kind == EDGE["call"]) & (graph.lag_ns > 0)
     activity, seconds = ((graph.target[work] - 1) // 2).astype(np.int64), graph.lag_ns[work] * 1e-9
@@ -345,7 +345,7 @@ def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
 
 
 def placed(program: Program, hosts: int) -> tuple[Program, int]:
-    """Give a program's cores the two hosts behind `hosts` others; return it and the number of hosts."""
+    """Place a program's cores on the two hosts behind `hosts` others; return the program and the number of hosts."""
     host = np.asarray(program.host)
     if not len(host) or host.min() >= 0:
         return program, hosts
@@ -357,8 +357,8 @@ def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool 
 
     Parameters
     ----------
-    hosts : of the first but host 0, which the second's come after; 0 has both on the same.
-    engines_apart : each has copy engines of its own; else device d of both is one.
+    hosts : number of hosts of the first program besides host 0, after which the second program's hosts come; 0 puts both on the same hosts.
+    engines_apart : whether each program has its own copy engines; otherwise device d of both is one device.
     """
     messages, works, uses, resources = len(one.source), len(one.work_seconds), len(one.resource), len(one.capacity)
     is_message = np.isin(other.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
@@ -385,7 +385,7 @@ _SIDE_BY_SIDE = ("code", "work_seconds", "use_seconds", "size_bytes", "leaves", 
 
 
 def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Bool | Int) -> Program:
-    """Build the program of one run: process i is activity i, the last but the flows' own is the run's start."""
+    """Build the program of one run: process i is activity i, then comes the run's start, then the processes of flows."""
     count = len(graph.activity)
     start, hosts = count, count + 1
     within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)

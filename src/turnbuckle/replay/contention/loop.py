@@ -1,15 +1,15 @@
-"""Calls in a closed loop as a program for the contention replay: send, kernel, receive, again and again (SSI, Austin et al. 2021, 4.4).
+"""Calls in a closed loop as a program for the contention replay: send, kernel, receive, repeatedly (SSI, Austin et al. 2021, 4.4).
 
 A stream is four processes: the host sends, a worker computes, the device sends back, the host receives.  Links and workers are
-resources that all streams share; what one process tells the next is a message with a fixed delay.  A bounded queue is a message
-back, its credit: the sender awaits the credit of the entry so many before.
+resources that all streams share.  Each process signals the next by a message with a fixed delay.  A queue of k entries is a message back
+(a credit): the sender awaits the credit of the k-th call before.
 
-``quantum`` says what propagation is paid for (decision D9).  By the ``message`` a link takes n / B and is free again while the
-message is still on its way; by the ``byte`` each byte waits for the one before to arrive, and a link takes n (x + 1 / B).
+``quantum`` is the unit that pays the propagation x (decision D9).  By the ``message`` a link is busy for n / B, and is free again while the
+message is still on its way.  By the ``byte`` each byte waits until the one before has arrived, and a link is busy for n (x + 1 / B).
 
 Errors:
 
-    A087  a loop or a link that cannot be
+    A087  an impossible loop or link
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _COUNTS: Final = ("calls", "streams", "workers", "width")
 
 @dataclass(frozen=True)
 class Loop:
-    """What each stream does.
+    """Calls of each stream.
 
     Attributes
     ----------
-    calls : of each stream, N.
-    to_device_bytes, to_host_bytes : of one call [B].
-    kernel_seconds : of one call on a worker [s].
-    host_seconds : of the host before each call [s].
-    streams : loops at once; each has a host thread of its own, in whose order its calls stay.
-    workers : kernels at once.
-    in_flight : calls of a stream that may be on their way before a result is back; 1 is a blocking call, 0 is no limit.
-    queue : entries of a stream that fit at the device, kernel included; 0 is no limit.
+    calls : number of calls of each stream, N.
+    to_device_bytes, to_host_bytes : bytes of one call in each direction [B].
+    kernel_seconds : kernel time of one call on a worker [s].
+    host_seconds : host time before each call [s].
+    streams : number of concurrent loops; each has its own host thread, which keeps its calls in order.
+    workers : number of kernels that run at once.
+    in_flight : number of calls of a stream that may be under way before a result is back; 1 is a blocking call, 0 is no limit.
+    queue : number of a stream's calls that fit at the device, running kernel included; 0 is no limit.
     """
 
     calls: int
@@ -64,13 +64,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class Link:
-    """What lies between host and device; both directions are alike and apart.
+    """Link between host and device, with two equal and independent directions.
 
     Attributes
     ----------
-    name : as it stands beside every ratio.
-    bandwidth : of one of its links, one way [B/s].
-    width : links side by side; each carries one message at a time.
+    name : name that is printed beside every ratio.
+    bandwidth : bandwidth of one of its parallel links, one way [B/s].
+    width : number of parallel links; each carries one message at a time.
     """
 
     name: str
@@ -80,12 +80,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Looped:
-    """A loop replayed.
+    """Result of a replayed loop.
 
     Attributes
     ----------
     seconds : run time [s].
-    busy_to_device, busy_to_host, busy_workers : share of it in which links and workers were taken.
+    busy_to_device, busy_to_host, busy_workers : share of the run time in which links and workers were busy.
     """
 
     seconds: float
@@ -99,7 +99,7 @@ def run(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "
 
     Parameters
     ----------
-    propagation_seconds : one way, of a message or of a byte [s].
+    propagation_seconds : propagation of a message or of a byte, one way [s].
 
     Raises
     ------
@@ -123,7 +123,7 @@ def run(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "
 
 
 def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) -> tuple[float, float]:
-    """Return how long one call takes a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
+    """Return how long one call occupies a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
 
     >>> taken(Loop(1, 1e6, 0, 1e-6), Link("a link", 10e9), 1e-9, "byte")
     (0.0011, 0.0)
@@ -138,7 +138,7 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     Parameters
     ----------
     propagation_seconds, quantum : as in `run`; a credit pays one propagation, whatever the quantum.
-    stretch : times every time.
+    stretch : factor on every time.
     """
     down, up = taken(loop, link, propagation_seconds, quantum)
     streams, calls = loop.streams, loop.calls
@@ -176,7 +176,7 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
 
 
 def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:
-    """Return codes and arguments of one kind of process, shape (streams, operations): its present steps, call by call."""
+    """Return codes and arguments of one kind of process, shape (streams, operations): the steps that it has, call by call."""
     there = np.stack([mask for _, _, mask in steps], axis=1).reshape(-1)
     streams, calls = steps[0][1].shape
     code = np.tile(np.array([op for op, _, _ in steps]), calls)[there]

@@ -1,12 +1,12 @@
-"""Networks as data: what a node is made of, and what joins the nodes.
+"""Networks as data: the parts of a node, and the network between nodes.
 
-A place is a part of a node: a socket, a GPU.  Inside a node a message takes the path of fewest wires, of these the widest; to another
-node it goes to the card nearest to its place, over the links of the shape, and from the card nearest to its end.
+A place is a part of a node: a socket, a GPU.  Inside a node a message takes the path of fewest wires, and of these the widest.  To another
+node it goes to the NIC nearest to its place, over the links of the shape, and from the NIC nearest to its end.
 
 =============  ==================================================================================  ====================================
 shape          links                                                                               routes
 =============  ==================================================================================  ====================================
-None           a link up and a link down from every card to one switch                             the only one
+None           a link up and a link down from every NIC to one switch                              the only one
 `FatTree`      XGFT(h; m; w), parallel cables                                                      D-mod-k (Rodriguez et al. 2009)
 `Torus`        routers with two links a dimension                                                  dimension by dimension, shorter way
 `Dragonfly`    groups of linked routers, linked by global channels (Kim et al. 2008)               minimal
@@ -28,9 +28,9 @@ class FatTree:
 
     Attributes
     ----------
-    down : children of a switch at each level, from the leaves up.
-    up : parents of what stands below.
-    cables : parallel cables to each.
+    down : number of children of a switch at each level, from the leaves up.
+    up : number of parents of each child at each level.
+    cables : number of parallel cables to each parent.
     """
 
     down: tuple[int, ...]
@@ -40,12 +40,12 @@ class FatTree:
 
 @dataclass(frozen=True)
 class Torus:
-    """A torus, routed dimension by dimension, the shorter way round.
+    """A torus, routed dimension by dimension in the shorter direction.
 
     Attributes
     ----------
-    dims : routers along each dimension.
-    cards : of a router.
+    dims : number of routers along each dimension.
+    cards : number of NICs of a router.
     """
 
     dims: tuple[int, ...]
@@ -58,9 +58,9 @@ class Dragonfly:
 
     Attributes
     ----------
-    groups : each with a channel to every other at least: routers x channels >= groups - 1.
-    routers : of a group, all linked.
-    cards, channels : of a router.
+    groups : number of groups; each has at least one channel to every other: routers x channels >= groups - 1.
+    routers : number of routers of a group, all linked with each other.
+    cards, channels : numbers of NICs and of global channels of a router.
     """
 
     groups: int
@@ -75,10 +75,10 @@ class Wire:
 
     Attributes
     ----------
-    source, target : parts at its ends; the same for traffic that stays at a part.
-    bandwidth : [B/s].
+    source, target : indices of the parts at its ends; equal for traffic that stays at a part.
+    bandwidth : bandwidth [B/s].
     seconds : latency [s].
-    shared : whether the way back shares its capacity; otherwise there is no way back by this wire.
+    shared : whether both directions share its capacity; otherwise the wire has one direction only.
     """
 
     source: int
@@ -90,14 +90,14 @@ class Wire:
 
 @dataclass(frozen=True)
 class Node:
-    """What a node is made of.
+    """Parts of a node, and the wires between them.
 
     Attributes
     ----------
-    parts : their names.
-    wires : between them.
-    cards : parts at which a link of the network ends.
-    passes : parts through which a path may lead; GPUs and cards are none.
+    parts : names of the parts.
+    wires : wires between the parts.
+    cards : parts with a NIC, at which a link of the network ends.
+    passes : parts through which a path may lead; GPUs and NICs are not among them.
     """
 
     parts: tuple[str, ...]
@@ -115,27 +115,27 @@ class Node:
 
 
 def plain(bandwidth: float, seconds: float) -> Node:
-    """Return a node of one part that is its own card; what stays on it shares one wire."""
+    """Return a node of one part that is also its NIC; traffic that stays on it shares one wire."""
     return Node(("host",), (Wire(0, 0, bandwidth, seconds, shared=True),), (0,), (0,))
 
 
 @dataclass(frozen=True)
 class Network:
-    """Nodes, and a network of equal links between their cards.
+    """Nodes, and a network of equal links between their NICs.
 
     Attributes
     ----------
-    hosts : nodes on it.
-    bandwidth : of a link, one way [B/s].
+    hosts : number of nodes.
+    bandwidth : bandwidth of a link, one way [B/s].
     hop_seconds : latency of a link [s].
-    shape : of the network between cards, or None for one switch.
-    inside_bandwidth, inside_seconds : between processes of one node that is given by no more than that [B/s], [s].
+    shape : shape of the network between NICs, or None for one switch.
+    inside_bandwidth, inside_seconds : bandwidth [B/s] and latency [s] between processes of a node, for nodes without parts.
     latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for every fidelity.
     seconds_per_byte, overhead_per_byte : G, O [s/B].
-    node : what nodes are made of, or None for one part each.
-    handshake : whether a rendezvous pays for the request and for its answer, a latency each.
-    packet_bytes, header_bytes : of `packet`: bytes of a message in a packet, at most, and bytes of a packet beside those [B].
-    buffer_bytes : of `packet`: room for packets before each link; one packet at least [B].
+    node : parts of each node, or None for nodes of one part.
+    handshake : whether a rendezvous pays for the request and for its answer, one latency each.
+    packet_bytes, header_bytes : largest payload of a packet, and its header (`packet`) [B].
+    buffer_bytes : room for packets before each link, at least one packet (`packet`) [B].
     """
 
     hosts: int
@@ -158,12 +158,12 @@ class Network:
 
     @property
     def made_of(self) -> Node:
-        """Return what a node is made of."""
+        """Return the parts of a node."""
         return self.node or plain(self.inside_bandwidth, self.inside_seconds)
 
     @property
     def cards(self) -> int:
-        """Return the cards of all nodes."""
+        """Return the number of NICs of all nodes."""
         return self.hosts * len(self.made_of.cards)
 
     def links(self) -> list[str]:

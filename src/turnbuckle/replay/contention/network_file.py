@@ -1,4 +1,4 @@
-"""Reads a network, and what its nodes are made of, from a TOML file.
+"""Reader of a network and its nodes from a TOML file.
 
 ::
 
@@ -88,7 +88,7 @@ _LOOKED_AT: Final = 256
 
 @dataclass(frozen=True)
 class Fact:
-    """A number of a network, as its file gives it, and where it is from."""
+    """Number of a network as its file states it, and its source."""
 
     what: str
     value: str
@@ -103,17 +103,17 @@ class Fact:
 
 @dataclass(frozen=True)
 class Described:
-    """A network as a file describes it.
+    """Network as a file describes it.
 
     Attributes
     ----------
-    name, title, source : what it is called, and where its numbers are from.
-    nodes : how many it has; 0 for as many as are asked for.
-    bandwidth, hop_seconds : of a link, one way [B/s], [s].
-    shape : of the network between cards.
-    node : what nodes are made of, or None where the file does not say.
-    machine : whose GPUs it has, of `turnbuckle.machine`; may be none.
-    facts : every number, with its source.
+    name, title, source : name, title, and source of the numbers.
+    nodes : number of nodes; 0 for any number.
+    bandwidth, hop_seconds : bandwidth [B/s] and latency [s] of a link, one way.
+    shape : shape of the network between NICs.
+    node : parts of each node, or None where the file does not state them.
+    machine : machine of the catalogue that has the same GPUs, or an empty text.
+    facts : every number with its source.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Described:
 
 
 def bundled() -> list[str]:
-    """Return the names of the networks that come with the package."""
+    """Return the names of the networks that ship with the package."""
     return sorted(
         f.name.removesuffix(".toml")
         for f in files("turnbuckle.replay.contention").joinpath("networks").iterdir()
@@ -154,7 +154,7 @@ def read_network(name: str) -> Described:
 
 @lru_cache(maxsize=64)
 def _read(name: str, text: str) -> Described:
-    """Parse a network's text; the cache is keyed by it, so a changed file is read anew."""
+    """Parse a network's text, which is the key of the cache, so that a changed file is parsed again."""
     return _Reading(name, text).network()
 
 
@@ -259,7 +259,7 @@ class _Reading:
         return made if made.parts_of("share") else shared(made)
 
     def wires(self, key: str, entry: object, parts: Sequence[str], number: Mapping[str, int], source: str) -> list[Wire]:
-        """Return the wires that one table gives: alike, between one pair of parts or several."""
+        """Return the wires of one table: equal wires between one or several pairs of parts."""
         wire = self.table(key, entry)
         self.keys(key, wire, ("name", "between", "bandwidth", "latency", "shared", "source", "latency_source"))
         between = wire.get("between")
@@ -320,7 +320,7 @@ class _Reading:
         return graph(places, [(a, b, link * links) for a, b, links in pairs], **values)
 
     def joined(self, made: Node) -> None:
-        """Refuse a node whose GPUs and hosts do not reach each other and its cards."""
+        """Refuse a node whose GPUs and hosts do not reach each other and its NICs."""
         ends = [*made.parts_of("gpu"), *made.parts_of("host")][:_LOOKED_AT]
         if not ends:
             raise self.flaw("node.parts", "no host and no GPU", 'name parts "host 0", "gpu 0", ...')
@@ -334,7 +334,7 @@ class _Reading:
                     )
 
     def sources(self, key: str, given: object, allowed: Sequence[str]) -> dict[str, str]:
-        """Return where single numbers are from."""
+        """Return the sources of single numbers."""
         table = self.table(key, given)
         self.keys(key, table, allowed)
         return {name: self.text(f"{key}.{name}", value, needed=True) for name, value in table.items()}
@@ -377,7 +377,7 @@ class _Reading:
 
 
 def places(shape: FatTree | Torus | Dragonfly) -> int:
-    """Return the cards that a shape has room for.
+    """Return the number of NICs that a shape has room for.
 
     >>> places(Torus((4, 4), 2))
     32

@@ -1,4 +1,4 @@
-"""Nodes that machines are made of: GPUs on host links, meshed or behind a switch, with a card a node or a GPU, and pools of them.
+"""Usual nodes of machines: GPUs on host links, meshed or behind a switch, with one NIC per node or per GPU, and pools of GPUs.
 
 A node is data (`replay.contention.network.Node`); these build the usual ones.  A part is named by its kind and number: ``host 0``,
 ``gpu 3``, ``switch 1``; ``share 3`` is the time of GPU 3, for processes that share it.
@@ -40,14 +40,14 @@ def gpu_node(
 
     Parameters
     ----------
-    gpus, hosts : how many; GPUs are dealt to hosts in order.
-    link, link_seconds : between a host and each of its GPUs, one way [B/s], [s].
-    memory, memory_seconds : between processes of a host, through its memory [B/s], [s].
-    between_hosts : between neighbouring hosts, one way [B/s]; None for as fast as `memory`.
-    peer, peer_seconds : between GPUs, one way [B/s], [s]: of each pair (``mesh``), or of each GPU into a ``switch``; None where they
-        have no link of their own.
-    cards : one at the first host, one at every host, or beside the GPUs, on a switch that has one link up to the host (``gpu``).
-    per_switch, switch_cards : GPUs of such a switch, which share its link up, and its cards.
+    gpus, hosts : numbers of GPUs and hosts; GPUs are dealt to hosts in order.
+    link, link_seconds : bandwidth [B/s] and latency [s] between a host and each of its GPUs, one way.
+    memory, memory_seconds : bandwidth [B/s] and latency [s] between processes of a host, through its memory.
+    between_hosts : bandwidth between neighbouring hosts, one way [B/s]; None for that of `memory`.
+    peer, peer_seconds : bandwidth [B/s] and latency [s] between GPUs, one way: of each pair (``mesh``), or of each GPU into a ``switch``;
+        None where GPUs have no direct link.
+    cards : place of NICs: one at the first host, one at every host, or beside the GPUs, on a switch with one link up to the host (``gpu``).
+    per_switch, switch_cards : numbers of GPUs and of NICs on such a switch, which share its link up.
 
     >>> gpu_node(2, link=25e9, cards="gpu").parts
     ('host 0', 'gpu 0', 'gpu 1', 'share 0', 'share 1', 'switch 0', 'switch 1')
@@ -96,15 +96,15 @@ def pool(
 ) -> Node:
     """Build hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at its root.
 
-    Every host has a card of its own; from any of them to any GPU it is as far.
+    Every host has its own NIC.  The distance from a host to a GPU is the same for all pairs.
 
     Parameters
     ----------
-    link : of a GPU, one way [B/s]; a leaf switch has `uplinks` of them to the root.
+    link : bandwidth of a GPU's link, one way [B/s]; a leaf switch has `uplinks` such links to the root.
     link_seconds : latency of the cable between a host and the root [s].
-    host_link : of a host, one way [B/s]; None for as fast as `link`.
-    switch_seconds : from one port of a switch to another [s].
-    per_switch : GPUs of a leaf switch.
+    host_link : bandwidth of a host's link, one way [B/s]; None for that of `link`.
+    switch_seconds : latency from one port of a switch to another [s].
+    per_switch : number of GPUs of a leaf switch.
 
     >>> len(pool(2, 16, link=32e9).parts_of("switch"))
     3
@@ -136,7 +136,7 @@ def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: floa
     ----------
     links : pairs of GPUs, with the bandwidth one way [B/s].
     seconds : latency of each link [s].
-    cards : the first so many GPUs have one each.
+    cards : number of NICs, one at each of the first GPUs.
 
     >>> graph(3, [(0, 1, 50e9), (1, 2, 50e9)]).passes
     (0, 1, 2)
@@ -167,7 +167,7 @@ def reached(node: Node, start: int) -> set[int]:
 
 
 def shared(node: Node) -> Node:
-    """Return the node with a part for the time of each GPU, which processes may share.
+    """Return the node with a further part for each GPU, which stands for the GPU's time that processes share.
 
     >>> shared(Node(("gpu 0",), (), (0,), ())).parts
     ('gpu 0', 'share 0')

@@ -1,4 +1,4 @@
-"""What threads do, put in order by one sort: so that a program of ten million messages is made in little more memory than it has.
+"""Operations of threads, ordered by one sort, so that making a program of ten million messages takes little more memory than the program.
 
 An operation belongs to a call, and to a slot of that call.  Call and slot, as one number, are its key.
 """
@@ -21,7 +21,7 @@ _BLOCK: Final = 1 << 18
 
 
 class Slot(IntEnum):
-    """Slots of a call: compute before it, room for what comes, what is sent, what is awaited, buffers, the steps of a collective."""
+    """Slots of a call: compute before it, posted receives, sends, awaited messages, buffers, the steps of a collective."""
 
     GAP = 0
     POST = 1
@@ -43,7 +43,7 @@ def as_one(values: Float) -> Float:
 
 @dataclass
 class _Part:
-    """Operations as they are added: the key of each, or of `many` in a row."""
+    """Group of operations as they are added: the key of each operation, or of `many` in a row."""
 
     key: NDArray[np.uint64]
     code: NDArray[np.uint8] | int
@@ -52,10 +52,10 @@ class _Part:
 
 
 class Operations:
-    """Operations of all threads, in any order but that of one slot of a call, which is the order in which they are added.
+    """Operations of all threads, added in any order; those of one slot of a call keep the order in which they are added.
 
-    Slots of a call, in order: compute, room for what comes, what is sent, what is awaited, buffers, the steps of a collective (as many
-    times four), and what is kept.
+    Slots of a call, in order: compute, posted receives, sends, awaited messages, buffers, the steps of a collective (four slots for each
+    step), and kept durations.
     """
 
     def __init__(self, thread: NDArray[np.uint32], steps: int) -> None:

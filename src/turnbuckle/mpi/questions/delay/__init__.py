@@ -1,1 +1,1 @@
-"""Messages that were really delayed, beside what was predicted."""
+"""Runs whose messages were really delayed, compared with predictions."""

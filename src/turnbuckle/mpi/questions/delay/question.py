@@ -57,7 +57,7 @@ class Point:
 
     Attributes
     ----------
-    delay_ns : delay that was set; predictions are for the delay that was waited [ns].
+    delay_ns : delay that was set; predictions are for the mean delay that messages really had [ns].
     seconds, undelayed : run times with the delay, and without any [s].
     predicted : run time [s] by fidelity of the replay, and by `BASELINES`.
     """
@@ -149,7 +149,7 @@ def calibrated(trace: Trace, most_bytes: float) -> Setup:
 
 
 def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:
-    """Replay a run [s] on the network of a setup, with a latency that is longer by the delay: two links lie between two ranks."""
+    """Return the replayed run time on the network of a setup whose latency is longer by the delay; two links lie between two ranks [s]."""
     far = replace(setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2)
     return replayed(traffic, far).row.seconds
 
@@ -169,7 +169,7 @@ def programs(
     ----------
     measurements : what a file of them holds.
     recordings : folder of a folder for each program.
-    network : the program whose recording the network is read off.
+    network : the ping-pong program to whose recording the network's parameters are fitted.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def words(delay_ns: int) -> str:
 
 
 def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Predict A's runs with their messages delayed: every point by the replay, and what stands beside it a line for each program."""
+    """Predict A's runs with delayed messages: every point by the replay, and the baselines as one line for each program."""
     measurements = read_measurements(data.path(case, question.text("measured")), FORM)
     _, measured = programs(measurements, data.path(case, case.a.file), question.text("network"))
     if not measured:

@@ -35,7 +35,7 @@ _WIDE = 8
 def fabric(
     name: Name = None, /, *, nodes: Nodes = None, check: Check = False, format: FormatOption = "table", output: Output = None
 ) -> int:
-    """Show a machine as a network: parts, wires with their sources, ways between parts, what shares what, bisection."""
+    """Show a machine as a network: parts, wires with their sources, routes between parts, shared wires, bisection."""
     from turnbuckle.mpi.questions.fabric import question as study
     from turnbuckle.replay.contention.network_file import bundled, read_network
 
@@ -187,7 +187,7 @@ def _print_together(console: Console, result: Fabric) -> None:
 
 
 def _remarks(console: Console, result: Fabric, *, with_head: bool = True) -> int:
-    """Print what is doubtful, and return the number of remarks."""
+    """Print the remarks on doubtful facts, and return their number."""
 
     from turnbuckle.mpi.questions.fabric.question import remarks
 

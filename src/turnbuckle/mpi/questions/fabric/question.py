@@ -36,7 +36,7 @@ class Way(Declared):
     Attributes
     ----------
     source, target : names of the parts.
-    wires : wires of the route, by the names of their ends.
+    wires : wires of the route, named by their ends.
     bandwidth : bandwidth of the narrowest wire [B/s].
     seconds : latency of all wires together [s].
     """
@@ -50,13 +50,13 @@ class Way(Declared):
 
 @dataclass(frozen=True)
 class Together:
-    """Messages that are under way at once.
+    """Concurrent messages.
 
     Attributes
     ----------
     what : sources and targets in words.
     alone : bandwidth of the worst placed message without the others [B/s].
-    bandwidth : bandwidth of the worst placed message with the others, shared fairly [B/s].
+    bandwidth : fair share of bandwidth of the worst placed message among the others [B/s].
     wire : wire that limits the worst placed message.
     sharing : number of messages on that wire.
     """
@@ -74,7 +74,7 @@ class Fabric(Declared):
 
     Attributes
     ----------
-    described : description from the machine's file.
+    described : description of the network in the machine's file.
     nodes : number of nodes.
     cards, links_between, links_inside : numbers of NICs, of links between them, and of wires of all nodes; each direction counts.
     diameter_links : number of links of the longest route between two NICs.
@@ -82,7 +82,7 @@ class Fabric(Declared):
     bisection_bandwidth : bandwidth from one half of the NICs to the other, in one direction [B/s].
     injection_bandwidth : bandwidth of that half's NICs, in one direction [B/s].
     ways : routes between hosts, GPUs and NICs of a node.
-    together : bandwidths of messages that are under way at once.
+    together : bandwidths of concurrent messages.
     idle : wires that no route uses.
     left_out : number of hosts, GPUs and NICs of a node that `ways` leaves out.
     """
@@ -108,7 +108,7 @@ class Fabric(Declared):
         return shape_dict(self.described.shape)
 
     def node(self) -> dict[str, Any] | None:
-        """Return what a node is made of, by the names of its parts; None where the file does not say."""
+        """Return the names of the parts of a node; None where the file does not name them."""
         made = self.described.node
         if made is None:
             return None
@@ -125,7 +125,7 @@ class Fabric(Declared):
         }
 
     def remarks(self) -> list[str]:
-        """Return what is doubtful in the file."""
+        """Return remarks on doubtful facts in the file."""
         return remarks(self)
 
 
@@ -350,7 +350,7 @@ def bisection(shape: FatTree | Torus | Dragonfly | None, cards: int) -> float:
 
 
 def remarks(result: Fabric) -> list[str]:
-    """Return what is doubtful about a file: numbers without a source, unused wires, routes that differ there and back."""
+    """Return remarks on a file: numbers without a source, unused wires, routes that differ in the two directions."""
     out = []
     assumed = [f.what for f in result.described.facts if f.nature == "assumed"]
     if assumed:
@@ -382,6 +382,6 @@ def _same(first: float, second: float) -> bool:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return a few names, and the number of the others."""
+    """Return the first few names, and the number of the others."""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return "; ".join(names[:4]) + more

@@ -1,1 +1,1 @@
-"""Messages between GPUs, by host memory or straight from device memory."""
+"""Messages between GPUs, through host memory or straight from device memory."""

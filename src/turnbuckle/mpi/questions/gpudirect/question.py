@@ -55,9 +55,9 @@ class Case(Declared):
 
     Attributes
     ----------
-    per : whether the bandwidth of each link of the network is as given (``node``), or multiplied by the GPUs of a node (``gpu``).
+    per : bandwidth of each link of the network: as given (``node``), or multiplied by the GPUs of a node (``gpu``).
     card_bandwidth : bandwidth of each link of the network, in one direction [B/s].
-    row, links : result of the replay, and utilisation of its links (None in `logp`, or where it got stuck).
+    row, links : result of the replay, and utilisation of its links (None in `logp`, or for a deadlock).
     """
 
     per: Per
@@ -72,10 +72,10 @@ class Saturation:
 
     Attributes
     ----------
-    ranks_per_node : smallest shape asked whose busiest NIC is busy for more than `FULL` of the time in which its node communicates; None
-        where there is none.
+    ranks_per_node : smallest shape asked with a saturated NIC: one that is busy for more than `FULL` of its node's communication time;
+        None where no shape has one.
     node : node of that NIC.
-    largest : largest share over all shapes.
+    largest : largest such share over all shapes.
     """
 
     path: str
@@ -97,7 +97,7 @@ class GpuDirectStudy(Declared):
     sizes : classes of message size, on every shape.
     matrix : bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B].
     node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node.
-    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty where it costs too much.
+    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty for too many replays.
     """
 
     rule_share: ClassVar[float] = FULL

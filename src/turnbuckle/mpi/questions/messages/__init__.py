@@ -1,1 +1,1 @@
-"""Would GPUDirect help this MPI run, and on how many ranks a node?"""
+"""Effect of GPUDirect on an MPI run, by ranks per node."""

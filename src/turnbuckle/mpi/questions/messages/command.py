@@ -96,7 +96,7 @@ def messages(
 ) -> int:
     """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
 
-    --study answers more, and takes more replays; --charts draws it.
+    --study answers more questions with more replays; --charts draws its figures.
     """
     from turnbuckle.mpi import schedules
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied

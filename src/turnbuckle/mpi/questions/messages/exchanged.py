@@ -25,11 +25,11 @@ from turnbuckle.replay.contention.network_file import read_network
 
 @dataclass(frozen=True)
 class Exchange(Setup):
-    """How messages of a run are carried, and how fast a rank of a schedule works.
+    """Settings of a replay, and the speed of the ranks of a schedule.
 
     Attributes
     ----------
-    flops_per_second : of a rank, for schedules that count work in flops; recordings and GOAL have times of their own.
+    flops_per_second : speed of each rank, for schedules that count work in flops [FLOP/s]; recordings and GOAL hold times instead.
     """
 
     flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})

@@ -1,4 +1,4 @@
-"""Figures of the GPUDirect study: gain by message size, what runs are made of, busy links, bytes from rank to rank, full cards.
+"""Figures of the GPUDirect study: gain by message size, parts of run times, busy links, bytes from rank to rank, saturated NICs.
 
 After Figs 5 to 7 of Khetawat et al. (GPUDirect in TraceR-CODES) and Fig 49 of the ECP report.
 """
@@ -52,7 +52,7 @@ def figures(study: GpuDirectStudy) -> list[Figure]:
 
 
 def _drawn(study: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
-    """Return the classes between nodes by shape; those inside nodes where there are no others."""
+    """Return the size classes between nodes by node shape, or those inside nodes if there are none between nodes."""
     for between in (True, False):
         some = {n: c for n in study.answered.shapes if (c := study.classes(n, between=between))}
         if some:
@@ -61,7 +61,7 @@ def _drawn(study: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
 
 
 def by_size(study: GpuDirectStudy) -> Figure:
-    """Draw the gain of GPUDirect by message size and node shape, the closed form beside it, and where messages and bytes are."""
+    """Draw the gain of GPUDirect by message size and node shape, its closed form, and the shares of messages and bytes by size."""
     between, classes = _drawn(study)
     shade_of = {n: _SHADES[-1] if len(classes) == 1 else shade(_SHADES, k, len(classes)) for k, n in enumerate(classes)}
     rows: Rows = [
@@ -100,14 +100,14 @@ def by_size(study: GpuDirectStudy) -> Figure:
 
 
 def _domain(classes: list[SizeClass]) -> tuple[float, float]:
-    """Return the ends of the axis of sizes: two decades at least."""
+    """Return the ends of the axis of sizes, at least two decades apart."""
     low, high = min(c.low_bytes for c in classes) / 1.3, max(c.low_bytes for c in classes) * 2.6
     more = math.sqrt(max(100.0 * low / high, 1.0))
     return low / more, high * more
 
 
 def _line(classes: list[SizeClass], which: str) -> Rows:
-    """Return gains with times between two sizes on a straight line over the size, as the crossover is found."""
+    """Return gains along straight lines of time over size between the classes, as `crossover` interpolates."""
     size = np.array([c.size_bytes for c in classes])
     fine = np.unique(np.concatenate([size, np.geomspace(size[0], size[-1], 12 * len(size))]))
     host, direct = (np.interp(fine, size, [getattr(c, f"{p}{which}_seconds") for c in classes]) for p in BOTH)
@@ -174,7 +174,7 @@ def _size_caption(study: GpuDirectStudy, between: bool) -> str:
 
 
 def node_shapes(study: GpuDirectStudy) -> Figure:
-    """Draw run time by path and node shape, split along its chain; beside it the same without compute."""
+    """Draw run time by path and node shape, split along its critical chain, and beside it the same without compute."""
     groups = _bars(study)
     rest = [(heading, [replace(bar, parts=bar.parts[1:]) for bar in bars]) for heading, bars in groups]
     spec = beside([stacked_bars(groups, 330, "run time"), stacked_bars(rest, 230, "without compute", named=False)], 26, padding=6)
@@ -193,7 +193,7 @@ def _per(study: GpuDirectStudy, per: Per) -> str:
 
 
 def _bars(study: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
-    """Return a group of bars a node shape, a bar a path, compute first."""
+    """Return a group of bars for each node shape, with a bar for each path, compute first."""
     groups = []
     for n in study.answered.shapes:
         bars = []
@@ -226,7 +226,7 @@ def _shape_title(study: GpuDirectStudy) -> str:
 
 
 def cards(study: GpuDirectStudy) -> Figure:
-    """Draw the share of the time in which a node communicates that its busiest card is busy, over ranks a node."""
+    """Draw the busy time of each node's busiest NIC as a share of the node's communication time, over ranks per node."""
     rows: Rows = []
     for kind in study.pers:
         for path in BOTH:

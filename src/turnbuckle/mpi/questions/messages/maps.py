@@ -27,7 +27,7 @@ _MOST_RANKS: Final = 256
 
 
 def links(study: GpuDirectStudy) -> Figure:
-    """Draw the share of the run time in which links were busy: kinds of links by nodes, a panel a path."""
+    """Draw the share of the run time in which links were busy: kinds of links by nodes, one panel for each path."""
     cases = [c for path in BOTH if (c := study.case(study.at, path)).links is not None]
     used = [c.links for c in cases if c.links is not None]
     kinds = list(dict.fromkeys(k for u in used for k, row in zip(u.classes, u.busy, strict=True) if row.any() or k.startswith("card")))
@@ -115,7 +115,7 @@ def _heat_colour(share: float) -> str:
 
 
 def traffic(study: GpuDirectStudy) -> Figure:
-    """Draw bytes from rank to rank, a cell a pair, and where nodes end."""
+    """Draw bytes from rank to rank, one cell for each pair, and the borders of nodes."""
     assert study.matrix is not None
     matrix, each = downsampled(study.matrix, _MOST_RANKS)
     ranks = len(study.matrix)
@@ -175,7 +175,7 @@ def _rank_axis(field: str, ranks: int, title: str) -> Spec:
 
 
 def _borders(study: GpuDirectStudy, x: Spec, y: Spec) -> list[Spec]:
-    """Draw lines where a node ends, if ranks of one node stand side by side and lines are few enough."""
+    """Draw the borders of nodes, if the ranks of a node are consecutive and the borders few enough."""
     ends = (np.flatnonzero(np.diff(study.node)) + 1).tolist()
     if len(ends) > 64 or study.together == 1:
         return []

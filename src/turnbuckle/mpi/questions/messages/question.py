@@ -54,7 +54,7 @@ class Row(Declared):
     chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : parts of the run time along the chain of
         operations that waited for each other (`replay.contention.critical`); they add up to the run time; nan for programs of more than
         `LONGEST_CHAIN` operations [s].
-    stuck : circle of ranks that wait for each other, where sends relied on buffers that this path does not have; times are then nan.
+    stuck : circle of ranks that wait for each other (a deadlock), because sends relied on buffers that this path lacks; times are then nan.
     """
 
     ranks: int
@@ -163,7 +163,7 @@ class Answered(Shown):
         return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
 
     def table(self) -> pl.DataFrame:
-        """Return a row for each way of the messages and each node shape."""
+        """Return a row for each data path and each node shape."""
         return pl.DataFrame([row.as_dict() for row in self.rows], infer_schema_length=None)
 
     def headline(self) -> str:

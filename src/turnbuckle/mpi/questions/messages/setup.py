@@ -43,44 +43,46 @@ INSIDE_BANDWIDTH: Final = 75e9
 
 @dataclass(frozen=True)
 class Setup:
-    """How messages of a run are carried.
+    """Settings of one replay of the messages of a run.
 
     Attributes
     ----------
-    path : ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as that, but straight from GPU to GPU
-        inside a node), ``gpudirect`` (straight from GPU to GPU, between nodes too).
-    ranks : repeated to so many by the grid of a halo exchange; 0 for as many as recorded.
-    ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for what the network says, else for one GPU a rank.
-    gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
-    mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
-    network : a machine, by its name or file; what is set besides replaces what it says.
-    topology : of the network between cards; ``as given`` by the network, one switch without.
-    taper : of a fat tree, hosts below a leaf switch over cables above it.
-    leaf_cards : cards below a leaf switch of a fat tree.
-    cards : one network card a node, or one a GPU; ``as given`` by the network, one a node without.  Ranks as near to several take turns.
-    card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s]; None for what the network says, else 12.5 GB/s
-        and 0.5 us.
-    inside_bandwidth : between processes of a node, through host memory [B/s]; None for what the network says, else 75 GB/s.
-    link_bandwidth : between host and GPU, one way [B/s]; None for what the network says, else 75 GB/s.
-    peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host; None as for the link.
-        All three of them make a node of their own, of one host and as many GPUs as are asked for, whatever the network says; one or two
-        scale the wires of its node, the narrowest at a GPU to what is asked for.
+    path : data path: ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as ``hostcopy``, but from GPU
+        to GPU inside a node), ``gpudirect`` (from GPU to GPU, between nodes too).
+    ranks : number of ranks to which the grid of a halo exchange is repeated; 0 for the recorded number.
+    ranks_per_node, gpus_per_node : ranks and GPUs of each node; 0 for the network's number, or for one GPU per rank without one.
+    gpu_shared : how ranks share a GPU: one after the other, or at once with even shares of its time.
+    mapping : placement of ranks on nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
+    network : machine, by name or file; the other settings replace its values.
+    topology : shape of the network between NICs; ``as given`` takes the network's, or one switch without a network.
+    taper : oversubscription of a fat tree: hosts below a leaf switch over cables above it.
+    leaf_cards : NICs below a leaf switch of a fat tree.
+    cards : one NIC per node, or one per GPU; ``as given`` takes the network's, or one per node without a network.  Ranks that are
+        equally near to several NICs take turns.
+    card_bandwidth, hop_seconds : bandwidth [B/s] and latency [s] of every link of the network, one way; None for the network's values,
+        or 12.5 GB/s and 0.5 us without a network.
+    inside_bandwidth : bandwidth between processes of a node through host memory [B/s]; None for the network's, or 75 GB/s.
+    link_bandwidth : bandwidth between host and GPU, one way [B/s]; None for the network's, or 75 GB/s.
+    peer_bandwidth : bandwidth between two GPUs of a node, one way [B/s]; 0 if they are linked through the host only; None for the
+        network's, or 75 GB/s.  If all of `inside_bandwidth`, `link_bandwidth` and `peer_bandwidth` are set, a generic node of one host and
+        its GPUs replaces the network's node.  If one or two are set, the wires of that kind are scaled so that the narrowest at a GPU has
+        this bandwidth.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
-    overhead_bandwidth : bytes of a message that a processor deals with, at either end, in a time that comes on top of that [B/s]; 0
-        where its size does not matter to it.
-    gap_seconds : least time between two messages of a card, either way, whatever their size (`logp`) [s].
-    costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
-    copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
-    pinned : how often memory is pinned: as `costs` says, never, once for the messages of one size between two ranks, or for each.
-    chunk_bytes : host copies of longer messages overlap with the network in chunks of this size [B]; 0 for none.
-    eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and,
-        whatever the first is, straight from device memory (Open MPI's smcuda 0, UCX 8192).
-    handshake : whether a rendezvous pays for the request and its answer.
-    buffers : where buffers are.
-    staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
-    fidelity, collectives : of the replay.
-    compute : times the recorded compute.
-    seed : of a random mapping.
+    overhead_bandwidth : message bytes over the further processor time that they take at either end [B/s]; 0 for none.
+    gap_seconds : least time between two messages of a NIC, in either direction, of any size (`logp`) [s].
+    costs : ``physics``: one copy at each end; ``seed_G``: the paper's one copy and one pin per message (decision D8).
+    copy_seconds, copy_bandwidth, pin_seconds : latency [s] and bandwidth [B/s] of a host copy, and time of pinning memory [s]; 0 for the
+        values of `costs`.
+    pinned : how often memory is pinned: by `costs`, never, once for all messages of one size between two ranks, or for each message.
+    chunk_bytes : chunk size of host copies, which overlap with the network chunk by chunk [B]; 0 for no overlap.
+    eager_limit_bytes, device_eager_limit_bytes : largest size of messages that leave as soon as they are sent, from host memory and
+        straight from device memory [B]; the second does not follow from the first (Open MPI's smcuda 0, UCX 8192).
+    handshake : whether a rendezvous pays for its request and the answer.
+    buffers : location of message buffers, as rules (`turnbuckle.mpi.replay.buffers`).
+    staging : host copies of collectives: of each message, or once per call of all bytes that a rank puts in and gets.
+    fidelity, collectives : fidelity of the replay, and selection of the algorithms of collectives.
+    compute : factor on the recorded compute.
+    seed : seed of a random mapping.
     """
 
     path: Path = "hostcopy"
@@ -146,7 +148,7 @@ class Setup:
         return break_even_bytes(self.paid)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all settings by name; `turnbuckle.foundation.settings` has their units and meanings."""
+        """Return all settings by name; `turnbuckle.foundation.settings` holds their units and meanings."""
         return dict(self.__dict__)
 
     def held(self) -> dict[str, Any]:

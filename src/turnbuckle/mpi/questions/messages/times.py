@@ -281,8 +281,8 @@ class Crossover:
     Attributes
     ----------
     size_bytes : 0 where GPUDirect is faster at every size of the run, infinite where it is at none [B].
-    below_bytes, above_bytes : mean sizes of the last class in which GPUDirect is not faster, and of the next class; between them the
-        difference of both paths is assumed to be linear in the size, as in the closed forms; nan where there are none [B].
+    below_bytes, above_bytes : mean sizes of the last class in which GPUDirect is not faster, and of the next class; nan without such
+        classes [B].  Between them the difference of both paths is assumed to be linear in the size, as in the closed forms.
     """
 
     size_bytes: float

@@ -1,1 +1,1 @@
-"""Which network suits the messages of a run."""
+"""Comparison of networks for the messages of a run."""

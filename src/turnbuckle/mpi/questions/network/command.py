@@ -1,4 +1,4 @@
-"""``turnbuckle model network``: run time of one set of messages on several networks."""
+"""Command ``turnbuckle model network``: run time of one set of messages on several networks."""
 
 from __future__ import annotations
 

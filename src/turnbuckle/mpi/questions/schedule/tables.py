@@ -1,4 +1,4 @@
-"""``turnbuckle inspect`` of a schedule, an MPI program without times: unknown values are null, never 0."""
+"""Output of ``turnbuckle inspect`` for a schedule, an MPI program without times: unknown values are null, never 0."""
 
 from __future__ import annotations
 

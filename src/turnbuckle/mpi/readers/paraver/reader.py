@@ -88,7 +88,7 @@ def _communicators(records: Records, application: int, ranks: int) -> tuple[int,
 
 
 def _findings(records: Records, application: int) -> list[Finding]:
-    """Return the findings whose count is above 0."""
+    """Return the findings with a count above 0."""
     flaws, words, tasks = records.flaws, records.words, records.threads.tasks
     others = {a: n for a, n in records.events.items() if a != application}
     applications = len(tasks)

@@ -1,1 +1,1 @@
-"""What a gain between two latencies says of a third one."""
+"""Bounds on the run time at a third latency from a gain between two others."""

@@ -105,7 +105,7 @@ def answer(
     ----------
     gain : T(now) / T(near), with the interval of its digits.
     now, near, far : delays [s], or seconds per byte [s/B].
-    claimed : T(far) / T(now) as claimed, for a single `far`.
+    claimed : claimed T(far) / T(now), for a single `far`.
     """
     from turnbuckle.papers.models.bound.affine import bound_on, possible_on
 

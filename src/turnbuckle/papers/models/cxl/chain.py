@@ -66,12 +66,12 @@ KINDS: Final[dict[Kind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Link(Declared):
-    """Link between two devices, which gives the time of a message.
+    """Link between two devices, and the time of a message over it.
 
     Attributes
     ----------
     kind : ``pcie`` (eq 9), ``cxl1`` (eq 10), ``cxl2`` (eq 11), ``time`` (always `time`), ``loggp`` (latency + n / bandwidth).
-    pcie : the wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy.
+    pcie : wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy.
     start_up, share, line_time, lines_in_flight : parameters of the equations, see `turnbuckle.papers.models.cxl.cost`.
     time, latency, bandwidth : measured values [s], [s], [B/s].
     """
@@ -111,7 +111,7 @@ class Link(Declared):
         return self.kind in ("cxl1", "cxl2")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name; those that its kind does not use are None."""
+        """Return the parameters by name; parameters that its kind does not use are None."""
         return {name: getattr(self, name) if name in KINDS[self.kind] else None for name in LINK_KEYS}
 
 
@@ -126,7 +126,7 @@ class Stage:
 
     @property
     def receives_bytes(self) -> Mapping[str, float]:
-        """Return the bytes it receives, by stage; empty where none are known [B]."""
+        """Return the bytes that the stage receives, by sending stage [B]; empty where they are unknown."""
         return self.receives or {}
 
 
@@ -136,10 +136,10 @@ class Chain:
 
     Attributes
     ----------
-    stages : in the order in which one item passes them.
+    stages : stages in the order in which one item passes them.
     links : links by (from, to); a link declared in one direction serves both.
-    items : how often the chain runs; None: from a recording.
-    in_flight : items under way at once when pipelined; None: as many as there are steps.
+    items : number of items that pass the chain; None: from a recording.
+    in_flight : number of items under way at once when pipelined; None: as many as there are steps.
     start_up : s of eq 12, spent once [s].
     findings : findings on the recording of a stage.
     """
@@ -159,15 +159,15 @@ class Chain:
 
 @dataclass(frozen=True)
 class Flow:
-    """One way to run a chain, and its run time.
+    """Flow of items through a chain, and its run time.
 
     Attributes
     ----------
-    through : how messages between accelerators move: ``host``, ``direct`` or ``cached``.
+    through : path of messages between accelerators: ``host``, ``direct`` or ``cached``.
     pipelined : whether items overlap.
     seconds : run time [s].
     first_seconds : run time of one item alone [s].
-    busiest : the device, or the direction of a link, that is busy longest; busy_seconds : its busy time [s].
+    busiest, busy_seconds : device, or direction of a link, that is busy longest, and its busy time [s].
     path_seconds : time on the critical path, by device and direction of link [s].
     moved_seconds : sum of all copies of one item [s].
     """
@@ -286,7 +286,7 @@ def _hops(sender: str, receiver: str, through: Through) -> list[tuple[str, str]]
 
 
 def _lacking(chain: Chain, through: Through) -> str:
-    """Return in words what a flow needs and the chain lacks; an empty string where nothing is missing."""
+    """Describe the links that a flow needs and the chain lacks; an empty string where none is missing."""
     messages = [(chain.stages[a].device, chain.stages[b].device) for a, b, _ in _messages(chain)]
     for sender, receiver in messages:
         for hop in _hops(sender, receiver, through):
@@ -381,7 +381,7 @@ def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple
 def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kernel"] = "run", stage: str | None = None) -> Chain:
     """Complete the GPU stage of a chain from a recording.
 
-    The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that it and the next stage receive are
+    The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that this stage and the next one receive are
     the bytes copied to the device and back.  An undeclared link between host and GPU takes as long as these copies took.  Values
     that the file states are kept.
 

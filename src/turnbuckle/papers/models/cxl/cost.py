@@ -9,8 +9,8 @@
 Equation 10 is printed without the ceil; a cache moves whole lines.  The report takes t_s from a figure and does not print
 it: `start_ups` finds the values that its three printed anchors allow (738 ns, decision D6).
 
-These equations leave out contention, and the number of reads in flight, but for `lines_in_flight` of equation 10;
-`loggp.read_limited_bandwidth` has that limit for PCIe (decision D12).
+These equations leave out contention and, except for `lines_in_flight` of equation 10, the number of reads in flight;
+`loggp.read_limited_bandwidth` models that limit for PCIe (decision D12).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def cxl_line_seconds(
     size_bytes : n [B], any shape.
     line_seconds : time of one access [s].
     line_bytes : size of a cache line [B].
-    lines_in_flight : misses that may be open at once; the report has one, which caps CXL at 1.6 GB/s (Little's law).
+    lines_in_flight : number of misses that may be open at once; the report has one, which limits CXL to 1.6 GB/s (Little's law).
     whole_lines : whether a part of a line costs a line; False is the equation as printed.
     bandwidth : b_n of the wire below, which the lines cannot exceed [B/s].
 
@@ -116,8 +116,8 @@ def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: Array
 
     Parameters
     ----------
-    stage_seconds : one time per stage, shape (..., stages) [s].
-    items : n, how often each stage runs, 1 or more, shape (...).
+    stage_seconds : time of each stage, shape (..., stages) [s].
+    items : n, number of runs of each stage, 1 or more, shape (...).
     start_up : s [s].
 
     >>> float(pipeline_seconds([2.0, 2.0, 2.0], 4)), float(pipeline_seconds([1.0, 5.0, 2.0], 4))
@@ -190,9 +190,10 @@ class Anchor:
 
     Attributes
     ----------
-    kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
+    kind : kind of the number: ``"crossover"``, size [B] at which a CXL law stops being faster; ``"relative"``, its time over PCIe's at
+        `size_bytes`.
     low, high : interval of the printed digits [B], or a plain number.
-    cxl : the law, given sizes [B] and b_n [B/s].
+    cxl : CXL law, a function of sizes [B] and b_n [B/s].
     size_bytes : size of ``"relative"`` [B].
     """
 
@@ -208,7 +209,7 @@ def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
 
     Parameters
     ----------
-    bandwidth : b_n of sizes [B] -> [B/s].
+    bandwidth : b_n [B/s] as a function of sizes [B].
 
     A crossover is the first size n with t_cxl(n) - n/b_n >= t_s: it lies in [low, high] for t_s between the largest difference
     below `low` and the largest up to `high`.  No scan is needed.
@@ -233,8 +234,9 @@ class Identified:
     Attributes
     ----------
     way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
-    link : the setting.
-    ranges : start-ups that each anchor allows [s]; low, high : start-ups that all anchors allow [s].
+    link : setting of the link.
+    ranges : start-ups that each anchor allows [s].
+    low, high : start-ups that all anchors allow [s].
     """
 
     way: Way

@@ -141,7 +141,7 @@ def dag(
 
 
 def _refuse(given: dict[str, Any], subject: str) -> None:
-    """Refuse an option that the question has no use for (A043)."""
+    """Refuse an option that the question does not use (A043)."""
     if unused := [option for option, value in given.items() if value]:
         raise error_of("A043.graph", found=unused[0], subject=subject)
 
@@ -204,7 +204,7 @@ def _emit(solves: Solves, format: str, output: Path | None, console: Console | N
 
 
 def _print(console: Console, solves: Solves) -> None:
-    """Print the answer, then what it rests on."""
+    """Print the answer, then its assumptions."""
 
     console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
     if not solves.dependency and solves.supernodes is not None:

@@ -1,4 +1,4 @@
-"""Figures of a sparse triangular solve: run time over the number of GPUs, and what its longest path is made of."""
+"""Figures of a sparse triangular solve: run time over the number of GPUs, and the parts of its longest path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def figures(solves: Solves) -> list[Figure]:
 
 
 def run_times(solves: Solves) -> Figure:
-    """Draw run time over the number of GPUs, a line a variant, with the sweet spots."""
+    """Draw run time over the number of GPUs, one line for each variant, with the sweet spots."""
     height = 300
     counts = sorted({run.gpus for run in solves.runs})
     times = [run.seconds for run in solves.runs if run.seconds > 0] or [1.0]
@@ -87,7 +87,7 @@ def _steps(low: float, high: float) -> list[float]:
 
 
 def _nodes(solves: Solves, counts: list[int], x: Spec) -> list[Spec]:
-    """Draw where one node ends."""
+    """Draw a line at the number of GPUs of one node."""
     node = solves.fabric.gpus_per_node
     if not counts[0] <= node < counts[-1]:
         return []
@@ -97,7 +97,7 @@ def _nodes(solves: Solves, counts: list[int], x: Spec) -> list[Spec]:
 
 
 def _spots(solves: Solves, x: Spec, y: Spec) -> list[Spec]:
-    """Draw a dot where each line is lowest."""
+    """Draw a dot at the lowest point of each line."""
     rows: Rows = []
     for variant in solves.variants:
         run = solves.best(variant.what)
@@ -126,7 +126,7 @@ def _names(solves: Solves, domain: list[float], height: float) -> list[Spec]:
 
 
 def path_parts(solves: Solves, what: What = "as is") -> Figure:
-    """Draw what the longest path is made of at each number of GPUs."""
+    """Draw the parts of the longest path at each number of GPUs."""
     runs = solves.of(what)
     parts: Rows = []
     for run in runs:

@@ -1,9 +1,9 @@
-"""Any task graph as two tables, CSV or Parquet: tasks with their time, bytes and rank, and the edges between them.
+"""Task graphs as two tables, CSV or Parquet: tasks with their time, bytes and rank, and the edges between them.
 
     tasks   task, time [s], bytes [B], rank         bytes are read from the GPU's memory, besides the time; either may be left out
-    edges   from, to, bytes [B]                     what a task sends to another; an edge between GPUs carries a byte at least
+    edges   from, to, bytes [B]                     bytes that a task sends to another; an edge between GPUs carries at least one byte
 
-A task begins when all that it waits for is there: what must not overlap needs an edge.
+A task begins when all its predecessors' messages have arrived.  Tasks that must not overlap need an edge.
 
 Errors:
 
@@ -45,11 +45,11 @@ class TaskGraph:
 
     Attributes
     ----------
-    name : of the file of tasks.
-    names : of the tasks.
+    name : name of the file of tasks.
+    names : names of the tasks.
     seconds, bytes : time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,).
     rank : rank of each task, shape (tasks,); None where the table has no ranks.
-    source, target, message_bytes : edges, shape (edges,) [B].
+    source, target, message_bytes : tasks at both ends of each edge, and its bytes [B], shape (edges,).
     """
 
     name: str
@@ -114,7 +114,7 @@ class TaskGraph:
 
 
 def is_graph(path: Path) -> bool:
-    """Return whether a file is taken for a table of tasks, by its name."""
+    """Return whether a file counts as a table of tasks, by its name."""
     return path.suffix.lower() in (".csv", ".parquet")
 
 
@@ -146,7 +146,7 @@ def read_graph(tasks: Path, edges: Path) -> TaskGraph:
 
 
 def _numbers(edges: Table, end: str, number: dict[str, int]) -> Int:
-    """Return the tasks at one end of the edges by their number."""
+    """Return the numbers of the tasks at one end of the edges."""
     texts = edges.texts[end]
     found = [number.get(name, -1) for name in texts]
     if -1 in found:

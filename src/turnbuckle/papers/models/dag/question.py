@@ -57,10 +57,10 @@ class Gain(Declared):
 
     Attributes
     ----------
-    what : the variant.
-    ratio : run time of `of` over that of `to`: above 1 is faster.
-    of, to : the run compared with, and the run of the variant.
-    changes : the link, latency and bandwidth that the variant changes.
+    what : name of the variant.
+    ratio : run time of `of` over that of `to`; above 1 is faster.
+    of, to : run of the machine as it is, and run of the variant.
+    changes : link, latency and bandwidth that the variant changes, in words.
     """
 
     what: What
@@ -76,11 +76,11 @@ class Solves(Declared):
 
     Attributes
     ----------
-    supernodes : the matrix; None for a task graph.
-    graph : the task graph; None for a matrix.
-    fabric : the machine.
-    layout : how blocks are distributed over GPUs, in words.
-    variants : changes of the machine that were tried.
+    supernodes : supernodes of the matrix; None for a task graph.
+    graph : task graph; None for a matrix.
+    fabric : GPUs of the machine and their messages.
+    layout : distribution of blocks over GPUs, in words.
+    variants : variants of the machine that were replayed.
     runs : one run for each GPU count and variant.
     dependency : wait for another supernode on the same GPU [s].
     one_at_a_time : whether a GPU receives one message at a time.
@@ -174,8 +174,9 @@ def sweep(
 
     Parameters
     ----------
-    matrix : the supernodes of a matrix, or a task graph; a graph with ranks has the GPUs that these need.
-    ranks_per_gpu : ranks on each GPU, which share its link: messages that leave a GPU follow each other; None is one, without sharing.
+    matrix : supernodes of a matrix, or a task graph; the ranks of a graph decide the number of GPUs.
+    ranks_per_gpu : number of ranks on each GPU, which share its link: messages that leave a GPU follow each other; None is one rank without
+        sharing.
     gpus : GPU counts; None takes those of `gpu_counts`.
     layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
     owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
@@ -250,5 +251,5 @@ def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dic
 
 
 def _listed(numbers: list[int]) -> str:
-    """Return numbers in few words."""
+    """Describe a list of numbers in few words."""
     return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]}"

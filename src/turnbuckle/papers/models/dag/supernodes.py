@@ -61,7 +61,7 @@ class Triangle:
     Attributes
     ----------
     name : name of the file.
-    starts : where each column begins in `rows`, shape (columns + 1,).
+    starts : index of each column's first entry in `rows`, then the number of entries, shape (columns + 1,).
     rows : row of each entry, ascending within a column, the diagonal first.
     value_bytes : size of one value [B].
     upper : whether the file holds an upper triangle; it is mirrored, since its solve runs from the last row to the first.
@@ -105,7 +105,7 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
     Parameters
     ----------
     path : Matrix Market file, coordinate form, not packed.
-    side : which triangle to take of a matrix that has entries on both sides of its diagonal; None refuses such a matrix.
+    side : triangle to take of a matrix that has entries on both sides of its diagonal; None refuses such a matrix.
 
     Raises
     ------
@@ -245,9 +245,10 @@ class Supernodes:
 
     Attributes
     ----------
-    triangle : the matrix.
+    triangle : structure of the matrix.
     first : first column of each supernode, then the number of columns, shape (supernodes + 1,).
-    starts, rows : rows of each supernode, its own columns first, shape (supernodes + 1,) and (rows,).
+    starts, rows : rows of all supernodes, each with its own columns first, shape (rows,), and the index of each supernode's first row in
+        them, shape (supernodes + 1,).
     """
 
     triangle: Triangle
@@ -348,7 +349,7 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
 
     Parameters
     ----------
-    widest : columns a supernode has at most.
+    widest : largest number of columns of a supernode.
     relaxed : 0 merges columns whose structure is equal (below their own triangle).  Above 0, neighbours of which the first
         needs the second are merged as well, as long as zeros stay within this share of the values held; below 1.
     owner : GPU of every column, shape (columns,); columns of different GPUs are not merged.

@@ -48,9 +48,9 @@ class Dealt:
     Attributes
     ----------
     gpus : number of GPUs.
-    rows, columns : the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns.
+    rows, columns : shape of the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns.
     owner : rank of the column of each supernode, shape (supernodes,); it replaces the grid.
-    ranks : ranks on each GPU; rank r is on GPU r // ranks.
+    ranks : number of ranks on each GPU; rank r is on GPU r // ranks.
     """
 
     gpus: int
@@ -88,9 +88,10 @@ class Work:
     ----------
     dealt : distribution of blocks over GPUs.
     bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
-    active : supernodes of the task's level that have work on its GPU, shape (tasks,).
-    source, target, message_bytes, tier : edges, shape (edges,); no bytes and tier 0 between tasks of one GPU.
-    seconds : time of each task besides its bytes, shape (tasks,) [s]; None where bytes are all there is.
+    active : number of supernodes of the task's level that have work on its GPU, shape (tasks,).
+    source, target, message_bytes, tier : tasks at both ends of each edge, its bytes [B] and its tier, shape (edges,); 0 bytes and tier 0
+        between tasks of one GPU.
+    seconds : time of each task besides its bytes, shape (tasks,) [s]; None where tasks take no such time.
     """
 
     dealt: Dealt
@@ -171,7 +172,7 @@ class Variant:
     Attributes
     ----------
     what : name of the variant.
-    words : the link, latency and bandwidth that it changes (decision D17).
+    words : link, latency and bandwidth that it changes, in words (decision D17).
     slower : factor on the time of messages, by tier.
     one_node : whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged.
     """
@@ -214,13 +215,13 @@ class Run(Declared):
     Attributes
     ----------
     gpus, nodes : number of GPUs and nodes of the run.
-    what : the variant.
-    seconds : run time [s]: the longest path, or what the memory of the busiest GPU takes to be read where that is longer.
+    what : name of the variant.
+    seconds : run time [s]: the longest path, or the time to read the memory of the busiest GPU if that is longer.
     path_seconds, memory_seconds : these two times [s].
     compute_seconds, dependency_seconds : tasks on the path, and waits for another supernode on the same GPU [s].
     messages, message_seconds : number and time [s] of the messages on the path, by tier.
     message_bytes : bytes of the messages on the path, as sent, not rounded up [B].
-    latency_seconds : what the quickest message of their tier takes, for the messages on the path [s].
+    latency_seconds : sum over the messages on the path of the time of the quickest message of their tier [s].
     tasks : number of tasks on the path.
     all_messages, all_bytes : number and bytes of the messages of the whole solve.
     """
@@ -268,9 +269,9 @@ def solve(
     variant : None is the machine as it is.
     dependency : time until a block notices that a supernode it needs is solved on the same GPU [s]; the paper takes 0.
     merged : GPUs in a super-GPU, N; None is the number of nodes that become one.
-    queue : where messages wait for each other, in the order of their sending: None is nowhere, as in the paper; ``receiver`` takes one
-        message at a time for its whole time; ``link`` is that of the sender's GPU, which carries the bytes of one message after the other,
-        while latencies overlap.
+    queue : place where messages wait for each other, in the order of their sending: None is nowhere, as in the paper; a ``receiver`` takes
+        one message at a time for its whole time; the ``link`` of the sender's GPU carries the bytes of one message after the other, while
+        latencies overlap.
 
     Raises
     ------

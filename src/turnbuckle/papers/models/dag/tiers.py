@@ -59,7 +59,7 @@ def next_power_of_two(size_bytes: ArrayLike) -> Float:
 
 
 def resident_blocks(multiprocessors: float, warps: float = 64, warps_per_block: float = 8) -> float:
-    """Return how many thread blocks a GPU holds at once: multiprocessors x warps / warps per block (section 8.4).
+    """Return the number of thread blocks that a GPU holds at once: multiprocessors x warps / warps per block (section 8.4).
 
     >>> resident_blocks(80)
     640.0
@@ -82,9 +82,9 @@ def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, mer
     Parameters
     ----------
     peak : bandwidth of the GPU's memory [B/s].
-    active : supernodes at work on the GPU, 1 or more.
+    active : number of supernodes at work on the GPU, 1 or more.
     low, high : bounds for one block [B/s]: its share when all blocks that fit are resident, and its rate when it is nearly alone.
-    merged : GPUs merged into a super-GPU, N; it raises only the upper bound.
+    merged : number of GPUs merged into a super-GPU, N; it raises only the upper bound.
 
     >>> (block_bandwidth(828e9, [1, 200, 10_000], 1.3e9, 5.2e9) / 1e9).tolist()
     [5.2, 4.14, 1.3]
@@ -128,7 +128,7 @@ class Tier:
     Attributes
     ----------
     size_bytes : sizes of a measured curve [B], ascending, shape (points,); empty where only latency and bandwidth are known.
-    bandwidth : effective bandwidth at each size [B/s], shape (points,), or the one bandwidth, shape (1,).
+    bandwidth : effective bandwidth at each size [B/s], shape (points,), or the single known bandwidth, shape (1,).
     latency : latency [s]; 0 for a curve, which includes it.
     """
 
@@ -160,7 +160,7 @@ class Tier:
         return np.where(size > 0, line * beyond, 0.0)
 
     def latency_seconds(self, size_bytes: ArrayLike) -> Float:
-        """Return the part of `seconds` that the quickest message takes as well [s]: on a curve it need not be the smallest one."""
+        """Return the part of `seconds` that even the quickest message takes [s]; on a curve it need not be the smallest message."""
         least = float((self.size_bytes / self.bandwidth).min()) if len(self.size_bytes) else self.latency
         return np.minimum(self.seconds(size_bytes), least)
 
@@ -171,8 +171,8 @@ class Fabric:
 
     Attributes
     ----------
-    tiers : tiers by name, of `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node.
-    gpus_per_socket, gpus_per_node : grouping of the GPUs, numbered socket by socket.
+    tiers : tiers by their names in `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node.
+    gpus_per_socket, gpus_per_node : numbers of GPUs in each socket and node; GPUs are numbered socket by socket.
     peak : memory bandwidth of a GPU [B/s].
     low, high : bounds of the memory bandwidth of one thread block [B/s].
     sources : source of each number, by its quantity.
@@ -217,7 +217,7 @@ class Fabric:
         return self._over(tier, size_bytes, "seconds", slower or {})
 
     def latency_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """Return the part of `message_seconds` that the quickest message of the tier takes as well [s]."""
+        """Return the part of `message_seconds` that even the quickest message of the tier takes [s]."""
         return self._over(tier, size_bytes, "latency_seconds", slower or {})
 
     def _over(self, tier: Int, size_bytes: ArrayLike, what: str, slower: Mapping[int, float]) -> Float:

@@ -1,1 +1,1 @@
-"""Whether a matrix product is worth moving to the device."""
+"""Break-even of a matrix product on the device."""

@@ -1,4 +1,4 @@
-"""Speed-up of a matrix product over link bandwidth, one panel a size and one line a launch time (after Fig 3 of Groves et al.)."""
+"""Speed-up of a matrix product over link bandwidth: one panel for each size, one line for each launch time (Groves et al., Fig 3)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BANDWIDTH: Final = "format(datum.value / 1e9, '~r')"
 
 
 def panels(study: Study) -> list[Product]:
-    """Return the sizes worth a panel: all, or first, middle and last of many, by size."""
+    """Return the sizes that get a panel: all, or the first, middle and last of many."""
     products = sorted(study.products, key=lambda p: p.size)
     return products if len(products) <= MOST else [products[0], products[len(products) // 2], products[-1]]
 
 
 def dgemm_figure(study: Study) -> Figure:
-    """Draw speed-up over the host against bandwidth; a study on many bandwidths draws smooth lines."""
+    """Draw speed-up over the host against bandwidth; a study with many bandwidths gives smooth lines."""
     shown = panels(study)
     # a line a launch time, as many as there are shades
     step = max(1, -(-len(study.launches) // len(_SHADES)))
@@ -47,7 +47,7 @@ def dgemm_figure(study: Study) -> Figure:
 
 
 def _axis(shown: list[Product]) -> Spec:
-    """Return the speed-up channel that all panels share; logarithmic where plain ones would leave the smallest product on the floor."""
+    """Return the speed-up channel that all panels share; logarithmic where a linear one would not show the smallest product."""
     top, bottom = max(p.alpha for p in shown), min(1.0, *(float(p.speedup.min()) for p in shown))
     if top <= _PLAIN:
         return quantity("speedup", [0, max(top, 1.0) * 1.08], tickCount=8)

@@ -119,7 +119,7 @@ class KernelTimes:
 
     Attributes
     ----------
-    mode : ``measured`` or ``alpha``.
+    mode : mode, ``measured`` or ``alpha``.
     source : source of the times, in words.
     sizes : measured N, ascending, shape (m,); empty in mode alpha.
     seconds, low, high : median, least and most time of each size [s], shape (m,).
@@ -191,7 +191,7 @@ def by_peak(machine: Machine, host_rate: float = HOST_RATE, element_bytes: int =
 
 @dataclass(frozen=True)
 class Coupling:
-    """Launch times [s], bandwidths [B/s] and latency of a copy [s] that a study takes; those of Fig 3 where nothing is said."""
+    """Launch times [s], bandwidths [B/s] and latency of a copy [s] of a study; by default those of Fig 3."""
 
     launches: tuple[float, ...] = LAUNCHES
     bandwidths: tuple[float, ...] = BANDWIDTHS
@@ -199,9 +199,9 @@ class Coupling:
 
 
 def coupling(machine: Machine) -> Coupling:
-    """Return what a machine states: a launch on an idle GPU, a large copy to it and its latency.
+    """Return the coupling that a machine states: a launch on an idle GPU, a large copy to it and its latency.
 
-    A launch that it does not state varies as in Fig 3, and a latency that it does not state is none.
+    A launch time that it does not state varies as in Fig 3, and a latency that it does not state counts as 0.
 
     >>> from turnbuckle.machine import load
     >>> [round(b / 1e9, 1) for b in coupling(load("summit")).bandwidths]
@@ -310,10 +310,10 @@ class Product:
     ----------
     size : N.
     host_seconds, kernel_seconds : T_c and t_k [s].
-    kernel_ends : least and most measured t_k, None where no size was measured twice.
+    kernel_ends : least and most measured t_k [s]; None where no size was measured twice.
     alpha : T_c / t_k, the speed-up without launch and copies.
     ratio_limit : largest share of T_c that launch and copies may take: (alpha - 1) / alpha.
-    speedup : T_c / T_a, shape (launches, bandwidths); `low` and `high` at the ends of t_k.
+    speedup, low, high : T_c / T_a at t_k and at its ends, shape (launches, bandwidths).
     needed : bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none suffices.
     """
 
@@ -335,11 +335,12 @@ class Study(Declared):
 
     Attributes
     ----------
-    launches [s], bandwidths [B/s] : varied parameters, ascending; latency [s], element_bytes, host_rate [FLOP/s] : fixed ones.
-    products : one for each size.
+    launches, bandwidths : varied launch times [s] and bandwidths [B/s], ascending.
+    latency, element_bytes, host_rate : fixed latency of a copy [s], element size [B] and rate of the host [FLOP/s].
+    products : products, one for each size.
     pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
     left_out : number of recorded kernels without a size.
-    machine : the machine asked about, or None.
+    machine : name of the machine asked about, or None.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION

@@ -1,1 +1,1 @@
-"""Bytes on a link, and what they leave for data."""
+"""Bytes on a link, and the bandwidth that is left for data."""

@@ -112,7 +112,7 @@ def _words(sizes: list[str] | None) -> list[str]:
 
 
 class Chosen(NamedTuple):
-    """Link, its name in the answer, and the latency of a copy over it [s]; the name is the machine's where one is asked about."""
+    """Link, its name in the answer (of the machine where one is asked about), and the latency of a copy over it [s]."""
 
     link: Link
     name: str
@@ -286,7 +286,7 @@ def _bytes(count: float) -> str:
 
 
 def _path(document: dict[str, Any]) -> str:
-    """Return in words what limits a copy: latency and staging."""
+    """Describe the limits of a copy: latency and staging."""
     latency, own = document["latency_seconds"], {link["latency_seconds"] for link in document["links"]}
     start = f"latency {show(latency, 's')}" if latency else "without latency" if own == {0.0} else "with the latency of each machine"
     memory = document["host_memory_bandwidth"]

@@ -59,7 +59,7 @@ _DEVICE: Final = {
 
 @dataclass(frozen=True)
 class MdmDevice:
-    """GPU as the model sees it; the default values are those of the authors' script.
+    """Parameters of a GPU; the default values are those of the authors' script.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Intervals:
     ----------
     instructions, cycles : I and C.
     read_misses, writes : N_r and N_w, requests of one warp.
-    times : how often the interval occurs.
+    times : number of occurrences of the interval.
     """
 
     instructions: Float

@@ -72,7 +72,7 @@ class Memories:
     flops : floating-point rate [FLOP/s]; nan where unknown.
     regular, irregular : bandwidth by memory [B/s]; nan where unknown.
     h2d, d2h : bandwidths at which pages move [B/s].
-    said : each number in words, with its source.
+    said : description of each number with its source.
     """
 
     flops: Float
@@ -105,8 +105,8 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
 
     Parameters
     ----------
-    machine : a machine that is not relative to another.
-    measured : from `read_memories`: bandwidths of a stream and a pointer-chase benchmark on the device; they replace the machine's.
+    machine : a complete machine, not relative to another.
+    measured : bandwidths of a stream and a pointer-chase benchmark on the device, from `read_memories`; they replace the machine's.
 
     Raises
     ------
@@ -219,10 +219,10 @@ class Compared(Declared):
 
     Attributes
     ----------
-    name : of the kernel or program; "all" is their sum.
+    name : name of the kernel or program; "all" is their sum.
     seconds : least, value and most by placement [s]; value None in a bracket.
     ratio : T(ddr)/T(hbm).
-    bound_by : the bound in hbm and in ddr: arithmetic or memory; empty where it is unknown.
+    bound_by : bound in hbm and in ddr: arithmetic or memory; empty where it is unknown.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""Where time goes, and what tighter coupling does to it."""
+"""Run time by function, and the effect of tighter coupling on it."""

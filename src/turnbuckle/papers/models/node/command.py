@@ -1,4 +1,4 @@
-"""Commands ``turnbuckle model functions``, ``additive`` and ``integration``: where time goes, and what tighter coupling does to it."""
+"""Commands ``turnbuckle model functions``, ``additive`` and ``integration``: run time by function, and the effect of tighter coupling."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
     gain(before, after)                                                 before / after - 1
 
 Shares are of the run time and lie in [0, 1].  Every part that is not named keeps its time, and so do latencies and the wait for
-a rank that comes late: MPI time is not all transfer, so what comes out is the most a run can gain.
+a late rank.  MPI time is not all transfer, so the result is the most that a run can gain.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def fraction_speedup(communication: Float | float, p2p: Float | float, off_node:
 
     Parameters
     ----------
-    communication : c, share of the run time spent communicating.
-    p2p : p, share of that in point-to-point messages; collectives are left as they are.
-    off_node : o, share of those that leaves the node.
-    bandwidth_ratio : k, new over old bandwidth of the path they take; infinity gives the bound.
+    communication : c, share of the run time in communication.
+    p2p : p, share of the communication in point-to-point messages; collectives keep their time.
+    off_node : o, share of the point-to-point messages that leaves the node.
+    bandwidth_ratio : k, new over old bandwidth of the path of these messages; infinity gives the bound.
 
     >>> round(float(fraction_speedup(0.75, 0.99, 0.29, 25 * 8 / 24)), 2)
     1.23
@@ -46,13 +46,13 @@ def fraction_speedup(communication: Float | float, p2p: Float | float, off_node:
 
 
 def aggregate_ratio(gpus: Float | float, link_bandwidth: Float | float, shared_bandwidth: Float | float) -> Float:
-    """Return how much more all links of a node carry than the one path they shared: n BW_link / BW_shared.
+    """Return the bandwidth of all links of a node over that of the one path that they shared: n BW_link / BW_shared.
 
     Parameters
     ----------
-    gpus : n, that send at once.
-    link_bandwidth : of the link that each of them gets [B/s].
-    shared_bandwidth : of the path that all of them share now, as measured [B/s].
+    gpus : n, number of GPUs that send at once.
+    link_bandwidth : bandwidth of each GPU's new link [B/s].
+    shared_bandwidth : measured bandwidth of the path that all GPUs share now [B/s].
 
     >>> round(float(aggregate_ratio(8, 25e9, 24e9)), 1)
     8.3
@@ -67,15 +67,15 @@ def path_ratio(
     then_latency: Float | float,
     then_bandwidth: Float | float,
 ) -> float:
-    """Return how many times faster a set of messages is on another path, latencies counted: sum T_now(n) / sum T_then(n).
+    """Return the speed-up of a set of messages on another path, latencies included: sum T_now(n) / sum T_then(n).
 
-    T(n) = (o + L) + n / BW.  Tends to the ratio of bandwidths for long messages, to that of latencies for short ones.
+    T(n) = (o + L) + n / BW.  The ratio tends to that of bandwidths for long messages, and to that of latencies for short ones.
 
     Parameters
     ----------
-    size_bytes : of each message [B], shape (messages,).
-    now_latency, then_latency : of either path [s].
-    now_bandwidth, then_bandwidth : of either path [B/s].
+    size_bytes : size of each message [B], shape (messages,).
+    now_latency, then_latency : latencies of the two paths [s].
+    now_bandwidth, then_bandwidth : bandwidths of the two paths [B/s].
 
     Returns
     -------
@@ -107,7 +107,7 @@ def staged_share(parts: Sequence[Staged | tuple[float, float, float]], bandwidth
 
     Parameters
     ----------
-    parts : share of run time, stages on the node, stages in all (at least 1).  Only what bandwidth limits: a barrier is no part.
+    parts : share of run time, stages on the node, stages in all (at least 1), for all parts that bandwidth limits; a barrier is not one.
     bandwidth_factor : new over old bandwidth on the node; infinity gives the bound.
 
     >>> round(staged_share([(0.058, 3, 4), (0.014, 1, 1)], 2), 5)
@@ -127,9 +127,9 @@ def all_on_node(parts: Sequence[Staged | tuple[float, float, float]]) -> list[St
 
 
 def tree_stages(ranks: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return how many stages of a binary tree over `ranks` stay on a node, and how many stages it has.
+    """Return the number of stages of a binary tree over `ranks` that stay on a node, and the number of all its stages.
 
-    All: ceil(log2(ranks)).  Across nodes: ceil(log2(nodes)), with ranks placed node by node.
+    All stages are ceil(log2(ranks)), and those across nodes ceil(log2(nodes)), with ranks placed node by node.
 
     >>> tree_stages(16, 8), tree_stages(16, 16), tree_stages(1, 8)
     ((3, 4), (4, 4), (0, 0))
@@ -152,7 +152,7 @@ def needed_share(speedup: Float | float, bandwidth_ratio: Float | float) -> Floa
 
 
 def gain(before: Float | float, after: Float | float) -> Float:
-    """Return how much more work is done in the same time: before / after - 1, of two run times or two shares of one run time.
+    """Return the increase of work in the same time: before / after - 1, from two run times or two shares of one run time.
 
     >>> round(100 * float(gain(1, 0.97125)), 2)
     2.96

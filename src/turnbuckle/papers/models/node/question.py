@@ -108,21 +108,21 @@ class Closer(Declared):
 
     Attributes
     ----------
-    of : shares of the recording from which the gain follows.
+    of : shares of the recording, from which the gain follows.
     ranks_per_node, gpus_per_node : ranks on a node now, and on the new node.
     off_node : share of the message bytes that leaves a node now; None where it is unknown.
     moved : share that leaves a node now and would stay on the new node.
     least_bytes : size from which bandwidth limits messages and collectives [B]; shares of bytes are of these.
     bandwidth_ratio : of the path that the moved messages take, new over old; with latencies where both paths are given.
     speedup, speedup_bound : run time now over the projected run time (section 8.1), and the same with a path that costs nothing.
-    speedup_all : the speed-up with every rank on one node.
-    bytes_from : what tells how long messages take by themselves: ``paths``, ``recording``, ``paths and recording`` (the shorter time
+    speedup_all : speed-up with every rank on one node.
+    bytes_from : source of the time that messages themselves take: ``paths``, ``recording``, ``paths and recording`` (the shorter time
         counts), or None.  The rest of MPI time is waiting for late ranks, which no path shortens.
-    speedup_bytes : the speed-up from the time that the moved messages themselves take; None where nothing tells it.
+    speedup_bytes : speed-up from the time that the moved messages themselves take; None where it is unknown.
     on_node_factor : bandwidth on the node, new over old.
     parts : shares of run time that bandwidth limits, with their stages (section 8.2).
     share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
-    share_bytes, share_all_bytes : the same two from the time that messages and stages themselves take; None where nothing tells it.
+    share_bytes, share_all_bytes : the same two from the time that messages and stages themselves take; None where it is unknown.
     """
 
     of: Communication
@@ -340,13 +340,13 @@ def closer(
     off_node: float | None = None,
     least_bytes: float = 0.0,
 ) -> Closer:
-    """Return what the run gains from a larger node, from a faster one, or from each of them separately.
+    """Return the gain of the run from a larger node, from a faster one, or from each of them separately.
 
     Parameters
     ----------
     ranks_per_node : ranks on a node now.
     gpus_per_node : ranks on the new node; if left out, all ranks of the run.
-    bandwidth_ratio : how many times faster the path is for messages that move onto the node (section 8.1).
+    bandwidth_ratio : new over old bandwidth of the path of messages that move onto the node (section 8.1).
     paths : instead of a ratio, (latency [s], bandwidth [B/s]) of the path of these messages now and of their new path.
     on_node_factor : bandwidth on the node, new over old (section 8.2).
     off_node : share of the message bytes that leaves a node, for a recording that does not name partners; the new node then holds
@@ -465,11 +465,12 @@ def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: M
 
 
 def quickest_messages(trace: Trace) -> Callable[[Float], Float] | None:
-    """Return what messages of given sizes [B] take at most [s] by the quickest recorded one; None where no two ranks show a message.
+    """Return upper bounds of the time of messages of given sizes [B] from the quickest recorded one [s]; None without messages between
+    ranks.
 
-    From the begin of its send to the end of its receive a message was moved.  So no message of n bytes takes longer, waits apart, than the
-    quickest recorded one of n bytes or more; infinity where none was as large.  Clocks by which a receive ends before its send tell
-    nothing.
+    A message was moved between the begin of its send and the end of its receive.  So, apart from waits, no message of n bytes takes longer
+    than the quickest recorded one of n bytes or more; the bound is infinite where none was as large.  Messages whose receive ends before
+    their send, by their clocks, are ignored.
     """
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
     pairs = matched(calls, members)[2].drop_nulls(["size_bytes", "done_until_r"]).filter(pl.col("done_r") >= 0)
@@ -485,7 +486,7 @@ def _parts(
     shares: Communication, messages: pl.DataFrame, ranks_per_node: int, off_node_now: float, kept: float, least_bytes: float,
     taken: Callable[[Float], Float],
 ) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:  # fmt: skip
-    """Return the shares of run time that on-node bandwidth limits, of MPI time and of what the bytes themselves take.
+    """Return the shares of run time that on-node bandwidth limits, by MPI time and by the time that the bytes themselves take.
 
     They are the messages that stay on the node, and collectives by communicator size; each stage of a collective is a message.
     """

@@ -96,7 +96,7 @@ def spoken_lambdas(lambdas: Mapping[str, float]) -> str:
 
 
 def ratio_words(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
-    """Return a ratio above 1 in words, and its interval: the run gets so many times faster or slower."""
+    """Describe a ratio with its interval: the run gets so many times faster or slower."""
     benefit = row.get(f"benefit{suffix}")
     if benefit is None or benefit != benefit:
         return "-", ""
@@ -224,7 +224,7 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
 
 
 def _bytes_words(source: str | None) -> str:
-    """Return what bounds a gain by the bytes of its messages, and what the shares of MPI time alone give."""
+    """Describe the bound of a gain by the bytes of its messages, and the gain by the shares of MPI time alone."""
     if source is None:
         return "at most: MPI time holds waits for late ranks and latencies, which no bandwidth shortens; give --old-path and --new-path"
     by = {"paths": "on the stated path", "recording": "by the quickest recorded message"}.get(

@@ -1,1 +1,1 @@
-"""What GPUs of a given power compute in a later year."""
+"""Rate of GPUs of a given power in a later year."""

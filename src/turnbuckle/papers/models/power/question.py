@@ -88,7 +88,7 @@ class Trend:
 
     Attributes
     ----------
-    doubling_years : D with its interval [years]; value or high end are infinite where the parts do not show growth.
+    doubling_years : D with its interval [years]; its value or upper end is infinite where the parts do not show growth.
     year, log2 : mean year of the parts, and mean log2 of FLOP/s/W.
     slope, slope_error : doublings per year and their standard error.
     spread : standard deviation of the parts about the line [log2]; 0 where the line is exact.
@@ -262,7 +262,7 @@ def design_points(
     efficiency : rate per watt of a part at full power [FLOP/s/W].
     package : power of the part at full power, and of the APU with its CPU [W].
     share : share of the package's power that an APU gives to its GPU.
-    card : power of the part on a card [W].
+    card : power of the part on a PCIe card [W].
     exponent : x of F ~ P^x.
     """
     full = efficiency.times(package)
@@ -366,7 +366,7 @@ def power_study(
     ----------
     parts : parts of the trend; unused with `doubling_years` and `base`.
     doubling_years : years in which the rate per watt of `base` doubles; None fits the trend through the parts.
-    base : part that the trend starts from; None where the line of the fitted trend says it.
+    base : part at which the trend starts; None takes the line of the fitted trend.
 
     Raises
     ------

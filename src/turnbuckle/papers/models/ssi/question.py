@@ -43,9 +43,9 @@ class Distance:
 
     Attributes
     ----------
-    name : the distance as the user gave it.
-    propagation_seconds : one way [s].
-    beyond : whether it is added to the link as it is, as a switch or a rack is.
+    name : distance as the user gave it.
+    propagation_seconds : propagation time, one way [s].
+    beyond : whether the distance is added to the link as it is, as for a switch or a rack.
     length : whether it was given as a length, so that the signal speed applies.
     """
 
@@ -97,10 +97,10 @@ class Row:
     Attributes
     ----------
     distance : name of the length.
-    propagation_seconds : one way [s].
+    propagation_seconds : propagation time, one way [s].
     seconds : run time of the loop [s].
     ratio : run time over today's.
-    affine_ratio : the ratio by the affine law from alpha and delta.
+    affine_ratio : ratio by the affine law from alpha and delta.
     busy_to_device, busy_to_host, busy_workers : share of the run time in which link and workers were busy.
     """
 
@@ -120,8 +120,8 @@ class Answered(Declared):
 
     Attributes
     ----------
-    none, now : the link without propagation, and the link as it is.
-    longer : the longer links, in the order asked for; the farthest one gives the penalty.
+    none, now : results for the link without propagation, and for the link as it is.
+    longer : results for the longer links, in the order asked for; the longest link gives the penalty.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
