@@ -68,7 +68,7 @@ def placed(
         names = list(get_args(Kind))
         raise error_of("A091.name", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
     if not 1 <= ranks <= MOST_NODES or not 1 <= ranks_per_node <= MOST_NODES:
-        raise _refused(f"{ranks} ranks, {ranks_per_node} a node", f"whole numbers from 1 to {MOST_NODES:,}")
+        raise _refused(f"{ranks} ranks, {ranks_per_node} per node", f"whole numbers from 1 to {MOST_NODES:,}")
     linear = np.arange(ranks) // ranks_per_node
     if kind == "round robin":
         return np.arange(ranks) % -(-ranks // ranks_per_node)

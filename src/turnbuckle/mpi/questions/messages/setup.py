@@ -193,10 +193,11 @@ def checked(setup: Setup) -> Setup:
         raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
     if setup.gpus > MOST_GPUS and not setup.network:
         raise _refused(
-            f"{setup.gpus:,} GPUs a node, one a rank", f"gpus_per_node: how many the ranks of a node share, at most {MOST_GPUS:,}"
+            f"{setup.gpus:,} GPUs per node, one for each rank",
+            f"gpus_per_node: how many GPUs the ranks of a node share, at most {MOST_GPUS:,}",
         )
     if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
-        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks a node", "a GPU has one rank at least")
+        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks per node", "each GPU needs at least one rank")
     if setup.taper != 1.0 and setup.topology != "fat-tree":
         raise _refused("a taper without a fat tree", "topology=fat-tree")
     return setup
@@ -238,7 +239,7 @@ def network_of(setup: Setup, nodes: int) -> Network:
     """
     described = read_network(setup.network) if setup.network else None
     if described and described.nodes and nodes > described.nodes:
-        raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks a node")
+        raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks per node")
     made = _node(setup, described)
     ports = nodes * len(made.cards)
     shape: FatTree | Torus | Dragonfly | None = described.shape if described else None
@@ -274,7 +275,7 @@ def _node(setup: Setup, described: Described | None) -> Node:
             made = made if bandwidth is None else _scaled(made, kind, bandwidth, described.name)
         return seated(_with_nics(made, setup.cards))
     if setup.gpus > MOST_GPUS:
-        raise _refused(f"{setup.gpus:,} GPUs a node", f"at most {MOST_GPUS:,}")
+        raise _refused(f"{setup.gpus:,} GPUs per node", f"at most {MOST_GPUS:,}")
     link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
     # Of equally short routes the wider one is taken; a switch between GPU and host makes the route over the host longer.
     nic_at_gpu = setup.cards == "gpu" or 0 < peer < link
