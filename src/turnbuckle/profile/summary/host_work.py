@@ -62,18 +62,18 @@ def _innermost(start: Int, end: Int, idle: tuple[Int, Int]) -> Int:
     begins, ends = start[worth].tolist(), end[worth].tolist()
     open_ranges: list[int] = []
     pieces: list[tuple[int, int, int]] = []
-    at = 0
+    time = 0
     for number, begin in [*enumerate(begins), (-1, max(ends, default=0))]:
         # what is open until the next range begins, the last begun first; one that has ended under another is dropped when it comes up
-        while open_ranges and at < begin:
+        while open_ranges and time < begin:
             last = open_ranges[-1]
-            if ends[last] <= at:
+            if ends[last] <= time:
                 open_ranges.pop()
                 continue
             until = min(ends[last], begin)
-            pieces.append((last, at, until))
-            at = until
-        at = max(at, begin)
+            pieces.append((last, time, until))
+            time = until
+        time = max(time, begin)
         if number >= 0:
             open_ranges.append(number)
     if pieces:

@@ -153,11 +153,11 @@ def _print_ways(console: Console, result: Fabric) -> None:
     if len(ends) < 2:
         return
     shown = targets[:_WIDE]
-    both: list[tuple[str, Callable[[Way], str]]] = [
+    sections: list[tuple[str, Callable[[Way], str]]] = [
         ("bandwidth of the narrowest wire [GB/s], from (down) to (across)", lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-"),
         ("latency [us] / wires, the same ways", lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-"),
     ]
-    for what, cell in both:
+    for what, cell in sections:
         console.print()
         console.print(Text(what, "italic"))
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 1))

@@ -231,8 +231,8 @@ def sweep(
     findings = [] if solved is None else list(solved.triangle.findings)
     if raised:
         findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
-    told = tuple(merge(findings))
-    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, told, graph, ranks_per_gpu)
+    merged_findings = tuple(merge(findings))
+    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, merged_findings, graph, ranks_per_gpu)
 
 
 def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:
