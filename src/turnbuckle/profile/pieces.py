@@ -1,8 +1,7 @@
 """Groups of activities that have the same price.
 
-The order of equal activities does not change a sum.  So `Pieces` holds one row for every distinct combination of all facts that a
-cost can depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.
-Sizes are not binned: the sum over pieces equals the sum over activities.
+The order of equal activities does not change a sum.  So `Pieces` holds one row for every distinct combination of all facts that a cost can
+depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.  Sizes are not binned.
 """
 
 from __future__ import annotations

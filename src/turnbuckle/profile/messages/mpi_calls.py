@@ -1,10 +1,9 @@
 """Matching of the MPI calls of several ranks: sends with receives, and the calls of each collective.
 
-The tables are those of Nsight Systems.  Handles are local to a process.  A communicator is identified by its parent, its size
-and its number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target,
-tag, communicator) matches the k-th receive.  A request is completed by the first wait or test that names it.  The k-th
-collective of a communicator is the same call on every member.  A call written as several rows (one for each request, or one
-for each half of a Sendrecv) is one activity.
+The tables are those of Nsight Systems.  Handles are local to a process.  A communicator is identified by its parent, its size and its
+number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target, tag, communicator)
+matches the k-th receive.  A request is completed by the first wait or test that names it.  The k-th collective of a communicator is the
+same call on every member.  A call written as several rows (one for each request or half of a Sendrecv) is one activity.
 
 Calls that cannot be matched are left alone and counted.
 """

@@ -95,8 +95,7 @@ def _links(console: Console, study: GpuDirectStudy) -> None:
             )
         else:
             below_threshold.append(f"{s.largest:.0%} by {condition}")
-    if below_threshold:
-        lines.append(f"NICs are not saturated: busy for at most {', '.join(below_threshold)}")
+    lines += [f"NICs are not saturated: busy for at most {', '.join(below_threshold)}"] * bool(below_threshold)
     if lines:
         console.print()
         rule = f"a NIC counts as saturated when it is busy for more than {FULL:.0%} of its node's communication time"

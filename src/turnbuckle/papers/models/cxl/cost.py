@@ -190,8 +190,7 @@ class Anchor:
 
     Attributes
     ----------
-    kind : kind of the number: ``"crossover"``, size [B] at which a CXL law stops being faster; ``"relative"``, its time over PCIe's at
-        `size_bytes`.
+    kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
     low, high : interval of the printed digits [B], or a plain number.
     cxl : CXL law, a function of sizes [B] and b_n [B/s].
     size_bytes : size of ``"relative"`` [B].
@@ -235,8 +234,7 @@ class Identified:
     ----------
     way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
     link : setting of the link.
-    ranges : start-ups that each anchor allows [s].
-    low, high : start-ups that all anchors allow [s].
+    ranges, low, high : start-ups that each anchor allows, and their common range [s].
     """
 
     way: Way

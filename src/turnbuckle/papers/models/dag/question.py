@@ -175,8 +175,7 @@ def sweep(
     Parameters
     ----------
     matrix : supernodes of a matrix, or a task graph; the ranks of a graph decide the number of GPUs.
-    ranks_per_gpu : number of ranks on each GPU, which share its link: messages that leave a GPU follow each other; None is one rank without
-        sharing.
+    ranks_per_gpu : ranks on each GPU, whose messages leave it one after the other; None is one rank, without shared links.
     gpus : GPU counts; None takes those of `gpu_counts`.
     layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
     owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.

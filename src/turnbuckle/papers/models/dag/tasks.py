@@ -89,8 +89,7 @@ class Work:
     dealt : distribution of blocks over GPUs.
     bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
     active : number of supernodes of the task's level that have work on its GPU, shape (tasks,).
-    source, target, message_bytes, tier : tasks at both ends of each edge, its bytes [B] and its tier, shape (edges,); 0 bytes and tier 0
-        between tasks of one GPU.
+    source, target, message_bytes, tier : ends, bytes [B] and tier of each edge, shape (edges,); 0 bytes and tier 0 on one GPU.
     seconds : time of each task besides its bytes, shape (tasks,) [s]; None where tasks take no such time.
     """
 

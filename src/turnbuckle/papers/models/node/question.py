@@ -465,8 +465,7 @@ def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: M
 
 
 def quickest_messages(trace: Trace) -> Callable[[Float], Float] | None:
-    """Return upper bounds of the time of messages of given sizes [B] from the quickest recorded one [s]; None without messages between
-    ranks.
+    """Return a function from sizes [B] to upper bounds of message times [s], by the quickest recorded messages; None without any.
 
     A message was moved between the begin of its send and the end of its receive.  So, apart from waits, no message of n bytes takes longer
     than the quickest recorded one of n bytes or more; the bound is infinite where none was as large.  Messages whose receive ends before
