@@ -10,7 +10,7 @@ from regexes import growth, uses
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.table_file import Column, read_table
-from turnbuckle.profile import classify
+from turnbuckle.profile import classify, kernels
 from turnbuckle.show import unknowns
 from turnbuckle.trace import window
 from turnbuckle.trace.readers.recorded import text as recorded_text
@@ -25,6 +25,7 @@ BOUNDED = {
 }
 #: Patterns that are put together while the program runs: all of a table, or one example of a kind.
 MADE = {
+    "profile/kernels.py": [rule.pattern.pattern for rule in kernels.rules()],
     "profile/classify.py": [rule.pattern for rule, _ in classify.RULES],
     "show/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
     "trace/window.py": [window._step(word) for word in window._STEPS],

@@ -197,6 +197,18 @@ OUR_OWN = (
     "NVIDIA/TransformerEngine issue 2053",
     "the host of a DGX H100, by which",
     "by construction",
+    "NVIDIA CCCL, libcudacxx/include/cuda/__device/arch_traits.h",
+    "NVIDIA developer blog, Programming Tensor Cores in CUDA 9",
+    "AMD ROCm documentation, GPU hardware specifications",
+    "device properties from the driver, in the ",
+    "HPC Tech, NVIDIA H100",
+    "Hardware Times 2020, NVIDIA Ampere Architectural Analysis",
+    "XENON, NVIDIA Tesla Volta",
+    "zdszero, Hardware",
+    "Public GitHub note, PDL Two Consumers Analysis",
+    "pytorch/ao pull request 4002",
+    "Fudzilla 2012-11-13",
+    "NVIDIA CUDA C Programming Guide, Technical Specifications per Compute Capability",
     "PCI Express Base Specification",
 )
 

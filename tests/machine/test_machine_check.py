@@ -31,6 +31,10 @@ def number(value: float, unit: str, error: float = 0.1, nature: str = "measured"
         ("launch.call", number(4e-6, "s", error=0.0), "warning", "no error"),
         ("launch.call", number(4e-6, "s", source="general knowledge, unverified"), "warning", "assumption"),
         ("gpu.fp64_matrix", number(1e12, "FLOP/s"), "warning", "larger than gpu.fp64_matrix"),
+        ("gpu.fp8_matrix", number(3957.8e12, "FLOP/s"), "warning", "sparsity"),
+        ("gpu.tf32_matrix", number(989.4e12 * 2, "FLOP/s"), "warning", "larger than gpu.fp16_matrix"),
+        ("gpu.base_clock", number(2.2e9, "Hz"), "warning", "larger than gpu.clock"),
+        ("gpu.shared_memory_block", number(256 * 1024, "B"), "warning", "larger than gpu.shared_memory"),
         ("link.both.efficiency", number(0.8, "1"), "warning", "both directions"),
     ],
 )

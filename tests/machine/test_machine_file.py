@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import MachineError
-from turnbuckle.machine import catalog, load
+from turnbuckle.machine import catalog, load, schema
 from turnbuckle.machine.check import check
 from turnbuckle.machine.load import InvalidMachine, examine, read
+from turnbuckle.machine.machine import OF_A_CHIP
 
 HEAD = """\
 [machine]
@@ -257,10 +258,36 @@ def test_a_base_from_the_catalogue_or_beside_the_file(tmp_path: Path) -> None:
     assert not machine.relative and machine.changes == () and machine.coupling == "pcie"
     assert machine.parameters["link.h2d.bandwidth"].value == 63e9
     assert machine.parameters["gpu.memory_size"] == grace.parameters["gpu.memory_size"]
-    assert machine.lineage == (("gh200.toml", grace.sha256),)
+    assert machine.lineage == (("gh200.toml", grace.sha256), *grace.lineage)
     (tmp_path / "near.toml").write_text(HEAD.replace('"ours"', '"near"') + 'base = "./ours.toml"\n', encoding="utf-8")
     near = load(str(tmp_path / "near.toml"))
-    assert near.parameters == machine.parameters and len(near.lineage) == 2
+    assert near.parameters == machine.parameters and near.lineage[1:] == machine.lineage
+
+
+CHIP = HEAD.replace('coupling = "pcie"', 'coupling = "pcie"\nchip = "h100-sxm5"')
+
+
+def test_a_chip_gives_what_the_file_does_not_state(tmp_path: Path) -> None:
+    own = '\n[gpu.clock]\nvalue = "1.5 GHz"\nnature = "spec"\nsource = "our power limit"\n'
+    machine, other = load(str(write(tmp_path, CHIP + own))), load("h100-sxm5")
+    assert machine.value("gpu.clock") == 1.5e9 and machine.parameters["gpu.fp64"] == other.parameters["gpu.fp64"]
+    of_a_chip = {n for n in other.parameters if schema()[n].scope in OF_A_CHIP}
+    assert machine.has == of_a_chip and "gpu.registers" in of_a_chip and "gpu.memory_bandwidth" not in of_a_chip
+    assert machine.lineage == ((other.file, other.sha256),)
+
+
+def test_a_chip_in_the_place_of_the_sources(tmp_path: Path) -> None:
+    machine = load(str(write(tmp_path, CHIP.replace("\nchip", '\nbase = "source"\nchip'))))
+    target = machine.resolved(load("perlmutter"))
+    assert target.value("gpu.fp64") == load("h100-sxm5").value("gpu.fp64")
+    assert target.value("link.h2d.bandwidth") == load("perlmutter").value("link.h2d.bandwidth")
+
+
+@pytest.mark.parametrize(("chip", "code"), [("h100", "M013"), ("source", "M013"), ("pcie5-x16", "M013"), ("./ours.toml", "M012")])
+def test_a_chip_that_is_none(tmp_path: Path, chip: str, code: str) -> None:
+    with pytest.raises(MachineError, match=code) as caught:
+        load(str(write(tmp_path, CHIP.replace("h100-sxm5", chip))))
+    assert caught.value.fix
 
 
 def test_a_base_that_is_relative_makes_a_relative_machine(tmp_path: Path) -> None:

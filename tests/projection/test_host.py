@@ -14,8 +14,8 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter, load
 from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.priors import HOST_ERROR, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.priors import HOST_ERROR, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
 from turnbuckle.projection.project import project
 from turnbuckle.projection.run import Run
 from turnbuckle.show.terminal.asked import model_of

@@ -184,7 +184,7 @@ def test_what_is_not_known_keeps_its_time() -> None:
     seen = profile_of(copies=[copy(0, 50_000, H2D, 2**20), copy(60_000, 70_000, P2P, 8)], kernels=[on_device(80_000, 90_000)])
     run = pieces(seen)
     poor = machine({"gpu.memory_size": 1e9}, "poor")
-    out = anchored(run, poor, there(link_h2d_bandwidth=63e9), nething())
+    out = anchored(run, poor, there(link_h2d_bandwidth=63e9), nething("flop"))
     assert out.seconds.tolist() == run.seconds.tolist()
     assert {"copy_h2d", "p2p", "kernel"} <= set(out.missing)
     shared = replace(machine({}, "apu", coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))

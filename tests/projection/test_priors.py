@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from turnbuckle.cost.packet import link
 from turnbuckle.machine import Pair, load
 from turnbuckle.machine.parameter_names import ParameterName
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.priors import (
     COPY_LATENCY_SD,
     DEVICE_SHARE,
     LAUNCH_ERROR,

@@ -40,7 +40,7 @@ def test_an_inspection_recognises_its_machine() -> None:
 def test_defaults_of_a_question() -> None:
     answer = seen().project(draws=20)
     assert tuple(p.target for p in answer.projections) == DEFAULT_TARGETS
-    assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "flop"
+    assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "auto"
     assert all(p.replay == "timeline" and p.interval is not None for p in answer.projections)
     (lambdas,) = seen().project(model=tb.additive({"data": 10.0}), draws=20).projections
     assert lambdas.target == "lambda" and lambdas.penalty < 1

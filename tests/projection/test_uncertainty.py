@@ -19,9 +19,9 @@ from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
 from turnbuckle.projection.model import Model, additive, nething
 from turnbuckle.projection.order import Prepared, prepared
-from turnbuckle.projection.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
 from turnbuckle.projection.project import project
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.uncertainty import (
@@ -260,14 +260,14 @@ def test_kernel_ratios_are_uncertain_where_they_are_guessed() -> None:
     twice = machine({**FULL, "gpu.fp64_matrix": 39e12, "gpu.memory_bandwidth": 2 * 1.555e12}, "twice")
     apart = machine({**FULL, "gpu.fp64_matrix": 8 * 19.5e12}, "apart")
     blank = machine({"link.h2d.bandwidth": 1e9}, "blank")
-    assert alpha_spread(Pair(vector, twice), nething()) == ALPHA_ERROR
-    assert alpha_spread(Pair(vector, apart), nething()) == pytest.approx(np.log(8) / 1.645), "the interval reaches the memory ratio"
-    assert alpha_spread(Pair(vector, blank), nething()) == ALPHA_UNKNOWN
-    assert alpha_spread(Pair(vector, load("cdi-row-link")), nething()) == 0.0
+    assert alpha_spread(Pair(vector, twice), nething("flop")) == ALPHA_ERROR
+    assert alpha_spread(Pair(vector, apart), nething("flop")) == pytest.approx(np.log(8) / 1.645), "the interval reaches the memory ratio"
+    assert alpha_spread(Pair(vector, blank), nething("flop")) == ALPHA_UNKNOWN
+    assert alpha_spread(Pair(vector, load("cdi-row-link")), nething("flop")) == 0.0
     for model in (nething("hold"), nething(5.0), additive({"data": 2.0})):
         assert alpha_spread(Pair(vector, twice), model) == 0.0
-    assert alpha_spread(Pair(vector, vector), nething()) == 0.0
-    (found,) = project_many(SEEN, machine(FULL), [apart], nething(), {}, 2000, 1)
+    assert alpha_spread(Pair(vector, vector), nething("flop")) == 0.0
+    (found,) = project_many(SEEN, machine(FULL), [apart], nething("flop"), {}, 2000, 1)
     memory = project(SEEN, Pair(machine(FULL), apart), nething("memory")).seconds
     assert found.interval is not None and found.interval.high == pytest.approx(memory, rel=0.1)
     assert next(iter(found.drivers)) == KERNEL_ALPHA
@@ -357,9 +357,11 @@ def test_a_ratio_of_peak_rates_says_less_of_another_vendors_gpu() -> None:
     here = machine(FULL, "a100", title="A100")
     faster = {**FULL, "gpu.memory_bandwidth": 2 * 1.555e12, "gpu.fp64_matrix": 39e12}
     other, same, unknown = (machine(faster, n, title=n) for n in ("MI300X", "H100", "something"))
-    spreads = [alpha_spread(Pair(here, m), nething()) for m in (other, same, unknown)]
+    spreads = [alpha_spread(Pair(here, m), nething("flop")) for m in (other, same, unknown)]
     assert spreads[0] == VENDOR_ERROR > spreads[1] == spreads[2]
-    assert alpha_spread(Pair(here, machine(FULL, "MI300A", title="MI300A")), nething()) == VENDOR_ERROR, "equal rates are no equal kernels"
+    assert alpha_spread(Pair(here, machine(FULL, "MI300A", title="MI300A")), nething("flop")) == VENDOR_ERROR, (
+        "equal rates are no equal kernels"
+    )
     assert alpha_spread(Pair(here, other), nething("hold")) == alpha_spread(Pair(here, other), nething(2.0)) == 0.0
     assert [vendor(load(n)) for n in ("frontier", "gh200", "2026-apu", "nvlink-c2c")] == ["amd", "nvidia", "", ""]
 

@@ -4,7 +4,7 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
 
     M001  no machine of that name
     M012  machines that are each other's base
-    M013  a base that does not exist
+    M013  a base or a chip that does not exist
 """
 
 from __future__ import annotations
@@ -76,20 +76,28 @@ def _named(name: str) -> Machine:
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     """Read a machine file, and apply it to its base, which is read likewise."""
     machine = read(path, called)
+    resolved = path.resolve()
+    if machine.chip:
+        other = _below(machine.chip, path, called, above, resolved)
+        if other.relative:
+            raise error_of("M013.chip", where=called, chip=clipped(machine.chip))
+        machine = machine.with_chip(other)
     if machine.base in ("", SOURCE):
         return machine
-    resolved = path.resolve()
+    upon = machine.on(_below(machine.base, path, called, above, resolved))
+    return upon if upon.relative else replace(upon, changes=())
+
+
+def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved: Path) -> Machine:
+    """Return the machine that a file names as its base or its chip."""
     if resolved in above:
         ring = " -> ".join(p.stem for p in (*above[above.index(resolved) :], resolved))
         raise error_of("M012", where=called, found=clipped(ring))
-    if _is_path(machine.base):
-        below, title = path.parent / machine.base, str(Path(called).parent / machine.base)
-    else:
-        if machine.base not in names():
-            raise error_of("M013", where=called, fix=did_you_mean(machine.base, names()) or None, base=clipped(machine.base))
-        below, title = _places()[machine.base], f"{machine.base}.toml"
-    upon = machine.on(_chained(below, title, (*above, resolved)))
-    return upon if upon.relative else replace(upon, changes=())
+    if _is_path(name):
+        return _chained(path.parent / name, str(Path(called).parent / name), (*above, resolved))
+    if name not in names():
+        raise error_of("M013", where=called, fix=did_you_mean(name, names()) or None, base=clipped(name))
+    return _chained(_places()[name], f"{name}.toml", (*above, resolved))
 
 
 def all_machines() -> list[Machine]:

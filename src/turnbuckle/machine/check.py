@@ -7,7 +7,7 @@ than the memory behind it, a guess that claims to be exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from turnbuckle.foundation.findings import Severity
 from turnbuckle.foundation.units import MANNER, show
@@ -16,6 +16,16 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_pa
 from .machine import Machine, Parameter, schema
 
 UNVERIFIED = "general knowledge"
+#: The first is never larger than the second.
+_ORDERED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
+    ("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("gpu.fp32", "gpu.fp16"), ("gpu.tf32_matrix", "gpu.fp16_matrix"),
+    ("gpu.fp16_matrix", "gpu.fp8_matrix"), ("gpu.base_clock", "gpu.clock"), ("gpu.shared_memory_block", "gpu.shared_memory"),
+    ("link.h2d.bandwidth", "gpu.memory_bandwidth"),
+)  # fmt: skip
+#: Half the bits are at most twice the rate; vendors print rates with sparsity, twice as high again, beside dense ones.
+_HALVED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
+    ("gpu.fp16_matrix", "gpu.tf32_matrix"), ("gpu.fp8_matrix", "gpu.fp16_matrix"), ("gpu.int8_matrix", "gpu.fp16_matrix"),
+)  # fmt: skip
 
 
 class Remark(NamedTuple):
@@ -73,9 +83,12 @@ def _origin(name: str, parameter: Parameter) -> Iterator[Remark]:
 def _consistency(machine: Machine) -> Iterator[Remark]:
     """Compare numbers with each other."""
     value = {n: p.value for n, p in machine.parameters.items()}
-    for smaller, larger in (("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("link.h2d.bandwidth", "gpu.memory_bandwidth")):
+    for smaller, larger in _ORDERED:
         if smaller in value and larger in value and value[smaller] > 1.001 * value[larger]:
             yield Remark("warning", smaller, f"is larger than {larger}")
+    for narrow, wide in _HALVED:
+        if narrow in value and wide in value and value[narrow] > 2.1 * value[wide]:
+            yield Remark("warning", narrow, f"is more than twice {wide}: a rate with sparsity?")
     for direction in HOST_WAYS:
         alone, both = value.get(link_parameter(direction, "efficiency")), value.get("link.both.efficiency")
         if alone is not None and both is not None and both > 1.001 * alone:

@@ -67,7 +67,7 @@ LIMIT_BYTES = 1_000_000
 
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-_HEAD = ("name", "title", "summary", "year", "coupling", "base", "recognise", "copies_vanish", "instruction_set")
+_HEAD = ("name", "title", "summary", "year", "coupling", "base", "chip", "recognise", "copies_vanish", "instruction_set")
 _PARTS = ("value", "error", "nature", "source", "note", "common")
 _CHANGES = tuple(word for word in CHANGES if word != "set")
 
@@ -191,6 +191,7 @@ class _Reader:
             year=year,
             coupling=cast(Coupling, coupling),
             base=base,
+            chip=self._text(head, "chip", required=False),
             parameters={} if base else {n: given[n] for n in schema() if n in given},
             changes=changes,
             recognise=recognise,

@@ -26,6 +26,8 @@ InstructionSet = Literal["", "x86", "arm", "power"]
 INSTRUCTION_SETS: Final[tuple[str, ...]] = ("x86", "arm", "power")
 COUPLINGS: Final[tuple[str, ...]] = get_args(Coupling)
 CHANGES: Final[tuple[str, ...]] = ("set", "scale", "add", "limit", "assume")
+OF_A_CHIP: Final = ("chip", "multiprocessor")
+"""Scopes of the parameters that all machines with one chip share."""
 SOURCE: Final = "source"
 """The base of a relative machine: the machine the profile was recorded on."""
 
@@ -156,6 +158,7 @@ class Machine:
     title, summary : title (one line) and summary (one sentence).
     year : year of first use; 0 where it has none.
     coupling : coupling of GPU and CPU, one of `COUPLINGS`.
+    chip : the machine whose numbers of the chip hold where this one states none; empty where this one states its own.
     base : ``""`` (complete) or ``"source"`` (relative; not yet resolved).
     parameters : known parameters by dotted name of the schema; empty while relative.
     changes : changes to the source machine; kept after resolving, for the report.
@@ -172,6 +175,7 @@ class Machine:
     year: int
     coupling: Coupling
     base: str = ""
+    chip: str = ""
     parameters: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     recognise: tuple[str, ...] = ()
@@ -236,6 +240,15 @@ class Machine:
             return self
         _stands_alone(source)
         return self.on(source)
+
+    def with_chip(self, other: Machine) -> Machine:
+        """Return this machine with the numbers of `other`'s chip where it states none of its own."""
+        shared = {n: p for n, p in other.parameters.items() if schema()[n].scope in OF_A_CHIP}
+        lineage = (*self.lineage, (other.file, other.sha256), *other.lineage)
+        if self.relative:
+            return replace(self, changes=(*(Change(n, set=p) for n, p in shared.items()), *self.changes), lineage=lineage)
+        stated = {**shared, **self.parameters}
+        return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage)
 
     def on(self, below: Machine) -> Machine:
         """Return this machine's changes applied to `below`.  If `below` is relative, so is the result, with both lists of changes."""

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnbuckle.examples import sample
 from turnbuckle.page.html import write
 from turnbuckle.show.terminal import projections as show
-from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, targets
+from turnbuckle.show.terminal.asked import Alpha, Draws, Host, KernelFile, On, PortOption, Replay, Seed, draws_of, model_of, targets
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
 
@@ -27,7 +27,8 @@ def report(
     *,
     on: On = None,
     source: Source = None,
-    alpha: Alpha = "flop",
+    alpha: Alpha = "auto",
+    kernels: KernelFile = None,
     host: Host = None,
     port: PortOption = None,
     replay: Replay = "auto",
@@ -40,7 +41,7 @@ def report(
 ) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
 
-    chosen = replace(model_of(alpha, "nething", None, host=host, port=port), replay=replay)
+    chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     seen, machines = inspected(profile, source, no_cache, part), targets(on)
     # a recording without GPU activity has a report; only a question about targets is refused
     answer = seen if machines is None and not seen.projectable else seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)

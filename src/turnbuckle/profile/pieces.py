@@ -6,6 +6,7 @@ depend on (kind, class of call, direction, memory, idle device, exact size), wit
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
+from turnbuckle.profile.kernels import KernelKind, kinds_of
 from turnbuckle.profile.profile import DIRECTIONS, Profile
 
 #: Stands for the memory of copies whose size is not recorded: no machine's link tells how long they would take.
@@ -36,6 +38,7 @@ class Pieces:
     seconds : sum of their durations [s].
     exposed_seconds : sum of their shares of the run's time line [s]; all rows add up to the run time.
     tail_count : number of activities whose last instant is exposed.
+    kernel : `KernelKind` of kernels, None for everything else.
     """
 
     kind: Text
@@ -49,6 +52,7 @@ class Pieces:
     seconds: Float
     exposed_seconds: Float
     tail_count: Float
+    kernel: NDArray[np.object_]
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -64,13 +68,21 @@ def pieces(profile: Profile) -> Pieces:
     return grouped(profile)[0]
 
 
-def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
-    """Return the pieces of a profile, and the piece of each activity."""
-    keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
+def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tuple[Pieces, NDArray[np.int32]]:
+    """Return the pieces of a profile, and per row of its activities the piece it belongs to; `given` as `kinds_of` has it."""
+    kinds, of_row = kinds_of(profile.trace, given)
+    # a graph recorded as one has a row in another table, and no name
+    kernels = (profile.activities["kind"] == "kernel") & profile.activities["name"].is_not_null()
+    if not profile.trace.graphs.height:
+        kernels = profile.activities["kind"] == "kernel"
+    of = np.full(profile.activities.height, -1, dtype=np.int32)
+    of[kernels.to_numpy()] = of_row[profile.activities["row"].filter(kernels).to_numpy()]
+    keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes", "kernel"]
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
         profile.activities.with_columns(
             direction=pl.coalesce("direction", _copied(profile)),
+            kernel=pl.Series(of),
             size_bytes=pl.when(sized).then("size_bytes"),
             memory=pl.when(sized & pl.col("size_bytes").is_null())
             .then(pl.lit(UNSIZED))
@@ -95,7 +107,7 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
     piece = np.zeros(profile.activities.height, dtype=np.int32)
     piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
     groups = Pieces(
-        **described(rows), count=number("count"), seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9,
+        **described(rows, kinds), count=number("count"), seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9,
         tail_count=number("tails"),
     )  # fmt: skip
     return groups, piece
@@ -113,11 +125,20 @@ def _copied(profile: Profile) -> pl.Series:
     return pl.Series("direction", [*DIRECTIONS, None]).cast(activities["direction"].dtype).gather(of)
 
 
-def described(rows: pl.DataFrame) -> dict[str, Any]:
-    """Return the columns that describe each row of `Pieces`, from columns of the same names."""
+def described(rows: pl.DataFrame, kinds: Sequence[KernelKind] = ()) -> dict[str, Any]:
+    """Return the columns of `Pieces` that say what each row is, from columns of the same names; of `kernel`, the number of its kind."""
+    known = "kernel" in rows.columns
     words = ("kind", "category", "call_class", "direction", "memory")
     return {
         **{name: np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object) for name in words},
         "idle_device": rows["idle_device"].fill_null(False).to_numpy(),
         "size_bytes": rows["size_bytes"].cast(pl.Float64).fill_null(0.0).to_numpy(),
+        "kernel": objects([kinds[k] if k >= 0 else None for k in rows["kernel"].to_list()] if known else [None] * rows.height),
     }
+
+
+def objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Return values of any kind as an array, shape (values,)."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

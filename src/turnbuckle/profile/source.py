@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import polars as pl
 
@@ -56,8 +56,9 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     parameters |= _call_parameters(profile, launches)
     if copied := _inside_fit(profile):
         parameters |= _inside_parameters(copied)
-    if not base:
-        parameters |= _device_parameters(profile)
+    described = _device_parameters(profile)
+    # a GPU that is known keeps its data sheet; what it is built of, no sheet of it may say
+    parameters |= described if base is None else {n: p for n, p in described.items() if n in _BUILT and base.get(n) is None}
     machine = (
         base.with_parameters(parameters)
         if base
@@ -241,16 +242,23 @@ def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[Paramet
 
 
 def _device_parameters(profile: Profile) -> dict[ParameterName, Parameter]:
-    """Return the facts that the profiler states about an unrecognised device."""
-    out: dict[ParameterName, Parameter] = {}
-    devices = profile.trace.devices.filter(pl.col("memory_bytes").is_not_null())
-    if devices.height:
-        first = devices.row(0, named=True)
-        stated = "this profile: device description"
-        if first["memory_bandwidth"]:
-            out["gpu.memory_bandwidth"] = Parameter(
-                value=float(first["memory_bandwidth"]), error=0.0, unit="B/s", nature="spec", source=stated
-            )
-        if first["memory_bytes"]:
-            out["gpu.memory_size"] = Parameter(value=float(first["memory_bytes"]), error=0.0, unit="B", nature="spec", source=stated)
-    return out
+    """Return the facts of the first device that is described, as the profiler states them."""
+    devices = profile.trace.devices.filter(pl.any_horizontal(pl.col("memory_bytes", "multiprocessors").is_not_null()))
+    if not devices.height:
+        return {}
+    first = devices.row(0, named=True)
+
+    def stated(value: float, unit: str) -> Parameter:
+        return Parameter(value=float(value), error=0.0, unit=unit, nature="spec", source="this profile: device description")
+
+    return {name: stated(first[column], unit) for name, (column, unit) in _DESCRIBED.items() if first[column]}
+
+
+#: Parameters that a profiler's description of a device states: its column, and the unit.
+_DESCRIBED: Final[Mapping[ParameterName, tuple[str, str]]] = {
+    "gpu.memory_bandwidth": ("memory_bandwidth", "B/s"),
+    "gpu.memory_size": ("memory_bytes", "B"),
+    "gpu.multiprocessors": ("multiprocessors", "1"),
+    "gpu.clock": ("clock_hz", "Hz"),
+}
+_BUILT: Final[tuple[ParameterName, ...]] = ("gpu.multiprocessors", "gpu.clock")

@@ -14,9 +14,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
+from turnbuckle.projection.elsewhere.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host
 from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import INSTRUCTIONS, Draws, host_longer, other_host
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -32,6 +32,8 @@ def kernel_ratio(pair: Pair, model: Model) -> float | None:
         return None
     if not isinstance(model.alpha, str):
         return float(model.alpha)
+    if model.alpha == "auto":  # each kernel has its own
+        return None
     source_rate, target_rate = kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha)
     return None if source_rate is None or target_rate is None else float(target_rate / source_rate)
 
@@ -73,7 +75,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if unsized := int(ready.run.count[ready.run.memory == UNSIZED].sum()):
         out.append(finding("A357", unsized))
     alpha = kernel_ratio(pair, model)
-    if model.alpha == "hold" or alpha is None or alpha == 1.0:
+    if model.alpha == "auto" and other_gpu(pair):
+        out.append(finding("A312"))
+    elif model.alpha == "hold" or alpha is None or alpha == 1.0:
         out.append(finding("A305"))
     elif isinstance(model.alpha, str):
         out.append(finding("A301", 1, f"alpha {alpha:.2f} by {model.alpha}"))

@@ -33,8 +33,10 @@ from turnbuckle.machine.parameter_names import (
     parameter_name,
 )
 from turnbuckle.profile.classify import CALL_CLASSES
+from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
-from turnbuckle.projection.priors import Elsewhere, other_host
+from turnbuckle.projection.elsewhere.kernels import KernelTable, given_longer, kernels_longer
+from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -105,6 +107,7 @@ class Model:
     machine_free : whether its charges hold all that changes, so that it has no target machine.
     host : how many times faster the target's host is, where the user states it; None takes what the machines say.
     port : how the program is ported to one memory.
+    kernels : what the user states of kernels on the target; None for nothing.
     carded : whether the accuracy card has rows for its run times.
     """
 
@@ -113,22 +116,27 @@ class Model:
     paper: str
     charges: tuple[Charge, ...]
     replay: Replay = "sum"
-    alpha: float | str = "flop"
+    alpha: float | str = "auto"
     machine_free: bool = False
     host: float | None = None
     port: Port = ""
+    kernels: KernelTable | None = None
     carded: bool = False
 
 
-def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: float | None = None, port: Port = "") -> Model:
+def nething(
+    alpha: float | str = "auto", charges: Sequence[str] = (), host: float | None = None, port: Port = "", kernels: KernelTable | None = None
+) -> Model:
     """Build the model: copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
 
     Parameters
     ----------
-    alpha : how much faster kernels run on the target: a number, ``"flop"`` (ratio of double precision rates), ``"memory"``
-        (ratio of memory bandwidths) or ``"hold"`` (kernels keep their time).
+    alpha : how much faster kernels run on the target: ``"auto"`` (each by its launch and name: `projection.elsewhere.kernels`), a
+        number, ``"flop"`` (ratio of double precision rates), ``"memory"`` (ratio of memory bandwidths) or ``"hold"`` (kernels keep
+        their time).
     charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.
     host : how many times faster the target's host runs the code between calls; None takes what the machines say, else a prior.
+    kernels : ratios that the user states for kernels of a name; with ``"auto"`` alone.
     port : what becomes of copies where CPU and GPU share one memory: ``"as-is"`` (they stay), ``"zero-copy"`` (they are dropped) or
         ``"managed"`` (pages move instead); empty drops them, and the interval holds that they stay.
 
@@ -166,7 +174,7 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: floa
     if alpha != "hold":
         memory: ParameterName = "gpu.memory_bandwidth"
         priced += [
-            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _RATES.get(str(alpha), ())),
+            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha, kernels), "ratio", _RATES.get(str(alpha), ())),
             Charge("copies inside a device", lambda p: p.kind == "copy_d2d", _inside_seconds, "ratio", (memory,)),
             Charge("memset", lambda p: p.kind == "memset", _per_rate(memory), "ratio", (memory,)),
         ]
@@ -178,14 +186,15 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = (), host: floa
         alpha=alpha,
         host=host,
         port=port,
-        carded=not charges and not port and host is None,
+        kernels=kernels,
+        carded=not charges and not port and host is None and kernels is None,
     )
 
 
 def coupling_alone(model: Model) -> Model:
     """Return the model with the kernels and the host of the recording: what the coupling changes by itself."""
     device = ("kernel", "copies inside a device", "memset")
-    return replace(model, charges=tuple(c for c in model.charges if c.name not in device), alpha="hold", host=1.0)
+    return replace(model, charges=tuple(c for c in model.charges if c.name not in device), alpha="hold", host=1.0, kernels=None)
 
 
 def charge_named(name: str) -> Charge:
@@ -493,6 +502,7 @@ def _or_zero(value: Float | float | None) -> Float | float:
 
 #: Rates that kernels are scaled by, by the word for alpha.
 _RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+    "auto": ("gpu.memory_bandwidth",),
     "flop": ("gpu.fp64_matrix", "gpu.fp64"),
     "memory": ("gpu.memory_bandwidth",),
 }
@@ -506,8 +516,13 @@ def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
     return machine.value("gpu.fp64") if matrix is None else matrix
 
 
-def _kernel_seconds(alpha: float | str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+def _kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Callable[[Pieces, Priced, Priced], Float | None]:
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        if alpha == "auto":
+            kinds = [kind or KernelKind() for kind in p.kernel[p.kind == "kernel"]]
+            if not isinstance(machine, Elsewhere) or machine is source:
+                return np.ones(len(kinds)) if machine is source or given is None else given_longer(kinds, given)
+            return kernels_longer(kinds, machine.pair, source, machine.machine, machine.draws, given)
         if isinstance(alpha, str):
             rate = kernel_rate(machine, alpha)
             return None if rate is None else np.asarray(1.0 / rate)

@@ -55,7 +55,7 @@ class Prepared:
 
 def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
-    run, piece = grouped(profile)
+    run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
         return Prepared(run, profile.seconds, sharers=sharers(profile))
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)

@@ -21,9 +21,9 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
-from turnbuckle.projection.priors import Draws, elsewhere, host_longer, unstated
 from turnbuckle.projection.projection import Projection
 
 
@@ -69,13 +69,22 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         measured_breakdown=result.measured_breakdown,
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
-        alpha=kernel_ratio(pair, model),
+        alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, target, model, durations.missing),
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
+
+
+def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | None:
+    """Return how much faster all kernels together run on the target; None where they keep their time."""
+    if model.alpha != "auto" or pair.target is pair.source:
+        return kernel_ratio(pair, model)
+    rows = durations.run.kind == "kernel"
+    before, after = float(durations.run.seconds[rows].sum()), float(durations.own[rows].sum())
+    return before / after if before > 0 and after > 0 and before != after else None
 
 
 def priced(ready: Prepared, pair: Pair, model: Model) -> Durations:

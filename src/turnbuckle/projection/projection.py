@@ -71,6 +71,50 @@ class Copies(CopyClass):
     drivers: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class KernelClass(Declared):
+    """Kernels of one class, added up, whether other work hides them or not.
+
+    Attributes
+    ----------
+    name : class by their names; ``all`` for the sum of all classes.
+    basis : what their time on the target rests on (`turnbuckle.projection.elsewhere.kernels`).
+    count : kernels.
+    measured_seconds : as recorded [s].
+    seconds, low, high : on the target, and its interval [s].
+    """
+
+    name: str
+    basis: str
+    count: int
+    measured_seconds: float
+    seconds: float
+    low: float
+    high: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Return how many times faster they run on the target; None where they take no time."""
+        return self.measured_seconds / self.seconds if self.seconds else None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the ends of the interval [s]."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Kernels(KernelClass):
+    """All kernels of a run on a target with another GPU.
+
+    Attributes
+    ----------
+    classes : the sum's parts, the longest first.
+    """
+
+    classes: tuple[KernelClass, ...] = ()
+
+
 def copy_class(direction: str, memory: str) -> tuple[str, str]:
     """Return the class that a copy is counted in: its direction and kind of host memory, or ``device`` where no host is part of it."""
     return direction, "device" if direction in ("d2d", "p2p") else memory or "unknown"
@@ -103,6 +147,7 @@ class Projection(Declared):
     nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
         tells.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
+    kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
     kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
@@ -127,6 +172,7 @@ class Projection(Declared):
     alone: Projection | None = field(default=None, repr=False)
     nic_bound: dict[str, float] = field(default_factory=dict)
     copies: Copies | None = None
+    kernels: Kernels | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)
     kernel_window_seconds: float | None = None

@@ -18,14 +18,14 @@ from scipy.special import ndtr
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
-from turnbuckle.projection.order import Prepared, prepared, replayed
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.kernels import basis_of, scales
+from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
     VENDOR_ERROR,
@@ -33,11 +33,14 @@ from turnbuckle.projection.priors import (
     elsewhere,
     host_longer,
     normals,
+    other_gpu,
     other_vendor,
     unstated,
 )
+from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
+from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.project import answered, launches_kept, priced
-from turnbuckle.projection.projection import Copies, CopyClass, Interval, Projection, copy_class, copy_order
+from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 #: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second.
@@ -50,7 +53,7 @@ DRIVER_DRAWS = 200
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
-#: Names of two unknowns of the model's form; `turnbuckle.projection.priors` names those of another machine.
+#: Names of two unknowns of the model's form; `turnbuckle.projection.elsewhere.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
 
@@ -224,15 +227,17 @@ def alpha_spread(pair: Pair, model: Model) -> float:
     """
     if model.alpha == "hold" or not isinstance(model.alpha, str) or pair.target is pair.source:
         return 0.0
+    if model.alpha == "auto":  # drawn with the ratios, where there are any
+        return ALPHA_UNKNOWN if other_gpu(pair) and model.kernels is None and not pair.target.changes and not scales(pair) else 0.0
     least = VENDOR_ERROR if other_vendor(pair) and not pair.target.changes else 0.0
     source_rate, target_rate = (kernel_rate(m, model.alpha) for m in (pair.source, pair.target))
     if source_rate is None or target_rate is None:
         return 0.0 if pair.target.changes else max(ALPHA_UNKNOWN, least)
     ratio = float(target_rate / source_rate)
-    if ratio == 1.0 and not least:
-        return 0.0
     memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
     apart = abs(np.log(ratio * memory[0] / memory[1])) if memory[0] and memory[1] else 0.0
+    if ratio == 1.0 and not least and not apart:
+        return 0.0
     return max(ALPHA_ERROR, least, float(apart) / 1.645)
 
 
@@ -290,6 +295,34 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
     return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
 
 
+def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Model) -> Kernels | None:
+    """Return how long the kernels of a run take on a target with another GPU; None where they keep their time.
+
+    Arguments as `copy_times`, the question of the kernels alone, prepared by `of_kernels`.
+    """
+    run = question.run
+    if not len(run) or model.alpha == "hold" or (model.alpha == "auto" and model.kernels is None and not other_gpu(pair)):
+        return None
+
+    def seconds(draws: Draws) -> Float:
+        return np.broadcast_to(question.durations(declared, pair, model, draws).own, (max(draws.draws, 1), len(run)))
+
+    stated, drawn = seconds(Draws()), seconds(Draws(question.draws, question.seed)) if question.draws else seconds(Draws())
+    tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
+
+    def added(name: str, basis: str, rows: Bool) -> KernelClass:
+        total, count = float(_sums(stated, rows)[0]), round(float(run.count[rows].sum()))
+        low, high = (float(q) for q in np.quantile(_sums(drawn, rows), tails))
+        return KernelClass(name, basis, count, float(run.seconds[rows].sum()), total, min(low, total), max(high, total))
+
+    kinds = [kind or KernelKind() for kind in run.kernel]
+    asked = [(kind.name, basis_of(kind, pair) if model.alpha == "auto" else "one ratio for all") for kind in kinds]
+    classes = [added(*of, np.array([a == of for a in asked])) for of in dict.fromkeys(asked)]
+    bases = dict.fromkeys(c.basis for c in sorted(classes, key=lambda c: -c.measured_seconds))
+    every = added("all", ", ".join(bases), np.ones(len(run), dtype=np.bool_))
+    return Kernels(**vars(every), classes=tuple(sorted(classes, key=lambda c: -c.measured_seconds)))
+
+
 _EVERY: Final = ("all", "all")
 
 
@@ -318,10 +351,13 @@ def copy_question(
     ready: Prepared, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, recorded: bool = True
 ) -> Uncertain:
     """Prepare the copies of a run alone for many draws; arguments as `uncertain`, `recorded` as `Uncertain` has it."""
-    rows = ready.run.category == "copy"
-    copies = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
-    alone = Prepared(copies, 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
-    return replace(uncertain(alone, source, fits, draws, seed), recorded=recorded)
+    return replace(uncertain(_part(ready, ready.run.category == "copy"), source, fits, draws, seed), recorded=recorded)
+
+
+def _part(ready: Prepared, rows: Bool) -> Prepared:
+    """Return some pieces of a run, without an order."""
+    some = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
+    return Prepared(some, 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
 
 
 _COLUMNS: Final = tuple(Pieces.__dataclass_fields__)
@@ -355,7 +391,7 @@ def thinned(run: Pieces, most: int) -> Pieces:
     if len(run) <= most:
         return run
     fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
-    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, fine, strict=True)]
+    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, run.kernel, fine, strict=True)]
     index = {k: i for i, k in enumerate(dict.fromkeys(keys))}
     group = np.array([index[k] for k in keys])
     first = np.full(len(index), -1)
@@ -377,6 +413,7 @@ def thinned(run: Pieces, most: int) -> Pieces:
         seconds=total(run.seconds),
         exposed_seconds=total(run.exposed_seconds),
         tail_count=total(run.tail_count),
+        kernel=run.kernel[first],
     )
 
 
@@ -416,13 +453,15 @@ def project_many(
     draws = affordable(ready) if draws is None else draws
     question = uncertain(ready, source, fits, draws, seed)
     copies = copy_question(ready, source, fits, DRAWS if draws else 0, seed)
+    kernels = uncertain(_part(ready, ready.run.kind == "kernel"), source, fits, DRAWS if draws else 0, seed)
     out = []
     for declared in targets:
         pair = Pair(source, declared)
         asked = {"": model} if _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
         answers = {}
         for name, by in asked.items():
-            answer = replace(answered(profile, ready, pair, by), copies=copy_times(copies, declared, pair, by))
+            answer = answered(profile, ready, pair, by)
+            answer = replace(answer, copies=copy_times(copies, declared, pair, by), kernels=kernel_times(kernels, declared, pair, by))
             answers[name] = with_interval(answer, question, declared, pair, by) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out
@@ -432,7 +471,8 @@ def _of_recording(pair: Pair, model: Model) -> bool:
     """Return whether the target keeps the recording's kernels and host, so that its coupling is all that changes."""
     if model.machine_free or pair.target is pair.source:
         return True
-    return bool(pair.target.changes) and model.host is None and kernel_ratio(pair, model) in (None, 1.0) and _host_kept(pair)
+    kept = kernel_ratio(pair, model) in (None, 1.0) if model.alpha != "auto" else model.kernels is None and not other_gpu(pair)
+    return bool(pair.target.changes) and model.host is None and kept and _host_kept(pair)
 
 
 def _host_kept(pair: Pair) -> bool:

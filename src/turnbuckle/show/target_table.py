@@ -114,10 +114,23 @@ def coupling_words(p: Projection) -> str:
         rates = [DASH if rate is None else number(rate, "B/s") for rate in dict.fromkeys(c["network_bandwidth"])]
         parts.append(f"calls through a layer: round trip {number(trip, 's')}, {' and '.join(rates)}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
-        parts.append(f"kernels {factor(p.alpha)} as fast")
+        parts.append(f"kernels {factor(p.alpha)} as fast{_of_kernels(p)}")
     if p.host is not None and abs(p.host - 1.0) > 1e-9:
         parts.append(f"host work {factor(p.host)} as long")
     return "; ".join(parts)
+
+
+def _of_kernels(p: Projection) -> str:
+    """Say the range of the kernels' ratio, and what it rests on for what share of their time; nothing where nothing was drawn."""
+    if p.kernels is None or not p.kernels.measured_seconds:
+        return ""
+    shares: dict[str, float] = {}
+    for part in p.kernels.classes:
+        shares[part.basis] = shares.get(part.basis, 0.0) + part.measured_seconds / p.kernels.measured_seconds
+    ratios = [p.kernels.measured_seconds / end if end else float("inf") for end in reversed(p.kernels.ends)]
+    named = [f"{basis} {share:.0%}" for basis, share in sorted(shares.items(), key=lambda item: -item[1]) if share >= 0.005]
+    by = named[0].rpartition(" ")[0] if len(named) == 1 else ", ".join(named)
+    return f" [{ratios[0]:.3g}, {ratios[1]:.3g}] by {by}"
 
 
 def arrow(before: float | None, after: float | None, unit: str) -> str:

@@ -21,8 +21,7 @@ from turnbuckle.machine.measured.logs import Curve, Measured, read_measured
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import ASSUMED_ERROR, ASSUMED_LINK, machine_of_copies
 from turnbuckle.profile.transfers import sharers as sharers_of
-from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.priors import (
     COPY_LATENCY_SD,
     DEVICE,
     LATENCY,
@@ -37,6 +36,7 @@ from turnbuckle.projection.priors import (
     STAGED_RATE,
     STAGED_SPREAD,
 )
+from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.transfers.datasheet import (
     APPROACHES,

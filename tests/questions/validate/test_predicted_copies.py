@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.profile.transfers import LinkFit, size_bins
-from turnbuckle.projection.priors import DEVICE, LINK, PEER, STAGED
+from turnbuckle.projection.elsewhere.priors import DEVICE, LINK, PEER, STAGED
 from turnbuckle.questions.validate.copies import _line_interval
 
 

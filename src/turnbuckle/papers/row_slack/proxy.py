@@ -262,6 +262,7 @@ def _pieces(proxy: Proxy, threads: int, waits: Waits) -> Pieces:
         seconds=count * np.array(piece_seconds),
         exposed_seconds=np.zeros(len(count)),
         tail_count=np.zeros(len(count)),
+        kernel=np.full(len(count), None),
     )
 
 

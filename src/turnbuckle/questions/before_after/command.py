@@ -23,7 +23,7 @@ def export(
     on: Annotated[list[str], Parameter(name="--on", help="target machine, one: a name, a TOML file or self", negative=())],
     format: Annotated[Literal["perfetto"], Parameter(name="--format", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
     source: Source = None,
-    alpha: Alpha = "flop",
+    alpha: Alpha = "auto",
     host: Host = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
     no_cache: NoCache = False,

@@ -9,7 +9,20 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.asked import (
+    Alpha,
+    Draws,
+    Host,
+    KernelFile,
+    On,
+    PortOption,
+    Replay,
+    Seed,
+    draws_of,
+    model_of,
+    replaying,
+    targets,
+)
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
@@ -33,7 +46,8 @@ def project(
     on: On = None,
     source: Source = None,
     minus: Minus = None,
-    alpha: Alpha = "flop",
+    alpha: Alpha = "auto",
+    kernels: KernelFile = None,
     host: Host = None,
     port: PortOption = None,
     model: Method = "nething",
@@ -65,7 +79,7 @@ def project(
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
-    priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port)
+    priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port, kernels)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
     packed = None if minus is None else inspected(minus, source, no_cache, part)

@@ -43,7 +43,7 @@ class Projected:
     ----------
     on : machine, a name or a TOML file; ``self`` is the machine it ran on.
     source : machine it ran on; recognised if left out.
-    alpha : how much faster kernels run: a number, flop, memory or hold.
+    alpha : how much faster kernels run: a number, auto, flop, memory or hold.
     replay : how activities add up.
     draws : parameter draws for the interval; 0 leaves it out.
     seed : of the draws.
@@ -52,7 +52,7 @@ class Projected:
 
     on: str = field(metadata=_MACHINE)
     source: str = field(default="", metadata=_MACHINE)
-    alpha: float | Literal["flop", "memory", "hold"] = "flop"
+    alpha: float | Literal["auto", "flop", "memory", "hold"] = "auto"
     replay: Literal["auto", "sum", "timeline"] = "auto"
     draws: int = 200
     seed: int = 20261121

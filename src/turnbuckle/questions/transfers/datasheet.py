@@ -28,9 +28,9 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.pieces import UNSIZED
+from turnbuckle.projection.elsewhere.priors import COPY_LATENCY_SD, MOST_SHARERS, other_host
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS, other_host
 from turnbuckle.projection.projection import CopyClass
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown

@@ -131,7 +131,7 @@ def each_copy(rows: pl.DataFrame) -> Pieces:
         kind=np.array([f"copy_{d}" for d in direction], dtype=object), category=np.full(many, "copy", dtype=object),
         call_class=np.full(many, "", dtype=object), direction=direction, memory=np.array(rows["memory"].to_list(), dtype=object),
         idle_device=np.zeros(many, dtype=np.bool_), size_bytes=rows["size_bytes"].to_numpy(), count=np.ones(many), seconds=seconds,
-        exposed_seconds=seconds, tail_count=np.zeros(many),
+        exposed_seconds=seconds, tail_count=np.zeros(many), kernel=np.full(many, None),
     )  # fmt: skip
 
 

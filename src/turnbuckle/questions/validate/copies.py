@@ -16,7 +16,7 @@ from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.profile.transfers import LinkFit, fit_class
-from turnbuckle.projection.priors import (
+from turnbuckle.projection.elsewhere.priors import (
     COPY_LATENCY_SD,
     DEVICE,
     DEVICE_SHARE,
@@ -50,13 +50,18 @@ def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     host, device = (question.number(name) for name in ("host_memory", "device_memory"))
     on = sheet(question.text("on"), source=machine, host_memory=host, device_memory=device, node=True)
     answer = project(here, on, there, all_of_there=True)
-    judged = {(e.direction, e.memory): e for e in answer.errors if e.approach == "projected"}
+    judged, peaks = ({(e.direction, e.memory): e for e in answer.errors if e.approach == which} for which in ("projected", "peak"))
     for total in answer.totals[:-1]:
         which = (total.direction, total.memory)
         if which in judged:
             yield Row(
                 case.name, _kind(total.memory), question.model, f"{words(which)} on {on.name}", "s", total.seconds, judged[which].actual,
                 total.low, total.high, judged[which].wmape / 100.0, total.count, float(total.size_bytes),
+            )  # fmt: skip
+        if (peak := peaks.get(which)) is not None:
+            yield Row(
+                case.name, _kind(total.memory), "peak", f"{words(which)} on {on.name}", "s", peak.predicted, peak.actual,
+                wmape=peak.wmape / 100.0, count=peak.count, size_bytes=float(total.size_bytes),
             )  # fmt: skip
 
 
@@ -101,6 +106,13 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         case.name, kind, question.model, what, "s", float(fit.seconds(size).sum()), float(actual.sum()), low, high,
         wmape(actual, fit.seconds(size)) / 100.0, len(size), float(size.sum()),
     )  # fmt: skip
+    moved, took = (float(mine[column].to_numpy().sum()) for column in ("size_bytes", "seconds"))
+    if moved > 0:
+        mean = size * (took / moved)
+        yield Row(
+            case.name, kind, "mean", what, "s", float(mean.sum()), float(actual.sum()), wmape=wmape(actual, mean) / 100.0, count=len(size),
+            size_bytes=float(size.sum()),
+        )  # fmt: skip
 
 
 def _chosen(points: pl.DataFrame, direction: str, memory: str) -> pl.DataFrame:

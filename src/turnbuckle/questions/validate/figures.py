@@ -18,6 +18,9 @@ from turnbuckle.show.text import NARROW, clean, number, percent
 COLOURS: Final = {
     "projection": "#882255",
     "projection, kernels by memory": "#cc6677",
+    "projection, kernels by flop": "#882255",
+    "peak": "#b5bcc4",
+    "mean": "#b5bcc4",
     "datasheet": "#1f4e79",
     "machine": "#e08214",
     "rate": "#e08214",

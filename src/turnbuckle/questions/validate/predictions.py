@@ -33,9 +33,9 @@ from turnbuckle.machine import Pair, load
 from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
+from turnbuckle.projection.elsewhere.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
-from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, alpha_spread
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import Ask, Case
 from turnbuckle.questions.validate.rows import Data, Row
@@ -52,26 +52,27 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Yield A's run on B's machine, as `turnbuckle project` predicts it: run time, ratio of kernel times, launches."""
     recorded = data.seen(data.path(case, case.a.file), case.a.machine)
     compared = data.seen(data.path(case, case.b.file), case.b.machine)
-    word = question.text("alpha") or "flop"
+    word = question.text("alpha") or "auto"
     if word not in _ALPHAS:
         raise error_of("A417.kernels", where=case.name, found=clipped(word, 40), alphas=", ".join(_ALPHAS))
     model = replace(nething(word), replay="auto")
     answer = recorded.project([question.text("on")], model=model)
     (projected,), (declared,) = answer.projections, answer.targets
     low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
-    by = "" if word == "flop" else f", kernels by {word}"
+    by = "" if word == "auto" else f", kernels by {word}"
     label = question.model + by
     yield Row(case.name, "run time", label, f"run time{by}", "s", projected.seconds, compared.profile.seconds, low, high)
     kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (recorded, compared)]
-    if projected.alpha and kernels[1] > 0:
-        spread = float(np.exp(_REACH * alpha_spread(Pair(recorded.source, declared), model)))
+    if word == "auto":
+        yield Row(case.name, "run time", "nothing", "run time", "s", recorded.profile.seconds, compared.profile.seconds)
+        if kernels[1] > 0:
+            yield Row(case.name, "kernels", "nothing", "kernel time, A over B", "", 1.0, kernels[0] / kernels[1])
+    if (all_kernels := projected.kernels) is not None and kernels[1] > 0:
+        ratios = [kernels[0] / seconds for seconds in (all_kernels.seconds, all_kernels.high, all_kernels.low)]
         name = f"kernel time, A over B{by}"
-        yield Row(
-            case.name, "kernels", label, name, "", projected.alpha, kernels[0] / kernels[1], projected.alpha / spread,
-            projected.alpha * spread,
-            count=compared.profile.of("kernel").height,
-        )  # fmt: skip
-    if word != "flop":
+        count = compared.profile.of("kernel").height
+        yield Row(case.name, "kernels", label, name, "", ratios[0], kernels[0] / kernels[1], ratios[1], ratios[2], count=count)
+    if word != "auto":
         return
     target = Pair(recorded.source, declared).target
     for name in _LAUNCHES:
@@ -80,6 +81,8 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             continue
         host_error = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(recorded.source, declared)) else 0.0
         reach = float(np.exp(_REACH * np.hypot(max(predicted.error, CALL_ERROR), host_error)))
+        if before := recorded.source.get(name):
+            yield Row(case.name, "launches", "nothing", _LAUNCHES[name], "s", before.value, observed.value)
         kept = "" if target.get(name) else ", kept from A"
         yield Row(
             case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", predicted.value, observed.value,
@@ -92,7 +95,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     )  # fmt: skip
 
 
-_ALPHAS: Final = ("flop", "memory", "hold")
+_ALPHAS: Final = ("auto", "flop", "memory", "hold")
 _LAUNCHES: Final[Mapping[ParameterName, str]] = {
     "launch.call": "length of a launch call, median",
     "launch.latency": "launch to kernel on an idle device, median",

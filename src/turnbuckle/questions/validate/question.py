@@ -17,6 +17,7 @@ from datetime import date
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -64,6 +65,9 @@ MODEL_TITLES: Final = {
     "line": "line fitted to A",
     "projection": "project",
     "projection, kernels by memory": "project --alpha memory",
+    "projection, kernels by flop": "project --alpha flop",
+    "peak": "peak bandwidth",
+    "mean": "A's mean rate",
     "timeline": "timeline",
     "sum": "sum",
     "counts": "A's costs, counts of B",
@@ -84,7 +88,7 @@ FLOOR: Final = "noise"
 NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
-    "kernels by anything but one ratio for all of them",
+    "kernels on another GPU of the same vendor, by their launches (held against Habitat's equations alone)",
     "collectives of more than two ranks, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
@@ -105,6 +109,7 @@ class Group(Declared):
     covered, stated : intervals that hold the measured value, and intervals in all.
     low, high : 90 % interval of the coverage; None without intervals.
     orders : (tau, p value, how many were put in order) of each order.
+    score : mean interval score, over the measured value; smaller is better.
     """
 
     kind: str
@@ -119,6 +124,7 @@ class Group(Declared):
     low: float | None
     high: float | None
     orders: tuple[tuple[float, float, int], ...] = ()
+    score: float | None = None
 
     @property
     def coverage(self) -> float | None:
@@ -198,6 +204,15 @@ class Validation(Shown):
         return _group(stated) if stated else None
 
     @property
+    def by_width(self) -> list[tuple[str, Group]]:
+        """Return all intervals in groups of like width, the upper over the lower end: words for the width, and the group."""
+        stated = [(r, r.high / r.low if r.low else np.inf) for r in self.rows if r.covered is not None and r.low is not None and r.high]
+        edges = [1.0, *_WIDTHS, np.inf]
+        words = [f"to {_WIDTHS[0]:g} times", *(f"{a:g} to {b:g} times" for a, b in pairwise(_WIDTHS)), f"{_WIDTHS[-1]:g} times and more"]
+        bins = [[r for r, width in stated if low <= width < high] for low, high in pairwise(edges)]
+        return [(word, _group(rows)) for word, rows in zip(words, bins, strict=True) if rows]
+
+    @property
     def findings(self) -> list[Finding]:
         """Return what was not run, and the models whose intervals are too narrow beyond chance.
 
@@ -218,7 +233,9 @@ class Validation(Shown):
             return ""
         held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
         cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
-        return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}"
+        baseline = next((g for g in self.card if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None)
+        beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
+        return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}{beside}"
 
     def about(self, name: str) -> About | None:
         """Return the description of a case."""
@@ -229,6 +246,8 @@ class Validation(Shown):
         return [row_dict(row) for row in self.rows]
 
 
+#: Edges between widths of intervals, upper over lower end.
+_WIDTHS: Final = (1.2, 1.5, 2.0, 4.0)
 _COVERAGE: Final = ("cases", "covered", "stated", "coverage", "low", "high")
 
 
@@ -252,7 +271,9 @@ def _group(rows: Sequence[Row]) -> Group:
     orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
     median = float(np.median([o for o, _ in off])) if off else None
     cases = len({r.case for r in rows})
-    return Group(rows[0].kind, rows[0].model, cases, len(rows), median, worst, where, covered, len(stated), low, high, orders)
+    scores = [r.score for r in rows if r.score is not None]
+    score = float(np.mean(scores)) if scores else None
+    return Group(rows[0].kind, rows[0].model, cases, len(rows), median, worst, where, covered, len(stated), low, high, orders, score)
 
 
 def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import Run
+from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.question import Transfers, measured, recorded
 from turnbuckle.questions.validate.cases import Case
 
@@ -69,6 +70,18 @@ class Row:
     def off(self) -> float | None:
         """Return the error without its sign: WMAPE for many activities, else the relative error."""
         return self.wmape if self.wmape is not None else None if self.error is None else abs(self.error)
+
+    @property
+    def score(self) -> float | None:
+        """Return the interval score over the measured value (Gneiting and Raftery 2007, eq 43), smaller is better.
+
+        A value without an interval counts as one of no width, so that a model and what it is compared with have one scale.
+        """
+        if self.predicted is None or not self.measured:
+            return None
+        low, high = (self.predicted if end is None else end for end in (self.low, self.high))
+        missed = max(low - self.measured, self.measured - high, 0.0)
+        return (high - low + 2.0 / (1.0 - LEVEL) * missed) / abs(self.measured)
 
     @property
     def covered(self) -> bool | None:

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.show.terminal.options import flat, lambdas_of
 from turnbuckle.show.terminal.progress import working
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Port
 
+#: What `--alpha` can be besides a number.
+KERNEL_WORDS: Final = ("auto", "flop", "memory", "hold")
+
 On = Annotated[
     list[str] | None,
     Parameter(name="--on", help="target machine: a name, a TOML file or self; several times or separated by commas", negative=()),
 ]
-Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
+Alpha = Annotated[
+    str,
+    Parameter(
+        name="--alpha", help="how much faster kernels run on the target: auto (each by its launch and name), a number, flop, memory, hold"
+    ),
+]
+KernelFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--kernels", help="CSV: name, ratio (times faster on the target), error, source of kernels that you know; with --alpha auto"
+    ),
+]
 Host = Annotated[
     float | None,
     Parameter(
@@ -51,24 +66,33 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
 
 
 def model_of(
-    alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None, port: Port | None = None
-) -> Any:
-    """Return the model that ``--model``, ``--alpha``, ``--host`` and ``--port`` name.  Raises A003 for an alpha or a host that is none."""
+    alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None, port: Port | None = None,
+    kernels: Path | None = None,
+) -> Any:  # fmt: skip
+    """Return the model that ``--model``, ``--alpha``, ``--host``, ``--port`` and ``--kernels`` name.
+
+    Raises A003 for an alpha or a host that is none, A012 for options that exclude each other.
+    """
+    from turnbuckle.projection.elsewhere.kernels import kernel_table
     from turnbuckle.projection.model import additive, nething
 
     if host is not None and not 1e-2 <= host <= 1e2:
         raise error_of("A003.host", found=f"{host:g}")
     if model == "additive":
-        if host is not None or port is not None:
-            raise error_of("A012.host" if host is not None else "A012.port")
+        if host is not None or port is not None or kernels is not None:
+            raise error_of(
+                "A012.host" if host is not None else "A012.port" if port is not None else "A012.kernels", found="--model additive"
+            )
         return additive(lambdas_of(lambdas))
     ported: Port = port or ""
-    if alpha in ("flop", "memory", "hold"):
-        return nething(alpha, charges, host, ported)
+    if kernels is not None and alpha != "auto":
+        raise error_of("A012.kernels", found=f"--alpha {clipped(alpha, 40)}")
+    if alpha in KERNEL_WORDS:
+        return nething(alpha, charges, host, ported, None if kernels is None else kernel_table(kernels))
     try:
         value = float(alpha)
     except ValueError:
-        raise error_of("A003.word", fix=did_you_mean(alpha, ["flop", "memory", "hold"]), alpha=alpha) from None
+        raise error_of("A003.word", fix=did_you_mean(alpha, KERNEL_WORDS), alpha=alpha) from None
     if not 1e-3 <= value <= 1e3:
         raise error_of("A003.range", found=alpha, alpha=alpha)
     return nething(value, charges, host, ported)

@@ -37,7 +37,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import categories_ns, kernel_names
-from turnbuckle.projection.priors import normals
+from turnbuckle.projection.elsewhere.priors import normals
 from turnbuckle.projection.uncertainty import SEED, drawn_source
 
 Placement = Literal["hbm", "ddr", "migrated"]

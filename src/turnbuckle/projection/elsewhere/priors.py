@@ -146,6 +146,13 @@ def other_host(pair: Pair) -> bool:
     return pair.target is not pair.source and not pair.target.changes and pair.target.name != pair.source.name
 
 
+def other_gpu(pair: Pair) -> bool:
+    """Return whether the target has another GPU, or one changed in what the time of kernels depends on."""
+    if pair.target.changes:
+        return any(change.parameter in GPU_RATES for change in pair.target.changes)
+    return other_host(pair)
+
+
 def unstated(pair: Pair, name: ParameterName) -> bool:
     """Return whether the target's file leaves open a number that another host, or another kind of link, has of its own."""
     if pair.target.changes:
@@ -154,6 +161,10 @@ def unstated(pair: Pair, name: ParameterName) -> bool:
     return other_host(pair) and pair.target.value(name) is None
 
 
+#: Parameters that the time of kernels depends on.
+GPU_RATES: Final[tuple[ParameterName, ...]] = (
+    "gpu.fp64", "gpu.fp64_matrix", "gpu.fp32", "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock",
+)  # fmt: skip
 #: Couplings that carry another's packets farther; empty for one that leaves the link as it is.
 _PROTOCOL: Final = {"fabric": "pcie", "remoting": "", "relative": ""}
 
@@ -279,7 +290,7 @@ def host_longer(pair: Pair, target: Priced, source: Priced, draws: Draws, given:
 
 def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
     """Return the target with what no file says of it; the target itself where nothing is left open."""
-    open_ends = other_host(pair) or any(unstated(pair, link_parameter(way, "latency")) for way in HOST_WAYS)
+    open_ends = other_host(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(way, "latency")) for way in HOST_WAYS)
     return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
 
 

@@ -1,0 +1,140 @@
+"""Kernels of one kind: what their names say they compute, and how they were launched.
+
+Names are matched against a table (``schema/kernel_names.csv``), first the function's own name, then all of it with its template
+arguments.  A name that tells nothing is of the class ``other``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.trace.trace import Trace
+
+#: What holds a class up: arithmetic units of its precision, device memory, or no unit of its GPU (it waits for others); empty is not known.
+Bound = Literal["pipe", "memory", "none", ""]
+#: Kinds of one run that are kept apart; the rest take the launch of the longest of their class and precision.
+MOST_KINDS: Final = 64
+OTHER: Final = "other"
+#: Characters of a name that are looked at: a template's arguments can go on for pages.
+_LONGEST: Final = 2000
+_NAMELESS: Final = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """Kernels that a price cannot tell apart.
+
+    Attributes
+    ----------
+    name : class by name, ``matrix product`` or ``elementwise``; ``other`` where the name tells none.
+    bound : what holds the class up.
+    precision : ``fp64``, ``tf32``, ``bf16``, ...; empty where the name tells none.
+    blocks, threads, registers, shared_bytes : thread blocks of a launch, threads a block, registers a thread, shared memory a block [B];
+        0 where the recording does not state them.
+    given : row of the user's table that gives their time elsewhere; -1 for none.
+    """
+
+    name: str = OTHER
+    bound: Bound = ""
+    precision: str = ""
+    blocks: int = 0
+    threads: int = 0
+    registers: int = 0
+    shared_bytes: int = 0
+    given: int = -1
+
+    @property
+    def launched(self) -> bool:
+        """Return whether the recording says how the kernels were launched."""
+        return self.blocks > 0 and self.threads > 0
+
+
+@dataclass(frozen=True)
+class _Rule:
+    what: str
+    word: str
+    pattern: re.Pattern[str]
+    bound: Bound
+
+
+@cache
+def rules() -> tuple[_Rule, ...]:
+    """Return the rows of ``schema/kernel_names.csv``; the first that matches wins."""
+    text = (files("turnbuckle.foundation.schema") / "kernel_names.csv").read_text(encoding="utf-8")
+    return tuple(
+        _Rule(row["what"], row["word"], re.compile(row["pattern"], re.IGNORECASE), row["bound"])  # type: ignore[arg-type]
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def told(name: str) -> KernelKind:
+    """Return class, bound and precision that the name of a kernel tells.
+
+    >>> told("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)").name
+    'elementwise'
+    >>> kind = told("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(Params)")
+    >>> kind.name, kind.bound, kind.precision
+    ('matrix product', 'pipe', 'tf32')
+    >>> told("k1").name
+    'other'
+    """
+    text = _NAMELESS.sub("", name[:_LONGEST])
+    own = re.split(r"[<(]", text, maxsplit=1)[0]
+    found = next((rule for part in (own, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
+    precision = next((rule.word for rule in rules() if rule.what == "precision" and rule.pattern.search(text)), "")
+    return KernelKind(precision=precision) if found is None else KernelKind(found.word, found.bound, precision)
+
+
+_LAUNCH: Final = ("blocks", "threads", "registers", "shared_bytes")
+
+
+def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[list[KernelKind], NDArray[np.int32]]:
+    """Return the kinds of a run's kernels, and the kind of each row of ``trace.kernels``.
+
+    Parameters
+    ----------
+    given : row of the user's table for a kernel's name; -1 where it has none.
+    """
+    kernels = trace.kernels
+    if not kernels.height:
+        return [], np.zeros(0, dtype=np.int32)
+    heads: list[tuple[KernelKind, int]] = []
+    head_of: dict[tuple[KernelKind, int], int] = {}
+    of_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
+    for index in [*kernels["name"].drop_nulls().unique().to_list(), len(trace.names)]:
+        text = "" if index == len(trace.names) else trace.names[index] or ""
+        head = (told(text), given(text) if given else -1)
+        if head not in head_of:
+            head_of[head] = len(heads)
+            heads.append(head)
+        of_name[index] = head_of[head]
+    launched = kernels.select(
+        pl.Series("head", of_name[kernels["name"].fill_null(len(trace.names)).to_numpy()]),
+        *(pl.col(c).fill_null(0).cast(pl.Int64).clip(0) for c in _LAUNCH),
+        ns=pl.col("end_ns") - pl.col("start_ns"),
+    )
+    keys = ["head", *_LAUNCH]
+    groups = launched.group_by(keys, maintain_order=True).agg(pl.col("ns").sum()).sort("ns", descending=True, maintain_order=True)
+    kinds: list[KernelKind] = []
+    number: list[int] = []
+    first: dict[int, int] = {}
+    for head, blocks, threads, registers, shared_bytes, _ in groups.iter_rows():
+        if len(kinds) < MOST_KINDS or head not in first:
+            of, row = heads[head]
+            kinds.append(replace(of, blocks=blocks, threads=threads, registers=registers, shared_bytes=shared_bytes, given=row))
+            first.setdefault(head, len(kinds) - 1)
+            number.append(len(kinds) - 1)
+        else:
+            number.append(first[head])
+    of_row = launched.join(groups.select(*keys, kind=pl.Series(number, dtype=pl.Int32)), on=keys, how="left", maintain_order="left")
+    return kinds, of_row["kind"].to_numpy()

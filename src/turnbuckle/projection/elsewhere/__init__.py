@@ -1,0 +1,1 @@
+"""What another machine may do that no recording and no machine file says: priors, and kernels on another GPU."""

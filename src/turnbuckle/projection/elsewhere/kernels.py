@@ -1,0 +1,240 @@
+"""Kernels on another GPU: for every kernel a ratio with an interval, from the best that its recording allows (decision D19, 0029).
+
+    given              the user's table: a ratio or a duration for kernels of a name
+    launch geometry    waves of thread blocks, on a GPU of the same vendor (Habitat); the share of memory by what the name tells
+    range of rates     another vendor, or no launch recorded: between the ratio of memory bandwidths, of the peak of the precision, and 1
+    kept               collectives, which wait for other GPUs; the same GPU elsewhere
+
+No constant is fitted to a validation case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.special import ndtr
+
+from turnbuckle.cost.waves import blocks_at_once, longer
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.machine import Pair
+from turnbuckle.machine.needs import lacking
+from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.model import Priced
+
+#: Relative error (log-sd) of a run's kernels by wave scaling: a mean of 11.8 % over six GPUs (Yu et al., ATC 2021, abstract), over 0.8.
+WAVE_ERROR: Final = 0.15
+#: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, arXiv
+#: 2208.11035v3, abstract).
+SAME_GPU: Final = 0.08
+#: A ratio from the user's table without an error of its own.
+GIVEN_ERROR: Final = 0.0
+#: Share of a kernel's time that memory decides, by what holds its class up: between these, the middle stated.
+SHARES: Final[Mapping[str, tuple[float, float]]] = {"pipe": (0.0, 0.5), "memory": (0.5, 1.0), "": (0.0, 1.0)}
+#: What any multiprocessor since 2016 holds where a machine file does not say (CUDA C++ Programming Guide, technical specifications).
+_HELD: Final[Mapping[ParameterName, float]] = {
+    "gpu.threads": 2048.0, "gpu.registers": 65536.0, "gpu.shared_memory": np.inf, "gpu.blocks": 32.0,
+}  # fmt: skip
+#: Peaks that a kernel of a precision can reach, the first that both machines state.
+_PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+    "fp64": ("gpu.fp64_matrix", "gpu.fp64"), "fp32": ("gpu.fp32",), "tf32": ("gpu.tf32_matrix",), "bf16": ("gpu.fp16_matrix",),
+    "fp16": ("gpu.fp16_matrix",), "fp8": ("gpu.fp8_matrix",), "int8": ("gpu.int8_matrix",),
+}  # fmt: skip
+_REACH: Final = 1.6448536269514722
+
+#: Names among the drivers.
+KERNELS: Final = "kernels on the other GPU"
+VENDOR: Final = "kernels on a GPU of another vendor"
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """What a user, or another predictor, states of kernels on the target.
+
+    Attributes
+    ----------
+    patterns : names of kernels, with * and ? for any text; the first that matches counts.
+    ratio : how many times faster each runs on the target, shape (rows,).
+    error : relative standard error of each, shape (rows,).
+    source : where the numbers come from.
+    """
+
+    patterns: tuple[str, ...]
+    ratio: tuple[float, ...]
+    error: tuple[float, ...]
+    source: str
+
+    def row(self, name: str) -> int:
+        """Return the row of a kernel's name; -1 where there is none."""
+        return next((k for k, p in enumerate(self.patterns) if p == name or fnmatchcase(name, p)), -1)
+
+
+_COLUMNS: Final = (
+    Column("name", ""), Column("ratio", "1", least=0.0, above=True, most=1e6),
+    Column("error", "1", needed=False, most=3.0), Column("source", "", needed=False),
+)  # fmt: skip
+
+
+def kernel_table(path: str | Path) -> KernelTable:
+    """Read a table of kernels: ``name, ratio, error, source``.
+
+    The ratio says how many times faster a kernel runs on the target, and the error is relative (0.1 is 10 %).
+
+    Raises
+    ------
+    UsageError : A061 to A063 as `read_table`; A431 for a table without a row.
+    """
+    table = read_table(path, _COLUMNS, "the table of kernels")
+    if not len(table):
+        raise error_of("A431", where=table.name)
+    error = np.nan_to_num(table.number("error", GIVEN_ERROR), nan=GIVEN_ERROR)
+    sources = dict.fromkeys(text.strip() for text in table.texts.get("source", []) if text.strip())
+    return KernelTable(
+        tuple(text.strip() for text in table.texts["name"]), tuple(table.number("ratio").tolist()), tuple(error.tolist()),
+        clipped("; ".join(sources) or table.name, 120),
+    )  # fmt: skip
+
+
+def same_model(pair: Pair) -> bool:
+    """Return whether two machines have the same GPU: all rates that both state are equal, and at least two."""
+    rates = [(pair.source.value(name), pair.target.value(name)) for name in GPU_RATES]
+    both = [(a, b) for a, b in rates if a is not None and b is not None]
+    return len(both) > 1 and all(a == b for a, b in both) and not other_vendor(pair)
+
+
+def _over(name: ParameterName, source: Priced, target: Priced) -> Float | None:
+    """Return a parameter there over here; None where either machine lacks it."""
+    here, there = source.value(name), target.value(name)
+    return None if here is None or there is None else np.asarray(there / here)
+
+
+def peak_over(precision: str, source: Priced, target: Priced) -> Float | None:
+    """Return the peak rate of a precision there over here; None where no machine file states it on both."""
+    return next((found for name in _PEAKS.get(precision, ()) if (found := _over(name, source, target)) is not None), None)
+
+
+def scales(pair: Pair) -> bool:
+    """Return whether both machines state a rate that kernels could scale by."""
+    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in _PEAKS)]
+    return any(rate is not None for rate in rates)
+
+
+def given_longer(kinds: Sequence[KernelKind], given: KernelTable) -> Float:
+    """Return the stated time on the target over that on the source, shape (kinds,); 1 for kernels that the table leaves out."""
+    return np.array([1.0 if kind.given < 0 else 1.0 / given.ratio[kind.given] for kind in kinds])
+
+
+def basis_of(kind: KernelKind, pair: Pair) -> str:
+    """Say what the time of kernels on the target rests on."""
+    if kind.given >= 0:
+        return "given"
+    if not other_gpu(pair) or kind.bound == "none":
+        return "kept"
+    if same_model(pair):
+        return "same GPU"
+    known = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
+    return "launch geometry" if kind.launched and known and not other_vendor(pair) else "range of rates"
+
+
+def kernels_longer(
+    kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws, given: KernelTable | None = None
+) -> Float | None:
+    """Return the time of each kind of kernels on the target over its time on the source, shape (..., kinds).
+
+    None where the machines share no rate that kernels could scale by, and no table gives one.
+
+    Parameters
+    ----------
+    pair, source, target : as stated, and as values or draws of shape (draws, 1).
+    draws : of what the machines do not state; none gives the middle.
+    """
+    out = np.ones((draws.draws or 1, len(kinds)))
+    bases = [basis_of(kind, pair) for kind in kinds]
+    if given is None and "range of rates" in bases and not scales(pair):
+        return None
+    for basis in dict.fromkeys(bases):
+        rows = np.array([b == basis for b in bases])
+        chosen = [kind for kind, row in zip(kinds, rows, strict=True) if row]
+        if basis == "given" and given is not None:
+            out[:, rows] = _given(chosen, given, draws)
+        elif basis == "same GPU":
+            out[:, rows] = np.exp(SAME_GPU * draws.of(KERNELS))
+        elif basis == "launch geometry":
+            out[:, rows] = _by_waves(chosen, source, target, draws)
+        elif basis == "range of rates":
+            out[:, rows] = _by_hull(chosen, pair, source, target, draws)
+    return out if draws.draws else out[0]
+
+
+def _given(kinds: Sequence[KernelKind], given: KernelTable, draws: Draws) -> Float:
+    columns = [np.exp(given.error[k.given] * draws.of(f"given for {given.patterns[k.given]}")) / given.ratio[k.given] for k in kinds]
+    return np.concatenate([np.broadcast_to(c, (draws.draws or 1, 1)) for c in columns], axis=1)
+
+
+def _by_name(kinds: Sequence[KernelKind], draws: Draws) -> Float:
+    """Return the draws of each kind by the name of its class, shape (..., kinds)."""
+    drawn = [np.broadcast_to(draws.of(f"what bounds kernels: {kind.name}"), (draws.draws or 1, 1)) for kind in kinds]
+    return np.concatenate(drawn, axis=1)
+
+
+def _by_waves(kinds: Sequence[KernelKind], source: Priced, target: Priced, draws: Draws) -> Float:
+    low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
+    share = low + (high - low) * ndtr(_by_name(kinds, draws))
+    threads, registers, shared, blocks = (
+        np.array([getattr(k, c) for k in kinds], dtype=np.float64) for c in ("threads", "registers", "shared_bytes", "blocks")
+    )
+    waves = []
+    for machine in (source, target):
+        held = [_middle(machine, name, default) for name, default in _HELD.items()]
+        waves.append(_middle(machine, "gpu.multiprocessors") * blocks_at_once(threads, registers, shared, held))
+    memory = _over("gpu.memory_bandwidth", source, target)
+    clock = _middle(target, "gpu.clock") / _middle(source, "gpu.clock")
+    full = np.asarray(clock * _middle(target, "gpu.multiprocessors") / _middle(source, "gpu.multiprocessors"))
+    peaks = [peak_over(k.precision, source, target) if k.bound == "pipe" else None for k in kinds]
+    compute = np.concatenate([np.broadcast_to(full if p is None else p, (draws.draws or 1, 1)) for p in peaks], axis=1)
+    assert memory is not None  # `basis_of` has looked
+    return longer(blocks, waves[0], waves[1], memory, clock, compute, share) * np.exp(WAVE_ERROR * draws.of(KERNELS))
+
+
+def _middle(machine: Priced, name: ParameterName, default: float = np.nan) -> float:
+    """Return the middle of a number that no draw moves much: what a GPU is built of."""
+    value = machine.value(name)
+    return default if value is None else float(np.mean(value))
+
+
+def _by_hull(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
+    """Draw between what could bound kernels: by halves of a normal from the middle to either end, each reached 5 times in 100.
+
+    The middle is the ratio of memory bandwidths, or that of the peaks where a machine states no bandwidth; for a kernel that does not
+    fill its GPU it is 1, whatever the other could compute.
+    """
+    memory = _over("gpu.memory_bandwidth", source, target)
+    unfilled = _unfilled(kinds, source)
+    z = _by_name(kinds, draws)
+    out = np.ones(z.shape)
+    for k, kind in enumerate(kinds):
+        words = (kind.precision,) if kind.precision else ("fp64", "fp32")
+        rates = [rate for rate in (memory, *(peak_over(word, source, target) for word in words)) if rate is not None]
+        logs = [np.broadcast_to(-np.log(rate), (draws.draws or 1, 1))[:, 0] for rate in rates] + [np.zeros(draws.draws or 1)]
+        middle = logs[-1] if unfilled[k] else logs[0]
+        reach = np.where(z[:, k] > 0, np.max(logs, axis=0) - middle, middle - np.min(logs, axis=0)) / _REACH
+        out[:, k] = np.exp(middle + z[:, k] * reach)
+    return np.asarray(
+        out * np.exp((VENDOR_ERROR if other_vendor(pair) else WAVE_ERROR) * draws.of(VENDOR if other_vendor(pair) else KERNELS))
+    )
+
+
+def _unfilled(kinds: Sequence[KernelKind], source: Priced) -> Bool:
+    """Return which kernels have fewer blocks than their GPU has multiprocessors."""
+    units = _middle(source, "gpu.multiprocessors")
+    return np.array([k.launched and k.blocks < units for k in kinds], dtype=np.bool_)

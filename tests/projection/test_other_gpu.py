@@ -1,0 +1,171 @@
+"""Kernels on another GPU: each basis on a run small enough to work out by hand, and what holds for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rows import on_device
+from strategies import FULL, LAW, machine, trace_of
+
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.machine import Machine, Pair, load
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.elsewhere.kernels import VENDOR, kernel_table
+from turnbuckle.projection.elsewhere.priors import VENDOR_ERROR
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.project import project
+from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.uncertainty import project_many
+
+#: 100 multiprocessors of 1 GHz, 1 TB/s.
+GPU = {**FULL, "gpu.memory_bandwidth": 1e12, "gpu.fp64": 10e12, "gpu.fp32": 20e12, "gpu.multiprocessors": 100.0, "gpu.clock": 1e9}
+SIZE = {"threads": 1024, "registers": 32, "shared_bytes": 0}
+
+
+def here(**more: float) -> Machine:
+    return machine({**GPU, **{f"gpu.{k}": v for k, v in more.items()}}, "a100", title="A100")
+
+
+def there(title: str = "H100", **more: float) -> Machine:
+    return machine({**GPU, **{f"gpu.{k}": v for k, v in more.items()}}, title.lower(), title=title)
+
+
+def run(*kernels: tuple[str, int], lasts: int = 1_000_000) -> Profile:
+    """Kernels one after another: name, and thread blocks (0: the recording does not say)."""
+    rows = [
+        on_device(k * lasts, (k + 1) * lasts, **{"name": k}, **({"blocks": blocks, **SIZE} if blocks else {}))
+        for k, (_, blocks) in enumerate(kernels)
+    ]
+    return build(replace(trace_of({"kernels": rows}), names=pl.Series([name for name, _ in kernels])))
+
+
+def asked(seen: Profile, target: Machine, model: Model | None = None, draws: int = 2000) -> Projection:
+    (found,) = project_many(seen, here(), [target], model or nething(), {}, draws, 1)
+    return found
+
+
+def times(seen: Profile, target: Machine, model: Model | None = None) -> list[float]:
+    """New over recorded time of each class."""
+    found = asked(seen, target, model, 0)
+    assert found.kernels is not None
+    return [c.seconds / c.measured_seconds for c in found.kernels.classes]
+
+
+FASTER = {"memory_bandwidth": 2e12, "clock": 1.5e9, "multiprocessors": 120.0, "fp64": 40e12, "fp32": 80e12}
+
+
+def test_many_waves_scale_by_memory_and_by_what_computes() -> None:
+    """Habitat's second equation, with the share of memory in the middle of what the class has."""
+    blocks = 2 * 100 * 1000
+    stencil, other = times(run(("stencil", blocks)), there(**FASTER)), times(run(("k", blocks)), there(**FASTER))
+    assert stencil == pytest.approx([(1 / 2) ** 0.75 * (100 * 1.0 / (120 * 1.5)) ** 0.25])
+    assert other == pytest.approx([(1 / 2) ** 0.5 * (100 * 1.0 / (120 * 1.5)) ** 0.5])
+    product = times(run(("dgemm", blocks)), there(**FASTER, fp64_matrix=FULL["gpu.fp64_matrix"] * 3))
+    assert product == pytest.approx([(1 / 2) ** 0.25 * (1 / 3) ** 0.75]), "by the peak of its precision"
+
+
+def test_a_last_wave_counts_as_one() -> None:
+    """201 blocks: two waves of 200 here, one of 240 there."""
+    found = times(run(("k", 201)), there(**FASTER))
+    assert found == pytest.approx([(1 / 2 * 240 / 200) ** 0.5 * (1 / 1.5) ** 0.5 * 1 / 2])
+
+
+def test_a_kernel_that_fills_no_gpu_has_the_clock_alone() -> None:
+    assert times(run(("stencil", 40)), there(**FASTER)) == pytest.approx([1 / 1.5])
+    assert times(run(("stencil", 40)), there("MI300X", **FASTER)) == [1.0], "another vendor's clock says nothing"
+
+
+def test_without_a_launch_the_answer_lies_between_the_rates() -> None:
+    found = asked(run(("stencil", 0)), there(**FASTER))
+    assert found.kernels is not None and found.kernels.basis == "range of rates"
+    assert found.alpha == pytest.approx(2.0), "the ratio of memory bandwidths"
+    low, high = found.kernels.ends
+    assert 1e-3 / 4 / 1.3 < low < 1e-3 / 3 and 0.8e-3 < high < 1.3e-3, "from four times as fast to as recorded"
+
+
+def test_another_vendor_is_another_order_of_doubt() -> None:
+    seen = run(("stencil", 100_000))
+    same, other = (asked(seen, there(title, **FASTER)) for title in ("H100", "MI300X"))
+    assert same.kernels is not None and other.kernels is not None
+    assert (same.kernels.basis, other.kernels.basis) == ("launch geometry", "range of rates")
+    width = [np.log(k.high / k.low) / 2 / 1.645 for k in (same.kernels, other.kernels)]
+    assert width[0] < 0.3 < VENDOR_ERROR < width[1] and VENDOR in other.drivers
+
+
+def test_collectives_and_the_same_gpu_elsewhere_keep_their_time() -> None:
+    seen = run(("ncclDevKernel_AllReduce_Sum_f32", 16), ("stencil", 100_000))
+    found = asked(seen, there(**FASTER)).kernels
+    assert found is not None
+    kept = next(c for c in found.classes if c.name == "collective")
+    assert (kept.basis, kept.seconds, kept.low, kept.high) == ("kept", 1e-3, 1e-3, 1e-3)
+    twin = asked(seen, there("A100 of another node")).kernels
+    assert twin is not None and twin.seconds == twin.measured_seconds and twin.low < twin.seconds < twin.high
+    assert {c.basis for c in twin.classes} == {"kept", "same GPU"}
+
+
+def test_the_default_holds_what_the_other_options_say() -> None:
+    """Intervals of one target under different options do not exclude each other."""
+    seen = run(("stencil", 100_000), ("k", 0), ("dgemm", 5_000))
+    for target in (there(**FASTER), there("MI300X", **FASTER, fp64_matrix=160e12)):
+        found = asked(seen, target)
+        for word in ("memory", "flop"):
+            other = asked(seen, target, nething(word))
+            assert found.interval is not None and other.interval is not None
+            assert found.interval.low <= other.interval.high and other.interval.low <= found.interval.high
+
+
+@LAW
+@given(st.integers(0, 5_000), st.sampled_from(["stencil", "dgemm", "k"]), st.floats(1, 4), st.floats(1, 4), st.floats(1, 4))
+def test_a_better_gpu_of_the_same_size_is_never_slower(blocks: int, name: str, memory: float, clock: float, peak: float) -> None:
+    better = there(memory_bandwidth=1e12 * memory, clock=1e9 * clock, fp64=10e12 * peak, fp32=20e12 * peak)
+    assert times(run((name, blocks)), better)[0] <= 1 + 1e-12
+
+
+def test_its_own_machine_keeps_a_run() -> None:
+    seen = run(("stencil", 1000), ("k", 0))
+    source = here()
+    found = project(seen, Pair(source, source), nething())
+    assert found.seconds == found.measured_seconds and found.alpha is None and found.kernels is None
+
+
+# --- the user's table -------------------------------------------------------------------------------------------------
+
+
+def table(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "kernels.csv"
+    path.write_text("\n".join(["name, ratio, error, source", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_given_kernels_come_first(tmp_path: Path) -> None:
+    seen = run(("stencil<double>", 100_000), ("k1", 100_000), ("k2", 100_000))
+    given_table = kernel_table(table(tmp_path, "k1, 4, 0.1, a simulator", "stencil*, 2, ,"))
+    assert given_table.source == "a simulator" and [given_table.row(n) for n in ("k1", "k2", "stencil<double>")] == [0, -1, 1]
+    found = asked(seen, there(**FASTER), nething(kernels=given_table))
+    assert found.kernels is not None
+    by_basis = {(c.name, c.basis): c for c in found.kernels.classes}
+    certain, drawn = by_basis["stencil", "given"], by_basis["other", "given"]
+    assert (certain.seconds, certain.low, certain.high) == pytest.approx((5e-4, 5e-4, 5e-4))
+    assert drawn.seconds == pytest.approx(2.5e-4) and np.log(drawn.high / drawn.low) / 2 / 1.645 == pytest.approx(0.1, rel=0.1)
+    assert ("other", "launch geometry") in by_basis, "what the table leaves out is told as before"
+
+
+def test_given_kernels_hold_for_a_changed_coupling_too(tmp_path: Path) -> None:
+    model = nething(kernels=kernel_table(table(tmp_path, "k, 2, ,")))
+    (found,) = project_many(run(("k", 10)), here(), [load("cdi-row-link")], model, {}, 0, 1)
+    assert found.alpha == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"), [((), "A431"), (("k, 0, 0.1, s",), "A063"), (("k, fast, 0.1, s",), "U004"), ((", 2, 0.1, s",), "A063")]
+)
+def test_tables_that_cannot_be_meant_are_refused(tmp_path: Path, lines: tuple[str, ...], code: str) -> None:
+    with pytest.raises(TurnbuckleError) as refused:
+        kernel_table(table(tmp_path, *lines))
+    assert refused.value.code == code
