@@ -55,15 +55,16 @@ class Setup:
     mapping : placement of ranks on nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
     network : machine, by name or file; the other settings replace its values.
     topology : shape of the network between NICs; ``as given`` takes the network's, or one switch without a network.
-    taper, leaf_cards : oversubscription of a fat tree (NICs below a leaf switch over cables above it), and NICs below a leaf switch.
-    cards : one NIC per node, or one per GPU; ``as given`` takes the network's, or one per node.  Ranks equally near to several take turns.
+    taper : oversubscription of a fat tree: NICs below a leaf switch over cables above it.
+    leaf_cards : NICs below a leaf switch of a fat tree.
+    cards : one NIC per node, or one per GPU; ``as given`` takes the network's, or one per node.  Ranks near several take turns.
     card_bandwidth, hop_seconds : bandwidth [B/s] and latency [s] of every link of the network, one way; None for the network's values,
         or 12.5 GB/s and 0.5 us without a network.
     inside_bandwidth : bandwidth between processes of a node through host memory [B/s]; None for the network's, or 75 GB/s.
     link_bandwidth : bandwidth between host and GPU, one way [B/s]; None for the network's, or 75 GB/s.
     peer_bandwidth : bandwidth between two GPUs of a node, one way [B/s]; 0 if they are linked through the host only; None for the
-        network's, or 75 GB/s.  If all three are set, a generic node of one host and its GPUs replaces the network's node.  If one or two
-        are set, the wires of that kind are scaled so that the narrowest at a GPU has this bandwidth.
+        network's, or 75 GB/s.  If it is set with `inside_bandwidth` and `link_bandwidth`, a generic node of one host and its GPUs
+        replaces the network's node.  Otherwise the wires of that kind are scaled so that the narrowest at a GPU has this bandwidth.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
     overhead_bandwidth : message bytes over the further processor time that they take at either end [B/s]; 0 for none.
     gap_seconds : least time between two messages of a NIC, in either direction, of any size (`logp`) [s].
