@@ -73,18 +73,18 @@ def _innermost(start: Int, end: Int) -> Int:
     begins, ends = start[worth].tolist(), end[worth].tolist()
     named = [0] * len(worth)
     open_ranges: list[int] = []
-    at = 0
+    time = 0
     for number, begin in chain(enumerate(begins), [(-1, max(ends, default=0))]):
         # what is open until the next range begins, the last begun first; one that has ended under another is dropped when it comes up
-        while open_ranges and at < begin:
+        while open_ranges and time < begin:
             last = open_ranges[-1]
             until = min(ends[last], begin)
-            if until > at:
-                named[last] += until - at
-                at = until
-            if ends[last] <= at:
+            if until > time:
+                named[last] += until - time
+                time = until
+            if ends[last] <= time:
                 open_ranges.pop()
-        at = max(at, begin)
+        time = max(time, begin)
         open_ranges.append(number)
     spent[worth] = named
     return spent

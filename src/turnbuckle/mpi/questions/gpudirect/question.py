@@ -191,15 +191,15 @@ class GpuDirectStudy(Declared):
         ]
         if max(map(abs, gains)) < NO_DIFFERENCE:
             begins = f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%}"
-        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
-        share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of what the run time is made of."
+        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, and the run is {_span(runs)}."
+        share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of the run time by host copies."
         return sentence + self._sizes() + self._in_a_row() + share
 
     def _in_a_row(self) -> str:
         """Explain why a run gains although its messages, one by one, do not."""
         if self.word != "helps" or any(c.faster == "GPUDirect" for c in self.sizes) or not self.sizes:
             return ""
-        return " The run gains all the same: a rank makes its copies one after the other, and what it sends by GPUDirect goes on at once."
+        return " The run gains nevertheless: a rank makes its copies one after the other, but its GPUDirect messages leave at once."
 
     def _sizes(self) -> str:
         """Describe the crossover of the messages of the run."""
@@ -208,14 +208,14 @@ class GpuDirectStudy(Declared):
                 edge = self.crossover(n, between=between)
                 if edge is None:
                     continue
-                where = f"{'between nodes' if between else 'inside a node'} ({n} rank{'s' * (n > 1)} a node)"
+                where = f"{'between nodes' if between else 'inside nodes'} ({n} rank{'s' * (n > 1)} per node)"
                 closed = _closed(self.answered.setup.break_even_bytes)
                 if edge.size_bytes == 0:
-                    return f" One by one, messages {where} are faster by GPUDirect at every size there is (closed form: {closed})."
+                    return f" Single messages {where} are faster by GPUDirect at all sizes of this run (closed form: {closed})."
                 if math.isinf(edge.size_bytes):
-                    which = "the longest" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "every size there is"
-                    return f" One by one, messages {where} are slower by GPUDirect at {which} (closed form: {closed})."
-                return f" One by one, messages {where} cross over {edge.told} (closed form: {closed})."
+                    sizes = "the largest size" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "all sizes of this run"
+                    return f" Single messages {where} are slower by GPUDirect at {sizes} (closed form: {closed})."
+                return f" Single messages {where} cross over {edge.told} (closed form: {closed})."
         return ""
 
     def crossovers(self) -> list[dict[str, Any]]:

@@ -199,8 +199,8 @@ class Answered(Shown):
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
         made = network.made_of
         inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
-        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} a card"]
-        parts += [f"{show(network.hop_seconds, 's')} a link"] + [f"{show(inside, 'B/s')} inside a node"] * (inside > 0)
+        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]
+        parts += [f"{show(network.hop_seconds, 's')} per link"] + [f"{show(inside, 'B/s')} inside nodes"] * (inside > 0)
         return ", ".join(parts)
 
     @property
@@ -209,20 +209,21 @@ class Answered(Shown):
         stuck = {r.path: r.stuck for r in self.rows if r.stuck}
         unstuck = [n for n in self.shapes if not math.isnan(self.gain(n))]
         best = max(unstuck or self.shapes, key=self.gain)
-        gain, run = self.gain(best), self.run_gain(best)
+        gain = self.gain(best)
         matched_calls = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
         unmatched = self.traffic.unmatched
         if unmatched > matched_calls:
-            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no other side in this recording"
+            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no counterpart in this recording"
         if stuck:
-            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
+            return f"by {' and '.join(stuck)} this run deadlocks: its sends rely on being buffered ({next(iter(stuck.values()))})"
         if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
         if gain <= 0:
             return f"GPUDirect does not pay: by host copies communication takes at least {-gain:.1%} less time"
-        where = f"{best} rank{'s' * (best > 1)} a node"
-        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect, and the run {run:.1%} ({where})"
-        return f"GPUDirect helps: by host copies {longer}"
+        host, direct = (self.row(best, path) for path in ("hostcopy", "gpudirect"))
+        cut = f"communication from {show(host.communication_seconds, 's')} to {show(direct.communication_seconds, 's')} per rank"
+        run = f"the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
+        return f"GPUDirect helps: it cuts {cut}, and {run} ({best} rank{'s' * (best > 1)} per node)"
 
     @property
     def findings(self) -> list[Finding]:
