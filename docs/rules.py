@@ -260,12 +260,27 @@ _STREAM = Run(
         kernel("A", 7, 20), kernel("B", 20, 28), kernel("C", 19, 29, 8),
     )
 )  # fmt: skip
+_STREAM_WITHIN = Run(
+    (
+        launch("launch A", 0, 4), Bar("launch B", "host", 6, 10, "cudaLaunchKernelExC"), launch("launch C", 12, 16),
+        kernel("A", 7, 20), kernel("B", 17, 26), kernel("C", 26, 32),
+    )
+)  # fmt: skip
 _ENGINE = Run(
     (
         Bar("copy 1", "host", 0, 4, "cudaMemcpyAsync"), Bar("copy 2", "host", 6, 10, "cudaMemcpyAsync"),
         Bar("copy 3", "host", 12, 16, "cudaMemcpyAsync"), Bar("in 1", "stream 8", 7, 20, "copy in", "copy 1"),
         Bar("in 2", "stream 9", 20.5, 30, "copy in", "copy 2"), Bar("out", "stream 10", 19, 29, "copy out", "copy 3"),
     )
+)  # fmt: skip
+_FULL = {"blocks": 108 * 64, "threads": 256}
+_ENGINE_KERNELS = Run(
+    (
+        launch("launch A", 0, 2), launch("launch B", 3, 5), launch("launch C", 6, 8), launch("launch D", 9, 11),
+        *(replace(k, more=_FULL) for k in (kernel("A", 7, 15, 8), kernel("B", 15.5, 23.5, 9), kernel("C", 24, 32, 8))),
+        kernel("D", 16, 20, 10),
+    ),
+    {"devices": [{"device": 0, "multiprocessors": 108}]},
 )  # fmt: skip
 _RUN = Run((launch("launch A", 0, 4), Bar("sync", "host", 6, 24, "cudaDeviceSynchronize"), kernel("A", 7, 22)))
 _BARRIER = Run(
@@ -307,6 +322,13 @@ _SYNC_ALL = Run(
     (*(replace(b, name="sync device", what="cudaDeviceSynchronize") if b.name == "sync stream 8" else b for b in _SYNC.bars),),
     {"syncs": [synced("sync device", 4)]},
 )
+_SYNC_QUERIES = Run(
+    (
+        launch("launch A", 0, 3),
+        *(Bar(f"queries/{i}", "host", 5 + 3 * i, 7 + 3 * i, "cudaStreamQuery", more={"result": 600 if i < 7 else 0}) for i in range(8)),
+        launch("launch B", 31, 34), kernel("A", 7, 25), kernel("B", 38, 43),
+    )
+)  # fmt: skip
 _QUEUE = Run(
     (
         *(launch(f"513 launches/{i}", 3 * i, 3 * i + 2) for i in range(513)), launch("one more", 1540, 3003),
@@ -339,8 +361,12 @@ RULES: tuple[Rule, ...] = (
          (("launch C", "delivery", 4), ("launch D", "delivery", 4)), "C and D are delivered 4 µs later: C's hides behind B",
          {}, ("host", "stream 8", "stream 7")),
     Rule("stream", "stream", "Work on one stream keeps its order", _STREAM, (("A", "added", 6),), "A takes 6 µs longer"),
+    Rule("stream-within", "stream", "A kernel launched to overlap the one before it begins as far into it", _STREAM_WITHIN,
+         (("A", "added", 6),), "A takes 6 µs longer: B still begins 3 µs before it ends"),
     Rule("engine", "engine", "Copies of one direction share the device's copy engine", _ENGINE, (("in 1", "added", 6),),
          "in 1 takes 6 µs longer"),
+    Rule("engine-kernels", "engine", "Kernels that each fill the device take turns, whatever their streams", _ENGINE_KERNELS,
+         (("A", "added", 6),), "A takes 6 µs longer; D is small and runs beside them", {}, ("host", "stream 8", "stream 9", "stream 10")),
     Rule("run", "run", "Device work takes what it takes", _RUN, (("A", "ratio", 1.4),), "A runs 1.4 times as long"),
     Rule("barrier", "barrier", "The legacy default stream waits for blocking streams, and they for it", _BARRIER, (("X", "added", 6),),
          "X takes 6 µs longer", {"stream 7": "default", "stream 8": "blocking", "stream 9": "non-blocking"},
@@ -355,6 +381,8 @@ RULES: tuple[Rule, ...] = (
          "A takes 6 µs longer"),
     Rule("sync-device", "sync", "A wait for several streams returns after the last of them", _SYNC_ALL, (("B", "added", 8),),
          "B takes 8 µs longer, and is now the last", {}, ("stream 9", "host", "stream 8")),
+    Rule("sync-queries", "sync", "A loop of queries ends when the work does", _SYNC_QUERIES,
+         (("A", "ratio", 1.5),), "A runs 1.5 times as long: there are more queries"),
     Rule("queue", "queue", "A launch that finds the queue full waits for room", _QUEUE,
          (("A", "added", -800),), "A takes 800 µs less"),
     Rule("meet", "meet", "A receive ends after its send has begun; collectives likewise", _MEET, (("A", "added", 6),),
@@ -463,7 +491,8 @@ def _with_rows(run: Run, times: Times) -> Times:
     """Times of all bars, and of every row of small ones from its first begin to its last end."""
     rows: dict[str, list[tuple[float, float]]] = {}
     for bar in run.bars:
-        rows.setdefault(bar.name.partition("/")[0], []).append(times[bar.name])
+        if bar.name in times:  # but the first of a loop of queries stands for all
+            rows.setdefault(bar.name.partition("/")[0], []).append(times[bar.name])
     return {**times, **{n: (min(s for s, _ in r), max(e for _, e in r)) for n, r in rows.items()}}
 
 

@@ -14,8 +14,8 @@ from turnbuckle.machine.parameter_names import PARAMETER_NAMES, ParameterName
 
 GPUS = [m.name for m in all_machines() if not m.relative and not m.name.startswith("2026-")]
 
-#: Operations that a multiprocessor does in a clock: K20X from the Kepler tables (192 and 64 units), V100, A100 and H100 from NVIDIA's white
-#: papers (units and tensor operations of a multiprocessor), CDNA 2 and 3 from AMD's tables of FLOPS/clock/CU.
+#: Operations that a multiprocessor does in a clock, two for each unit that multiplies and adds: a Kepler has 192 units in FP32 and 64 in
+#: FP64, and so on by architecture; for CDNA 2 and 3 AMD's tables of FLOPS/CLOCK/CU.  Matrix units count in powers of two.
 A_CLOCK: dict[str, dict[ParameterName, int]] = {
     "titan": {"gpu.fp64": 128, "gpu.fp32": 384},
     "v100-sxm2": {"gpu.fp64": 64, "gpu.fp32": 128, "gpu.fp16_matrix": 1024},

@@ -53,7 +53,12 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         {"D": (71, 77)},
     ),
     "stream": ([("A ends", "B begins", 0)], {"A": (7, 26), "B": (26, 34)}),
+    "stream-within": ([("A begins", "B begins", 10), ("B ends", "C begins", 0)], {"A": (7, 26), "B": (23, 32), "C": (32, 38)}),
     "engine": ([("in 1 ends", "in 2 begins", 0)], {"in 1": (7, 26), "in 2": (26.5, 36)}),
+    "engine-kernels": (
+        [("A ends", "B begins", 0), ("B ends", "C begins", 0)],
+        {"A": (7, 21), "B": (21.5, 29.5), "C": (30, 38)},
+    ),
     "run": ([("A begins", "A ends", 15)], {"A": (7, 28), "sync": (6, 30)}),
     "barrier": (
         [("X ends", "N begins", 0), ("N ends", "Y begins", 0)],
@@ -75,6 +80,10 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
     "sync-device": (
         [("B ends", "sync device ends", 2), ("A ends", "sync device ends", 2)],
         {"B": (11, 30), "sync device": (9, 32), "launch C": (35, 38)},
+    ),
+    "sync-queries": (
+        [("A ends", "queries/0 ends", 3)],
+        {"A": (7, 34), "B": (47, 52), "queries/0": (5, 37), "launch B": (40, 43)},
     ),
     "queue": (
         [("513 kernels/1 ends", "one more ends", 2)],
@@ -451,3 +460,88 @@ def test_what_moves(name: str) -> None:
     run = made()
     comes_back(run)
     assert changed(run, *changes) == moved
+
+
+# --- kernels launched to overlap the one before them ------------------------------------------------------------------
+
+WITHIN = RULES["stream-within"].run
+
+
+def test_a_kernel_that_runs_longer_keeps_the_overlap_in_proportion() -> None:
+    moved = changed(WITHIN, ("A", "ratio", 2.0))
+    assert moved == {"A": (7, 33), "B": (27, 36), "C": (36, 42)}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda: bars(WITHIN, launch_B={"what": "cudaLaunchKernel"}),
+        lambda: bars(WITHIN, A={"end": 28}, B={"end": 29}, C={"start": 29}),
+        lambda: bars(WITHIN, B={"end": 19}),
+    ],
+    ids=["a plain launch", "more than a prologue", "it ends first"],
+)
+def test_other_overlaps_of_a_stream_stay_a_fault(beside: Callable[[], Any]) -> None:
+    run = beside()
+    comes_back(run)
+    assert ("A begins", "B begins", 10) not in run.edges("stream")
+    assert run.graph.overlapping == 1 and WITHIN.graph.overlapping == 0
+
+
+def test_every_way_to_launch_with_attributes_counts() -> None:
+    for name in ("cudaLaunchKernelExC", "cudaLaunchKernelExC_v11060", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"):
+        assert ("A begins", "B begins", 10) in bars(WITHIN, launch_B={"what": name}).edges("stream")
+
+
+# --- loops of queries -------------------------------------------------------------------------------------------------
+
+QUERIES = RULES["sync-queries"].run
+
+
+def results(*values: int | None) -> Any:
+    """The run of queries with other results."""
+    return bars(QUERIES, **{f"queries/{i}": {"more": {"result": v}} for i, v in enumerate(values)})
+
+
+def test_queries_without_results_are_a_loop_from_three_on() -> None:
+    run = results(*[None] * 8)
+    comes_back(run)
+    assert run.edges("sync") == QUERIES.edges("sync")
+    two = replace(run, bars=tuple(b for b in run.bars if b.name not in [f"queries/{i}" for i in range(6)]))
+    comes_back(two)
+    assert not two.edges("sync")
+
+
+def test_work_that_takes_less_ends_the_loop_sooner() -> None:
+    moved = changed(QUERIES, ("A", "ratio", 0.5))
+    assert moved["queries/0"] == (5, 19) and moved["launch B"] == (22, 25)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda: results(*[0] * 8),
+        lambda: results(*[600] * 8),
+        lambda: bars(QUERIES, A={"end": 10}),
+        lambda: bars(QUERIES, **{f"queries/{i}": {"what": "cudaStreamQuery" if i % 2 else "cudaGetDevice"} for i in range(8)}),
+        lambda: bars(
+            QUERIES,
+            **{f"queries/{i}": {"start": 5 + 60 * i, "end": 6 + 60 * i} for i in range(8)},
+            launch_B={"start": 500, "end": 502},
+            B={"start": 505, "end": 507},
+        ),
+    ],
+    ids=["each succeeds", "none succeeds", "the work was over before", "other calls between", "sleeps between"],
+)  # fmt: skip
+def test_other_queries_are_no_wait(beside: Callable[[], Any]) -> None:
+    run = beside()
+    comes_back(run)
+    assert not run.edges("sync")
+
+
+def test_a_success_ends_a_loop() -> None:
+    """Two loops, one behind the other, each for its own kernel."""
+    second = [Bar(f"more/{i}", "host", 36 + 3 * i, 38 + 3 * i, "cudaStreamQuery", more={"result": 600 if i < 3 else 0}) for i in range(4)]
+    run = replace(QUERIES, bars=(*QUERIES.bars, *second))
+    comes_back(run)
+    assert run.edges("sync") == [("A ends", "queries/0 ends", 3), ("B ends", "more/0 ends", 4)]

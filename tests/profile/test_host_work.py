@@ -26,12 +26,14 @@ NAMES = [
     "ProfilerStep#4",
     "ncclDevKernel_AllReduce_Sum_f32(ncclDevKernelArgs)",
     "loader",
+    "train.py(7): main",
 ]
 OTHER = OTHER_PROCESS | 3
 
 
-def made(ranges: list[tuple[int, int, int, int]], kernels: list[tuple[int, int, int]], **more: list[dict[str, Any]]) -> Trace:
-    rows = [{"start_ns": start, "end_ns": end, "name": name, "thread": thread} for start, end, name, thread in sorted(ranges)]
+def made(ranges: list[tuple[int, ...]], kernels: list[tuple[int, int, int]], **more: list[dict[str, Any]]) -> Trace:
+    columns = ("start_ns", "end_ns", "name", "thread", "kind")
+    rows = [dict(zip(columns, row, strict=False)) for row in sorted(ranges)]
     work = [{"start_ns": start, "end_ns": end, "name": name} for start, end, name in kernels]
     frames = tables(kernels=work, ranges=rows, **more)
     return Trace({n: f for n, f in frames.items() if f.height}, pl.Series("name", NAMES, dtype=pl.String), {"tables": {}})
@@ -47,6 +49,21 @@ def test_the_innermost_range_names_host_work() -> None:
     assert spent(trace) == {"forward": 500, "aten::mul": 250, None: 50}
     (gap,) = (f for f in build(trace).findings if f.code == "P205")
     assert (gap.count, gap.detail) == (1, "5.0% of run time")
+
+
+def test_an_annotation_names_what_its_operators_do() -> None:
+    # forward runs an operator and the operator a Python function; the loader's function lies outside of all annotations
+    trace = made(
+        [(100, 800, 1, THREAD, 59), (200, 600, 2, THREAD, 1), (300, 400, 6, THREAD, 2), (850, 900, 6, OTHER, 2)],
+        [(0, 100, 0), (950, 1000, 0)],
+    )
+    assert spent(trace) == {"forward": 300, "aten::mul": 300, "train.py(7): main": 150, None: 100}
+    found = described(build(trace))
+    assert found is not None and found["annotations"]["ranges"] == [{"name": "forward", "count": 1, "seconds": pytest.approx(700e-9)}]
+    assert found["annotations"]["unnamed_s"] == pytest.approx(150e-9)
+    for kind in (59, 1):  # one level alone
+        found = described(build(made([(100, 800, 1, THREAD, kind)], [(0, 100, 0), (950, 1000, 0)])))
+        assert found is not None and found["annotations"] is None and found["named_s"] == pytest.approx(700e-9)
 
 
 def test_of_several_threads_the_range_that_began_last() -> None:
@@ -98,9 +115,12 @@ def test_kernels_of_nccl_are_counted_apart() -> None:
 def test_annotations_of_pytorch_name_its_host_work(shared: Path) -> None:
     (file,) = (shared / "traces" / "kineto" / "hta_a100_nccl_rank0of2").glob("*.json.gz")
     profile = build(read(file))
-    found = described(profile)
-    assert found is not None and found["ranges"][0]["name"] == "DistributedDataParallel.forward" and found["ranges"][0]["count"] == 3
-    assert found["named_s"] + found["unnamed_s"] == pytest.approx(categories_ns(profile)["cpu"] * 1e-9)
-    assert found["named_s"] > 0.9 * (found["named_s"] + found["unnamed_s"])
+    every = described(profile)
+    assert every is not None and every["ranges"][0]["name"] == "aten::empty" and every["ranges"][0]["count"] == 1590
+    found = every["annotations"]
+    assert found["ranges"][0]["name"] == "DistributedDataParallel.forward" and found["ranges"][0]["count"] == 3
+    for told in (every, found):
+        assert told["named_s"] + told["unnamed_s"] == pytest.approx(categories_ns(profile)["cpu"] * 1e-9)
+        assert told["named_s"] > 0.9 * (told["named_s"] + told["unnamed_s"])
     among = kernels(profile)["collective"]
     assert among["count"] == 21 and 0 < among["alone_ns"] < among["union_ns"] <= among["busy_ns"]

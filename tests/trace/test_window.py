@@ -154,6 +154,20 @@ def test_ranges_that_name_no_thread_are_ranges() -> None:
     assert cut(trace, Part(span="step")).facts["part"]["bounds_ns"] == [5, 9]
 
 
+def test_operators_are_looked_at_where_the_program_marks_nothing_of_that_name() -> None:
+    def noted(start: int, name: int, kind: int) -> dict[str, Any]:
+        return {"start_ns": start, "end_ns": start + 50, "name": name, "thread": THREAD, "kind": kind}
+
+    operators = [noted(100 * k, name, 1) for k in range(8) for name in (0, 1)]
+    trace = made(kernels=[kernel(0, 1000)], ranges=[*operators, noted(850, 1, 59)])
+    assert cut(trace, Part(span="step")).facts["part"]["bounds_ns"] == [850, 900]
+    assert cut(trace, Part(span=f"{trace.names[0]}#3")).facts["part"]["bounds_ns"] == [200, 250]
+    with pytest.raises(UsageError) as refused:
+        cut(trace, Part(span="nothing"))
+    assert refused.value.code == "A421" and "there are step" in str(refused.value.found)
+    assert cut(made(kernels=[kernel(0, 1000)], ranges=operators[:2]), Part(span="step")).facts["part"]["bounds_ns"] == [0, 50]
+
+
 def test_ranges_by_name_and_number() -> None:
     def step(start: int, end: int, thread: int = THREAD) -> dict[str, Any]:
         return {"start_ns": start, "end_ns": end, "name": 1, "thread": thread}

@@ -26,6 +26,10 @@ def computed(data: Path) -> Validation:
     return validate(find([], CASES), data)
 
 
+#: What predictions have to beat, and what nobody explains.
+BASELINES = ("nothing", "peak", "mean")
+
+
 @pytest.fixture
 def now(shared: Path) -> Validation:
     """What the cases come to here and now."""
@@ -85,7 +89,11 @@ def test_bad_coverage_is_said(now: Validation) -> None:
 
 
 def test_where_a_prediction_misses_its_case_says_why(now: Validation) -> None:
-    silent = {r.case for r in now.rows if (r.off or 0.0) > 0.15 and (about := now.about(r.case)) is not None and not about.why}
+    silent = {
+        r.case
+        for r in now.rows
+        if r.model not in BASELINES and (r.off or 0.0) > 0.15 and (about := now.about(r.case)) is not None and not about.why
+    }
     assert not silent
 
 

@@ -66,7 +66,44 @@ fn a_trace_becomes_tables() {
     assert_eq!(api.column("thread").and_then(|c| c.get(0)), Some(41 << 24 | 42));
     assert_eq!(recording.fact("rank"), Some(&Fact::Int(3)));
     assert_eq!(recording.fact("session_start_utc_ns"), Some(&Fact::Int(1_735_632_360_000_000_000 + 4_458_676_522_709_059 - 1000)));
-    assert_eq!((count(&recording, "P165"), count(&recording, "P119"), count(&recording, "P162")), (50, 1, 0));
+    assert_eq!((count(&recording, "P165"), count(&recording, "P119"), count(&recording, "P162")), (0, 1, 0));
+    let ranges = recording.table("ranges").expect("ranges");
+    assert_eq!(
+        (ranges.rows, ranges.column("kind").and_then(|c| c.get(49)), ranges.column("start_ns").and_then(|c| c.get(1))),
+        (50, Some(2), Some(101_000))
+    );
+}
+
+#[test]
+fn operators_and_functions_are_ranges_outer_first() {
+    let events = [
+        event("python_function", "<built-in f of Tensor object at 0x7f01>", 41, 42, 20.0, 5.0, "\"bytes\": \"x\""),
+        event("cpu_op", "aten::empty", 41, 42, 30.0, 5.0, ""),
+        event("cpu_op", "aten::mul", 41, 42, 30.0, 9.0, ""),
+        event("user_annotation", "forward", 41, 42, 20.0, 60.0, ""),
+        event("Operator", "aten::add", 41, 43, 50.0, 5.0, ""),
+        event("python_function", "<built-in f of Tensor object at 0x7f02>", 41, 42, 60.0, 5.0, ""),
+        event("kernel", "k", 0, 7, 25.0, 1.0, "\"device\": 0, \"stream\": 7"),
+    ];
+    let recording = on(format!("[{}]", events.join(",")).as_bytes(), "a.json", None, 1).expect("read");
+    let ranges = recording.table("ranges").expect("ranges");
+    let at = |column: &str, row: usize| ranges.column(column).and_then(|c| c.get(row)).expect("value");
+    let name = |row: usize| recording.names[usize::try_from(at("name", row)).expect("name")].as_str();
+    let rows: Vec<_> = (0..ranges.rows).map(|r| (name(r), at("kind", r), at("start_ns", r), at("thread", r) & 0xFF)).collect();
+    let function = "<built-in f of Tensor object>";
+    assert_eq!(
+        rows,
+        [
+            ("forward", 59, 1000, 42),
+            (function, 2, 1000, 42),
+            ("aten::mul", 1, 11_000, 42),
+            ("aten::empty", 1, 11_000, 42),
+            ("aten::add", 1, 31_000, 43),
+            (function, 2, 41_000, 42)
+        ]
+    );
+    assert_eq!(recording.names.iter().filter(|n| n.as_str() == function).count(), 1);
+    assert_eq!((count(&recording, "P165"), count(&recording, "P105")), (0, 0));
 }
 
 #[test]

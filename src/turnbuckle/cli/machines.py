@@ -70,7 +70,7 @@ def show(name: str, format: str) -> int:
     machine = load(name)
     numbers = rows(machine)
     if format != "table":
-        about = {k: getattr(machine, k) for k in ("name", "title", "summary", "year", "coupling", "base", "sha256")}
+        about = {k: getattr(machine, k) for k in ("name", "title", "summary", "year", "coupling", "base", "chip", "sha256")}
         document = {**about, "copies_vanish": machine.copies_vanish, "parameters": numbers}
         write_answer({"schema_version": SCHEMA_VERSION, "machine": document}, numbers, format, None)
     else:

@@ -69,12 +69,12 @@ def behind(coupling: str, bandwidth: float) -> Link | None:
     >>> behind("pcie", 31.5e9).name, behind("c2c", 450e9)
     ('pcie4-x16', None)
     """
-    known: list[Link] = []
+    links: list[Link] = []
     if coupling in ("pcie", "fabric"):  # a composable fabric carries the same packets farther
-        known = [Pcie(g, lanes) for lanes in (16, 8, 4, 2, 1) for g in RATE]
+        links = [Pcie(g, lanes) for lanes in (16, 8, 4, 2, 1) for g in RATE]
     elif coupling == "nvlink":
-        known = [Nvlink(v, k) for v, (_, _, most) in VERSIONS.items() for k in range(1, most + 1)]
-    return next((each for each in known if abs(each.raw_bandwidth / bandwidth - 1.0) <= _ALIKE), None)
+        links = [Nvlink(v, k) for v, (_, _, most) in VERSIONS.items() for k in range(1, most + 1)]
+    return next((each for each in links if abs(each.raw_bandwidth / bandwidth - 1.0) <= _ALIKE), None)
 
 
 @cache
@@ -89,8 +89,8 @@ def large_share(coupling: str, bandwidth: float, way: str) -> float:
     >>> round(large_share("pcie", 63.015e9, "h2d"), 3), large_share("c2c", 450e9, "h2d")
     (0.837, 1.0)
     """
-    found = behind(coupling, bandwidth)
-    return 1.0 if found is None else float(found.bandwidth(_LARGE_BYTES, "read" if way == "h2d" else "write")) / bandwidth
+    wire = behind(coupling, bandwidth)
+    return 1.0 if wire is None else float(wire.bandwidth(_LARGE_BYTES, "read" if way == "h2d" else "write")) / bandwidth
 
 
 def is_link(text: str) -> bool:

@@ -3,10 +3,10 @@
     (8)  T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr + t_h2d n_h2d + t_d2h n_d2h )         overlap = full
          T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr ) + t_h2d n_h2d + t_d2h n_d2h         overlap = none
 
-The printed form hides copies behind arithmetic; ``none`` adds them, so that its time is never less.  Every cost is in seconds
-per byte (the paper leaves open whether a copy costs by byte or by transfer), each n in bytes.  Regular accesses have a stride of
-128 B or less; their cost is the inverse of the bandwidth that a stream benchmark reaches in that memory.  The cost of irregular
-accesses is the inverse of the bandwidth of pointer chasing.  Valid for kernels long enough that latency and launch are negligible.
+The printed form hides copies behind arithmetic; ``none`` adds them, so that its time is never less.  Every cost is in seconds per byte
+(the paper leaves open whether a copy costs by byte or by transfer), each n in bytes.  Regular accesses have a stride of 128 B or less;
+their cost is the inverse of a stream benchmark's bandwidth in that memory.  The cost of irregular accesses is the inverse of the bandwidth
+of pointer chasing.  Valid for kernels long enough that latency and launch are negligible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Distance between host and device, in two ways.
 
-In mode *api* every host call that crosses to the device returns `s` later.  Shorts and Grant (SC24-W) insert slack in this way.
-In mode *link* the fabric is longer: asynchronous calls stay asynchronous, and each operation pays `s` for every one-way trip
-that it waits for.
+In mode *api* every host call that crosses to the device returns `s` later, as Shorts and Grant (SC24-W) insert slack.  In mode *link* the
+fabric is longer: asynchronous calls stay asynchronous, and each operation pays `s` for every one-way trip that it waits for.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ import csv
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -151,7 +150,8 @@ class Texts(NamedTuple):
 @cache
 def register(name: str) -> dict[str, Texts]:
     """Return the texts of a class of errors, by its name: ``CODE`` or ``CODE.case`` -> texts with named fields for `str.format`."""
-    text = (files("turnbuckle.foundation") / "schema" / "errors" / f"{name}.csv").read_text(encoding="utf-8")
+    # not by `importlib.resources`: it brings `tempfile` and the compressors of archives, which `--help` has no use for
+    text = (Path(__file__).with_name("schema") / "errors" / f"{name}.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {".".join(filter(None, (r["code"], r["case"]))): Texts(r["what"], r["cause"], r["fix"]) for r in rows}
 

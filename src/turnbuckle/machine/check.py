@@ -1,7 +1,7 @@
 """Plausibility of machines, which `turnbuckle machines check` tests for every file.
 
-Loading already refuses files that are malformed.  This module finds well-formed numbers that cannot be meant: a latency of a
-minute, a link wider than the memory behind it, a guess that claims to be exact.
+Loading already refuses malformed files.  This module finds well-formed numbers that cannot be meant: a latency of a minute, a link wider
+than the memory behind it, a guess that claims to be exact.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Machines: named parameters, each with value, error, unit, nature and source; or a set of changes to another machine.
 
-Only ``schema/machine.csv`` lists the parameters, their units and their meanings.
-A machine is either complete (``base == ""``) or *relative* (``base == "source"``): a list of changes to the machine that the
-profile was recorded on.  `Machine.resolved` makes a relative machine complete.
+Only ``schema/machine.csv`` lists the parameters, their units and their meanings.  A machine is either complete (``base == ""``) or
+*relative* (``base == "source"``): a list of changes to the machine of the recording.  `Machine.resolved` makes a relative machine complete.
 """
 
 from __future__ import annotations

@@ -15,14 +15,15 @@ from turnbuckle.page.answer_sections import named, severity_cell
 from turnbuckle.page.offload_map import offload_figure
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.messages.traffic import traffic
-from turnbuckle.profile.summary import summary
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import host_work, summary
 from turnbuckle.profile.summary.describe import links, scope, transfer_distribution
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.kernel_names import kernel_labels
-from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, kernels_table, run_time_table
+from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, host_work_tables, kernels_table, run_time_table
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
@@ -123,7 +124,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             "coverage",
             (
                 f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; "
-                + ("in the rest nothing was recorded" if _device_alone(answer) else "the rest is host work that no record explains")
+                + ("in the rest nothing was recorded" if _device_alone(answer) else _host_work(profile))
             ),
         ),
         (
@@ -156,6 +157,15 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
 def _device_alone(answer: Answer) -> bool:
     """Return whether nothing of the host was recorded, so that the rest of the run is not known to be host work."""
     return answer.run.on_device and not answer.run.projectable
+
+
+def _host_work(profile: Profile) -> str:
+    """Return how much of the host work the recording names."""
+    found = host_work.described(profile, 0)
+    total = 0.0 if found is None else found["named_s"] + found["unnamed_s"]
+    if found is None or not total:
+        return "the rest is host work that no record explains"
+    return f"the rest is host work, of which ranges, annotations or operators name {percent(found['named_s'] / total)}"
 
 
 def _messages(answer: Answer) -> Facts:
@@ -275,6 +285,7 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "launch_table": _launch_table(answer) if answer.run.projectable else None,
         "kernels_table": kernels_table(profile),
         "calls_table": calls_table(profile),
+        "host_work_tables": host_work_tables(profile),
         "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
         **_offload(answer),
     }

@@ -1,9 +1,8 @@
 """Exclusive time line of a run, on which each instant belongs to one activity.
 
-Categories have the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs belongs to
-kernels whatever else happens, and so on.  Inside a category an instant belongs to the activity that began first, and of
-two that began together to the longer one.  All arithmetic is on integer nanoseconds, so that the shares add up to the
-run time exactly.
+Categories have the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs belongs to kernels whatever
+else happens, and so on.  Inside a category an instant belongs to the activity that began first, and of two that began together to the
+longer one.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
 """
 
 from __future__ import annotations

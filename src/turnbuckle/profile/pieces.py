@@ -1,8 +1,7 @@
 """Groups of activities that have the same price.
 
-The order of equal activities does not change a sum.  So `Pieces` holds one row for every distinct combination of all facts that a
-cost can depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.
-Sizes are not binned: the sum over pieces equals the sum over activities.
+The order of equal activities does not change a sum.  So `Pieces` holds one row for every distinct combination of all facts that a cost can
+depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.  Sizes are not binned.
 """
 
 from __future__ import annotations
@@ -118,11 +117,11 @@ def _copied(profile: Profile) -> pl.Series:
     """Return the direction of the first copy that each activity started; null for activities that started none."""
     trace, activities = profile.trace, profile.activities
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies").unique("api_row", keep="first", maintain_order=True)
-    way = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)
-    way[pairs["api_row"].to_numpy()] = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()]
+    direction = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)
+    direction[pairs["api_row"].to_numpy()] = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()]
     called = (activities["category"] == "api").fill_null(False) & activities["row"].is_not_null()
     of = np.full(activities.height, len(DIRECTIONS), dtype=np.int8)
-    of[called.to_numpy()] = way[activities["row"].filter(called).to_numpy()]
+    of[called.to_numpy()] = direction[activities["row"].filter(called).to_numpy()]
     return pl.Series("direction", [*DIRECTIONS, None]).cast(activities["direction"].dtype).gather(of)
 
 

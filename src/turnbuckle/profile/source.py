@@ -94,8 +94,8 @@ def machine_of_copies(
     }
     fits = {which: replace(fit, latency_s=0.0) if which in streamed else fit for which, fit in fits.items()}
     parameters = _peer_parameters(fits, named)
-    for way in HOST_WAYS:
-        parameters |= _link_parameters(fits, way, named, ())
+    for direction in HOST_WAYS:
+        parameters |= _link_parameters(fits, direction, named, ())
     parameters |= _unseen_ways(parameters, named)
     if inside := next((fit for (d, _), fit in fits.items() if d == "d2d"), None):
         parameters |= _inside_parameters(inside)
@@ -164,13 +164,13 @@ def _link_parameters(
 def _unseen_ways(seen: dict[ParameterName, Parameter], base: Machine | None) -> dict[ParameterName, Parameter]:
     """Return the unstated parameters of the link in a direction without copies, taken from the other direction."""
     out: dict[ParameterName, Parameter] = {}
-    for way, other in (HOST_WAYS, HOST_WAYS[::-1]):
+    for direction, other in (HOST_WAYS, HOST_WAYS[::-1]):
         for term in get_args(LinkTerm):
-            name, mirror = link_parameter(way, term), link_parameter(other, term)
+            name, mirror = link_parameter(direction, term), link_parameter(other, term)
             like = seen.get(mirror) or (base.get(mirror) if base else None)
             if name in seen or (base and base.get(name)) or like is None:
                 continue
-            source = f"assumed: no copy {way} was recorded; {other} stands for it"
+            source = f"assumed: no copy {direction} was recorded; {other} stands for it"
             out[name] = replace(
                 like, error=max(like.error, ASSUMED_ERROR) if term == "latency" else like.error, nature="assumption", source=source
             )

@@ -290,7 +290,7 @@ def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float
 def sharers(profile: Profile) -> int:
     """Return the most devices whose copies from and to the host ran at one instant, or the number of ranks if it is larger; at least 1."""
     ranks = profile.trace.facts.get("world_size")
-    crossing = pl.col("direction").is_in([DIRECTIONS.index(way) for way in HOST_WAYS])
+    crossing = pl.col("direction").is_in([DIRECTIONS.index(direction) for direction in HOST_WAYS])
     spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")
     spans = spans.drop_nulls().filter(pl.col("end_ns") > pl.col("start_ns")).sort("device", "start_ns")
     # copies of one device that overlap are one span of it

@@ -172,10 +172,10 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
     first = profile.first_ns
     rows = activities(profile)
     starts, ends = rows["start_ns"].to_numpy() - first, rows["end_ns"].to_numpy() - first
-    table = Device(rows, starts, ends, Host(rows, trace), trace).table
+    table = Device(rows, starts, ends, Host(rows, trace, first), trace).table
     host = {name: (rows["category"] == name).to_numpy() for name in ("api", "mpi")}
     device = ~(host["api"] | host["mpi"])
-    row = rows["row"].fill_null(-1).to_numpy()
+    row, single = rows["row"].fill_null(-1).to_numpy(), rows["polled_ns"].is_null().to_numpy()
     moved: dict[str, pl.DataFrame] = {}
     clocks = _Clocks(rows, graph.time_ns, after)
     for name in trace.has:
@@ -188,7 +188,10 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
         activity = np.flatnonzero(in_table & (row >= 0))
         if len(activity):
             begun, done = (moved[name][c].to_numpy().copy() for c in ("start_ns", "end_ns"))
-            begun[row[activity]], done[row[activity]] = after[2 * activity + 1] + first, after[2 * activity + 2] + first
+            begun[row[activity]] = after[2 * activity + 1] + first
+            # a loop of queries stays queries: its calls lie between its begin and its end as they did
+            activity = activity[single[activity]]
+            done[row[activity]] = after[2 * activity + 2] + first
             moved[name] = moved[name].with_columns(start_ns=pl.Series(begun), end_ns=pl.Series(np.maximum(begun, done)))
     order = {n: ["start_ns"] if "start_ns" in f.columns else ["time_ns"] if "time_ns" in f.columns else [] for n, f in moved.items()}
     sorted_ = {n: f.sort(order[n], maintain_order=True) if order[n] else f for n, f in moved.items()}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
+from scipy.special import ndtr
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import dependencies
@@ -13,11 +15,16 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 from turnbuckle.replay.trust import Trust, trust
+
+#: Names of the unknowns of an order that the rules do not derive.
+OVERLAP: Final = "overlap of what no dependency rule explains"
+UNEXPLAINED: Final = "time that no dependency rule explains"
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,29 @@ def replayed(ready: Prepared, durations: Durations) -> Replayed:
             _breakdown(run, run.exposed_seconds) if single else {},
         )
     return _on_timeline(ready.timeline, ready.measured, durations)
+
+
+def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
+    """Return drawn run times [s] with what a wrong order can do: the rules derive only a share of the critical path (decision D20).
+
+        t + (1 - explained) (a (sum - t) + b (u - measured))
+
+    where t is the run time by the timeline, u the same with the host of the recording, and a and b lie between 0 and 1: the rest of the
+    path overlaps as recorded or as the replay has it, and keeps its time or changes as the run around it.  No change has no width.
+
+    Parameters
+    ----------
+    seconds : run times by the timeline [s], shape of the draws.
+    """
+    if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
+        return seconds
+    by_sum = replayed(replace(ready, timeline=None), durations).seconds
+    # what another host makes of the time between calls is priced already
+    kept = replace(durations, host=np.ones_like(durations.host))
+    around = seconds if (durations.host == 1.0).all() else replayed(ready, kept).seconds
+    overlap, rest = (ndtr(draws.of(name))[:, 0] if draws.stated(name) else 0.0 for name in (OVERLAP, UNEXPLAINED))
+    changes = overlap * (by_sum - seconds) + rest * (around - ready.measured)
+    return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))
 
 
 def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:

@@ -38,7 +38,7 @@ from turnbuckle.projection.elsewhere.priors import (
     unstated,
 )
 from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
-from turnbuckle.projection.order import Prepared, prepared, replayed
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, unsure
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 
@@ -130,8 +130,14 @@ class Uncertain:
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
         """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
-        durations = self.durations(declared, pair, model, Draws(self.draws, self.seed, only))
-        return np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,)).copy()
+        return self.samples(declared, pair, model, only)[1]
+
+    def samples(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> tuple[Float, Float]:
+        """Draw run times [s] as the replay has them, and with what the rules do not derive of its order, shapes (draws,)."""
+        draws = Draws(self.draws, self.seed, only)
+        durations = self.durations(declared, pair, model, draws)
+        seconds = np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,)).copy()
+        return seconds, unsure(self.ready, durations, seconds, draws)
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
@@ -215,7 +221,8 @@ class Uncertain:
         form = sorted({*self._form_names(pair, model)} - {""})
         draws = Draws(1, self.seed)
         self.durations(declared, pair, model, draws)
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked])]
+        order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order])]
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
@@ -429,11 +436,13 @@ def with_interval(
     declared : the target as declared (a relative machine not yet resolved).
     drivers : also draw each number alone, for the shares of variance.
     """
-    sample = question.sample(declared, pair, model)
+    replay, sample = question.samples(declared, pair, model)
     # thinning moves the answer by a hair; centre the draws on the exact answer
     tail = (1.0 - question.level) / 2
-    low, median, high = (float(q) for q in np.quantile(sample, [tail, 0.5, 1.0 - tail]))
-    interval = Interval(min(low, projection.seconds), median, max(high, projection.seconds), question.level, question.draws, question.seed)
+    (low, median, high), others = np.quantile(sample, [tail, 0.5, 1.0 - tail]).tolist(), np.quantile(replay, [tail, 1.0 - tail]).tolist()
+    # an order that may be wrong only ever widens what the replay says
+    low, high = min(low, others[0], projection.seconds), max(high, others[1], projection.seconds)
+    interval = Interval(low, median, high, question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
         few = replace(question, draws=_few(question.draws))

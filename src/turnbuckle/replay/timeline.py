@@ -153,7 +153,7 @@ class TimelineReplay:
         begun_by = self.piece[np.maximum(source - 1, 0) // 2]
         category = self.run.category[owner]
         part = np.full(len(path), "other", dtype=object)
-        works = kind == EDGE["run"]
+        works = (kind == EDGE["run"]) | graph.begun_within[path]
         part[works] = [part_of_category[c] for c in category[works]]
         launching = ((kind == EDGE["call"]) & (self.run.kind[owner] == "launch")) | (
             (kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch")
@@ -174,8 +174,9 @@ class TimelineReplay:
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
         once = np.zeros(len(kind), dtype=np.bool_)
         once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
-        scales = (first >= 0) & ~np.isin(kind, [EDGE["sync"], EDGE["queue"], EDGE["meet"]])
-        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"])
+        again = np.isin(kind, [EDGE["sync"], EDGE["queue"], EDGE["meet"]]) | self.graph.begun_within
+        scales = (first >= 0) & ~again
+        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"]) & ~self.graph.begun_within
         weights = np.zeros(count)
         weights += np.bincount(first[scales], scaled[scales], count) + np.bincount(second[adds], added[adds], count)
         return weights * 1e-9
@@ -219,5 +220,9 @@ def _parameters(graph: Graph, piece: Index, count: int) -> list[tuple[Index, Flo
     ):  # fmt: skip
         parameter[edges] = begins + payer[edges]
     first[kind == EDGE["host"]] = 4 * count
+    # a kernel that was launched to overlap the one before it begins as far into that one as it did
+    overlaps = graph.begun_within
+    for parameter, begins in ((first, 0), (second, count)):
+        parameter[overlaps] = begins + payer[overlaps]
     scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))
     return [(first, scaled), (second, np.full(len(kind), 1e9))]

@@ -1,8 +1,8 @@
 """Trust in the order of a recording: the time that no rule explains, where it is, and when the timeline refuses.
 
-Time on the recorded critical path that no rule explains stays as recorded on every target, so its share bounds the error of the timeline.
-Where work of one stream overlaps, or starts before its call, the clocks or the order are wrong, and a replay of that order would be a
-guess.
+Time on the recorded critical path that no rule derives is taken as recorded: residuals, the application's own time between calls, and
+launches far longer than a launch that no queue explains.  Its share bounds what the timeline cannot know.  Where work of one stream
+overlaps, or starts before its call, the clocks or the order are wrong, and a replay of that order would be a guess.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from turnbuckle.trace.recorders import with_calls
 
 #: Share of device work that may overlap its predecessor on a stream, or start before its call, before order counts as lost.
 LOST: Final = 0.01
-#: Share of the critical path that the rules must explain.
+#: Share of the critical path that must come when the rules say.
 EXPLAINED: Final = 0.5
+#: A launch this many times as long as launches are in the middle is taken as recorded, unless a full queue held it.
+_SLOW: Final = 10.0
 _NSYS: Final = "--trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-trace=node, all processes of the job"
 
 
@@ -34,7 +36,7 @@ class Doubt(Declared):
     Attributes
     ----------
     track : host thread or device stream, in words without ids of the recording's machine.
-    kind : kind of the activities that began or ended later than the rules explain.
+    kind : kind of the activities that began or ended later than the rules explain; ``gap`` for the time between two calls.
     seconds : sum of these delays [s].
     share : their share of the run time.
     """
@@ -51,7 +53,7 @@ class Trust(Declared):
 
     Attributes
     ----------
-    explained : share of the recorded critical path that rules explain.
+    explained : share of the recorded critical path that rules derive.
     doubts : places of the rest, largest first.
     refused : reason why the order cannot be trusted, and advice on what to record instead; empty where it can be trusted.
     """
@@ -72,29 +74,42 @@ class Trust(Declared):
 
 def trust(profile: Profile, replay: TimelineReplay) -> Trust:
     """Score the order of a profile."""
-    doubts = _doubts(profile, replay)
-    explained = 1.0 - sum(d.share for d in doubts)
-    refused, record = _refusal(replay, explained, profile.trace.facts)
-    return Trust(explained, doubts, refused, record)
+    doubts, late = _doubts(profile, replay)
+    refused, record = _refusal(replay, late, profile.trace.facts)
+    return Trust(max(1.0 - sum(d.share for d in doubts), 0.0), doubts, refused, record)
 
 
-def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[Doubt, ...]:
-    """Return the residuals, origins and clipped edges on the recorded critical path, by track and kind."""
+def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...], float]:
+    """Return what the rules leave of the recorded critical path, by track and kind, and the share that comes later than they say.
+
+    That is residuals, origins and cut edges; the rest is time taken as recorded: between calls, and in launches that are far longer than
+    launches are.
+    """
     graph, last = replay.graph, float(replay.graph.time_ns.max())
     if not last:
-        return ()
+        return (), 0.0
     _, path = replay.path(no_change(len(replay.run)))
-    target = graph.target[path]
-    lost = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(graph.kind[path] == EDGE["origin"], graph.lag_ns[path], 0)
-    unexplained = np.flatnonzero(lost > 0)
-    rows = profile.activities.select("track", "kind")[graph.activity[(target[unexplained] - 1) // 2]]
-    where = _tracks(profile)[rows["track"].to_numpy()]
-    kind = rows["kind"].cast(str).to_numpy()
-    residuals: dict[tuple[str, str], int] = {}
-    for key, ns in zip(zip(where.tolist(), kind.tolist(), strict=True), lost[unexplained].tolist(), strict=True):
-        residuals[key] = residuals.get(key, 0) + ns
-    ranked = sorted(residuals.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked)
+    target, edge, lag = graph.target[path], graph.kind[path], graph.lag_ns[path]
+    late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(edge == EDGE["origin"], lag, 0)
+    kinds = replay.run.kind[replay.piece[(target - 1) // 2]]
+    gap = np.where(edge == EDGE["host"], lag, 0)
+    slow = np.where((edge == EDGE["call"]) & (kinds == "launch"), lag - _SLOW * _launch_ns(replay), 0)
+    tracks = profile.activities["track"].to_numpy()[graph.activity[(target - 1) // 2]]
+    where = _tracks(profile)[tracks]
+    seconds: dict[tuple[str, str], int] = {}
+    for kind, taken in ((kinds, late), (np.full(len(path), "gap"), gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
+        some = np.flatnonzero(taken > 0)
+        for key, ns in zip(zip(where[some].tolist(), kind[some].tolist(), strict=True), taken[some].tolist(), strict=True):
+            seconds[key] = seconds.get(key, 0) + ns
+    ranked = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked), float(late.sum()) / last
+
+
+def _launch_ns(replay: TimelineReplay) -> float:
+    """Return what a launch takes by itself, in the middle [ns]."""
+    graph = replay.graph
+    launches = (graph.kind == EDGE["call"]) & (replay.run.kind[replay.piece[np.maximum(graph.owner, 0)]] == "launch")
+    return float(np.median(graph.lag_ns[launches])) if launches.any() else 0.0
 
 
 def _tracks(profile: Profile) -> Text:
@@ -111,7 +126,7 @@ def _tracks(profile: Profile) -> Text:
     return np.array(names, dtype=object)
 
 
-def _refusal(replay: TimelineReplay, explained: float, facts: Mapping[str, Any]) -> tuple[str, str]:
+def _refusal(replay: TimelineReplay, late: float, facts: Mapping[str, Any]) -> tuple[str, str]:
     nsys = facts.get("format") in (None, "nsys")
     graph = replay.graph
     works = graph.kind == EDGE["run"]
@@ -127,9 +142,9 @@ def _refusal(replay: TimelineReplay, explained: float, facts: Mapping[str, Any])
             f"{graph.early:,} of {count:,} activities start before the call that started them",
             "the clocks of host and device differ: record again with a newer profiler or a shorter window",
         )
-    if count and explained < EXPLAINED:
+    if count and late > 1.0 - EXPLAINED:
         return (
-            f"rules explain {explained:.0%} of the critical path",
+            f"{late:.0%} of the critical path comes later than the dependency rules say",
             "record what is missing: " + (_NSYS if nsys else f"{with_calls(facts)}; all processes of the job"),
         )
     return "", ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import host_work, summary
@@ -156,11 +156,21 @@ def calls_table(profile: Profile) -> Table | None:
     return Table(caption, head, rows, TOP, table.height - len(rows), title="host calls") if rows else None
 
 
-def host_work_table(profile: Profile) -> Table | None:
-    """Return exposed host work by the innermost range of the program, the most first; None where the recording names no ranges."""
+def host_work_tables(profile: Profile) -> list[Table]:
+    """Return exposed host work by the innermost range, the most first, and by annotation where operators run inside those.
+
+    Empty where the recording names no ranges.
+    """
     found = host_work.described(profile, MOST)
     if found is None:
-        return None
+        return []
+    tables = [_host_work_table(found, "host work by range", "NVTX range, annotation, operator or Python function")]
+    if found["annotations"] is not None:
+        tables.append(_host_work_table(found["annotations"], "host work by annotation", "annotation, whatever operators run inside it"))
+    return [table for table in tables if table.rows]
+
+
+def _host_work_table(found: dict[str, Any], title: str, what: str) -> Table:
     total = max(found["named_s"] + found["unnamed_s"], 1e-300)
     ranges = [*found["ranges"], {"name": None, "count": None, "seconds": found["unnamed_s"]}]
     rows = [
@@ -175,6 +185,6 @@ def host_work_table(profile: Profile) -> Table | None:
         for r in sorted(ranges, key=lambda row: -row["seconds"])
         if r["seconds"] > 0
     ]
-    caption = "Host work while nothing else runs, by its innermost NVTX range, annotation or operator."
     head = ["range", ">count", ">time", ">share of host work"]
-    return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title="host work by range") if rows else None
+    caption = f"Host work while nothing else runs, by its innermost {what}."
+    return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title=title)

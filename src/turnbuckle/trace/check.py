@@ -350,7 +350,7 @@ def _zero_durations(tables: Tables) -> Iterator[Finding]:
 
 
 def _orphans(tables: Tables, pairs: pl.DataFrame, before: Mapping[str, int]) -> Iterator[Finding]:
-    """Count device records without a call (P109), except those of a cut-out part whose call lies before it (`before`, by table)."""
+    """Yield P109 with the number of device records without a call, except those whose call lies before the part (`before`, by table)."""
     counts = {t: tables[t].height - _count(pairs, pl.col("table") == t) for t in DEVICE_TABLES if t in tables}
     if "copies" in counts:
         # a migration has no call, but one that carries an id is in the pairs: subtracting totals would miscount

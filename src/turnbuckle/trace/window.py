@@ -53,6 +53,9 @@ Instant = Callable[[Trace], int | None]
 
 _STEPS: Final = ("ProfilerStep", "step", "iteration", "iter")
 
+OPERATORS: Final = (1, 2)
+"""Kinds of ranges that no program marks: operators of PyTorch, functions of Python."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -245,9 +248,14 @@ def of_rank(trace: Trace, rank: int) -> Trace:
 
 
 def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
-    """Return begin and end of an NVTX range [ns]; of ranges of one number on several threads, the first begin and the last end."""
-    rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
-    rows = rows.with_columns(text=trace.text(rows))
+    """Return begin and end of an NVTX range [ns]; of ranges of one number on several threads, the first begin and the last end.
+
+    Operators and functions are looked at only where the program marks nothing of that name.
+    """
+    ended = trace.ranges.filter(pl.col("end_ns").is_not_null())
+    ended = ended.with_columns(text=trace.text(ended))
+    own, meant = marked(ended), pl.col("text").is_in([selector, selector.rpartition("#")[0]])
+    rows = next((some for some in (own, ended) if some.filter(meant).height), own if own.height else ended)
     name, first, last = selector, None, None
     numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", selector)
     if numbered and not rows.filter(pl.col("text") == selector).height:
@@ -274,6 +282,11 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
     if first > last or first < 1 or not chosen.height:
         raise error_of("A421.number", where="--part", found=clipped(selector), most=most)
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
+
+
+def marked(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Return the ranges that the program marks, without the operators and functions that a profiler notes by itself."""
+    return ranges.filter(~pl.col("kind").is_in(OPERATORS).fill_null(False))
 
 
 def _step(word: str) -> str:

@@ -66,7 +66,7 @@ def test_sizes_that_lie_far_apart_are_said_to_be_so() -> None:
     ends = by_size(one).spec["vconcat"][0]["layer"][1]["encoding"]["x"]["scale"]["domain"]
     assert ends[1] / ends[0] > 99, "one size alone stands on an axis of two decades"
     inside = study(ring(4, (64.0, 1e6)), Setup(costs="seed_G"), ranks_per_node=[4])
-    assert "inside a node" in by_size(inside).title and [f.name for f in figures(inside)] == [*NAMES[:2], *NAMES[2:4]]
+    assert "inside nodes" in by_size(inside).title and [f.name for f in figures(inside)] == [*NAMES[:2], *NAMES[2:4]]
 
 
 def test_bars_add_up_to_the_run_times(found: GpuDirectStudy) -> None:
@@ -100,10 +100,10 @@ def test_many_ranks_and_nodes_are_put_together() -> None:
 
 
 def test_full_cards_are_said(found: GpuDirectStudy) -> None:
-    assert cards(found).title.startswith("No network card is full: at most ")
+    assert cards(found).title.startswith("No NIC is saturated: busy for at most ")
     busy = study(ring(4, (1e8,)), Setup(costs="seed_G"), ranks_per_node=[1])
     assert busy.saturations()[1].ranks_per_node == 1
-    assert "full from 1 a node by GPUDirect" in cards(busy).title
+    assert "saturated from 1 rank per node by GPUDirect" in cards(busy).title
     assert len(cards(found).rows) == 12
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_gets_stuck_is_drawn_without_what_it_does_not_have(tmp_path: 
     made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0)
     stuck = study(made, Setup(costs="seed_G"), ranks_per_node=[1])
     drawn = figures(stuck)
-    assert "gets stuck" in node_shapes(stuck).title and drawn[0].name == "messages-node-shapes"
+    assert "deadlocks" in node_shapes(stuck).title and drawn[0].name == "messages-node-shapes"
     assert len(save(drawn, tmp_path)) == 2 * len(drawn)
 
 

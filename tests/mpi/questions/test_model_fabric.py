@@ -72,7 +72,7 @@ def test_ways_and_sharing(turnbuckle: Run) -> None:
 def test_a_file_of_ones_own(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "ours.toml").write_text(OURS, encoding="utf-8")
     ran = turnbuckle("model", "fabric", "ours.toml", "--nodes", "8")
-    assert ran.code == 0 and "a [bold]test[/bold]" in ran.out and "8 nodes, 8 cards" in ran.out and "8 GB/s" in ran.out
+    assert ran.code == 0 and "a [bold]test[/bold]" in ran.out and "8 nodes, 8 NICs" in ran.out and "8 GB/s" in ran.out
     assert "ours  8 numbers, 0 remarks" in turnbuckle("model", "fabric", "ours.toml", "--check").out
     about = document(turnbuckle("model", "fabric", "ours.toml", "--nodes", "8", "--format", "json"))
     assert about["nodes"] == 8 and about["provenance"]["inputs"][0]["file"] == "ours.toml" and about["remarks"] == []

@@ -60,7 +60,9 @@ def test_a_recording(turnbuckle: Run, shared: Path) -> None:
     path = shared / "traces" / "otf2" / "pingpong_2rank" / "traces.otf2"
     ran = turnbuckle("model", "network", path)
     assert ran.code == 0, ran.err
-    assert "of 2 ranks, a node each, recorded run time" in " ".join(ran.out.split()) and "compute as recorded" in " ".join(ran.out.split())
+    assert "of 2 ranks, one node each, recorded run time" in " ".join(ran.out.split()) and "compute as recorded" in " ".join(
+        ran.out.split()
+    )
     about = json.loads(turnbuckle("model", "network", path, "--compute", 0, "--topology", "switch", "--format", "json").out)
     assert about["compute"] == 0 and about["rows"][0]["seconds"] < about["recorded_seconds"] and "provenance" in about
 

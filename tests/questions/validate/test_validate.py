@@ -63,7 +63,8 @@ def row(
 def test_a_line_predicts_the_line_it_was_fitted_to(tmp_path: Path) -> None:
     other = CURVE.replace("h2d", "d2h")
     question = 'model = "line"\ndirection = "d2h"\nmemory = "pinned"\nfrom_direction = "h2d"'
-    (only,) = found(tmp_path, asking(question), a=CURVE, b=other).rows
+    only, mean = found(tmp_path, asking(question), a=CURVE, b=other).rows
+    assert mean.model == "mean" and mean.predicted == pytest.approx(only.measured), "all bytes at the mean rate of the same sizes"
     assert only.predicted == pytest.approx(only.measured, rel=1e-6) and only.wmape == pytest.approx(0.0, abs=1e-6)
     assert (only.kind, only.count, only.covered) == ("transfers", 5, True)
 
@@ -71,7 +72,8 @@ def test_a_line_predicts_the_line_it_was_fitted_to(tmp_path: Path) -> None:
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
     bent = CURVE.replace(f"100000000, {2 + 100_000_000 / 25e3}", "100000000, 8002.0")
     question = 'model = "line"\ndirection = "h2d"\nup_to = "1 MB"'
-    (only,) = found(tmp_path, asking(question), a=bent, b=bent).rows
+    only, mean = found(tmp_path, asking(question), a=bent, b=bent).rows
+    assert (mean.kind, mean.model, mean.covered) == (only.kind, "mean", None)
     assert only.predicted == pytest.approx(4002e-6, rel=1e-3) and only.measured == pytest.approx(8002e-6)
     assert only.error == pytest.approx(-0.5, abs=1e-3) and only.covered is False and only.count == 1
 
@@ -85,7 +87,8 @@ def test_sums_known_by_count_and_bytes_alone(tmp_path: Path) -> None:
 
 
 def test_the_data_sheet_takes_the_fixed_part_from_a_and_the_rest_from_the_link(tmp_path: Path) -> None:
-    (only,) = found(tmp_path, asking('model = "datasheet"\non = "pcie3-x16"'), a=CURVE, b=CURVE).rows
+    only, peak = found(tmp_path, asking('model = "datasheet"\non = "pcie3-x16"'), a=CURVE, b=CURVE).rows
+    assert (peak.kind, peak.model, peak.covered) == (only.kind, "peak", None) and (peak.predicted or 0.0) < (only.predicted or 0.0)
     # 100 MB over PCIe 3 x16 take some 7.5 ms at best and 10 ms in the middle of what nodes reach; B's own 25 GB/s is not asked
     assert 9e-3 < (only.predicted or 0.0) < 11e-3 and only.measured == pytest.approx(4.05e-3, rel=0.02)
     assert only.covered is False and only.low is not None and only.low < (only.predicted or 0.0)
@@ -131,7 +134,7 @@ def test_an_answer_does_not_predict_itself(tmp_path: Path) -> None:
         assert refused.code == "A417" and "predicted from" in refused.what
     only = 'title = "t"\n[a]\nfile = "./a.csv"\n[[ask]]\n' + line
     assert _refused(lambda: read_case(case_at(tmp_path, only, "only"))).code == "A417"
-    (row,) = found(tmp_path, only + '\nup_to = "10 kB"', a=CURVE).rows
+    row, _ = found(tmp_path, only + '\nup_to = "10 kB"', a=CURVE).rows
     assert row.quantity.endswith("larger than 10 kB") and row.count == 2
 
 
@@ -297,7 +300,9 @@ def on_runs(tmp_path: Path, run: Path, question: str, more: str = "") -> Validat
 
 
 def test_a_run_on_another_machine_is_what_project_says(tmp_path: Path, run: Path) -> None:
-    rows = {r.kind: r for r in on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows}
+    every = on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows
+    rows, nothing = ({r.kind: r for r in every if (r.model == "nothing") == baseline} for baseline in (False, True))
+    assert nothing["run time"].predicted == rows["run time"].measured and nothing["kernels"].predicted == 1.0
     answer = Run.read(run / "a.sqlite", use_cache=False).project(["gh200"])
     (projection,) = answer.projections
     assert rows["run time"].predicted == projection.seconds and rows["run time"].measured == projection.measured_seconds
@@ -335,7 +340,8 @@ def test_three_runs_alike_are_in_no_order(tmp_path: Path, run: Path) -> None:
 
 
 def test_copies_on_a_machine_file(tmp_path: Path, run: Path) -> None:
-    slow, fast = (on_runs(tmp_path / m, run, f'model = "machine"\non = "{m}"').rows for m in ("v100-sxm2", "h100-sxm5"))
+    both = (on_runs(tmp_path / m, run, f'model = "machine"\non = "{m}"').rows for m in ("v100-sxm2", "h100-sxm5"))
+    slow, fast = ([r for r in rows if r.model != "peak"] for rows in both)
     assert {r.kind for r in slow} <= {"transfers", "pageable"} and len(slow) == len(fast) > 0
     assert sum(r.predicted or 0.0 for r in slow) > sum(r.predicted or 0.0 for r in fast)
     assert all(r.low is not None and r.high is not None and r.low <= (r.predicted or 0.0) <= r.high for r in (*slow, *fast))

@@ -26,11 +26,15 @@ from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.describe import describe
+from turnbuckle.profile.summary.host_work import host_work
 from turnbuckle.projection.model import Replay, nething
 from turnbuckle.projection.project import project
+from turnbuckle.questions.anonymise.question import anonymise
+from turnbuckle.questions.anonymise.stand_in import stand_in
 from turnbuckle.trace import Trace, read, secrets
 from turnbuckle.trace.readers import kineto
 from turnbuckle.trace.trace import dtypes
+from turnbuckle.trace.window import Part, cut
 
 Event = dict[str, Any]
 HOST = {"pid": 4000, "tid": 4001}
@@ -120,7 +124,51 @@ def test_old_categories_and_epoch_times(written: Callable[..., Trace]) -> None:
     assert trace.copies["stream"].to_list() == [7] and trace.copies["source_memory"].to_list() == [1]
     assert trace.api["thread"].to_list() == [25738 << 24 | 25738]
     assert trace.facts["session_start_utc_ns"] == at * 1000 - 1000
-    assert codes(trace) == {"P123": 1, "P165": 1, "P168": 3}
+    assert trace.text(trace.ranges).to_list() == ["aten::empty"]
+    assert codes(trace) == {"P123": 1, "P168": 3}
+
+
+def marked(cat: str, name: str, at: float, lasts: float, tid: int = 4001) -> Event:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 4000, "tid": tid, "ts": at, "dur": lasts, "args": {"Python id": 1, "bytes": "x"}}
+
+
+def test_operators_and_functions_are_ranges(written: Callable[..., Trace]) -> None:
+    size = "<built-in method size of Tensor object at 0x7f%x>"
+    events = [
+        *launched(10.5, 1),
+        *launched(900.5, 2),
+        # in a trace of whole microseconds an operator begins with what it runs; it is written last
+        *(marked("python_function", size % k, 100 + 10 * k, 5) for k in range(3)),
+        marked("cpu_op", "aten::empty", 200, 50),
+        marked("cpu_op", "aten::mul", 200, 100),
+        marked("python_function", "/home/ada/modell é.py(12): " + "f" * 70_000, 90, 600),
+        marked("user_annotation", "ProfilerStep#4", 90, 700),
+        {"ph": "B", **{k: v for k, v in marked("cpu_op", "aten::add", 400, 0).items() if k not in ("ph", "dur")}},
+        {"ph": "E", "cat": "cpu_op", **HOST, "ts": 450},
+        marked("gpu_user_annotation", "ProfilerStep#4", 95, 20),
+    ]
+    trace = written(events)
+    function = "/home/ada/modell é.py(12): " + "f" * 70_000
+    rows = trace.ranges.select(pl.col("start_ns") // 1000 + 9, "kind", text=trace.text(trace.ranges)).rows()
+    assert rows == [
+        (89, 59, "ProfilerStep#4"), (89, 2, function), *((99 + 10 * k, 2, "<built-in method size of Tensor object>") for k in range(3)),
+        (199, 1, "aten::mul"), (199, 1, "aten::empty"), (399, 1, "aten::add"),
+    ]  # fmt: skip
+    assert codes(trace) == {"P123": 1, "P165": 1}
+    host = {name: seconds for name, _, seconds in host_work(build(trace)).iter_rows()}
+    assert (host["aten::mul"], host["aten::empty"], host["aten::add"]) == pytest.approx((50e-6, 50e-6, 50e-6))
+    assert host["<built-in method size of Tensor object>"] == pytest.approx(15e-6) and host[function] == pytest.approx(435e-6)
+    assert cut(trace, Part.parse("step=4")).facts["part"]["bounds_ns"] == list(trace.ranges.row(0)[:2])
+    assert cut(trace, Part.parse("nvtx=aten::mul")).facts["part"]["bounds_ns"] == list(trace.ranges.row(5)[:2])
+    made, _ = anonymise(trace, b"a key of the test", stand_in=stand_in)
+    assert not any(word in name for name in made.names.to_list() for word in ("ada", "aten", "Tensor", "fff"))
+    assert "ProfilerStep#4" in made.names.to_list() and made.ranges["kind"].to_list() == trace.ranges["kind"].to_list()
+
+
+def test_steps_of_old_traces_are_operators(written: Callable[..., Trace]) -> None:
+    trace = written([*launched(10.5, 1), *launched(60.5, 2), marked("Operator", "ProfilerStep#9", 55, 50)])
+    assert cut(trace, Part.parse("step=9")).facts["part"]["bounds_ns"] == [45_500, 95_500]
+    assert codes(build(trace)).get("P205")  # a step explains nothing
 
 
 def test_waits_name_their_events(written: Callable[..., Trace]) -> None:

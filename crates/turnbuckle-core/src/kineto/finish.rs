@@ -2,14 +2,17 @@
 
 use super::about::About;
 use super::event::NO;
-use super::gather::{Call, Caller, Flaws, Half, Memory, OPEN, Part, Wait, Work};
+use super::gather::{Call, Caller, Flaws, Half, Memory, OPEN, Part, Sort, Wait, Work};
 use crate::making::Making;
 use crate::recording::{Finding, Table};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Kind of a range that was entered and left.
+/// Kinds of ranges that were entered and left: marked by the program, an operator of the framework, a function of Python.
 const PUSH_POP: i64 = 59;
+const OPERATOR: i64 = 1;
+const FUNCTION: i64 = 2;
 /// Times farther than this from the middle of the run say nothing about its begin [ns]: 52 days.
 const NEAR: i64 = 1 << 52;
 /// The first event stands here [ns], because 0 means that a time was lost.
@@ -119,9 +122,11 @@ impl Rows {
         for rows in [&mut self.kernels, &mut self.copies, &mut self.sets] {
             rows.sort_unstable_by_key(|w| (w.start, w.order));
         }
-        for rows in [&mut self.calls, &mut self.ranges, &mut self.overheads] {
+        for rows in [&mut self.calls, &mut self.overheads] {
             rows.sort_unstable_by_key(|c| (c.start, c.order));
         }
+        // what is inside another stands behind it, also where both begin in one microsecond
+        self.ranges.sort_unstable_by_key(|c| (c.start, Reverse(c.end), c.order));
         self.waits.sort_unstable_by_key(|w| (w.start, w.order));
         self.memory.sort_unstable_by_key(|m| (m.time, m.order));
     }
@@ -410,7 +415,7 @@ fn api(rows: &[Call], places: &Places, names: &mut Names<'_>) -> Option<Table> {
         .full("thread", rows.iter().map(|c| places.thread(c.caller)))
         .with("correlation", rows.iter().map(|c| known(c.correlation)))
         .with("name", name.into_iter())
-        .with("level", rows.iter().map(|c| Some(i64::from(c.driver))))
+        .with("level", rows.iter().map(|c| Some(i64::from(c.sort == Sort::Driver))))
         .done()
 }
 
@@ -489,12 +494,17 @@ fn events(waits: &[Wait], owner: &Owners) -> Option<Table> {
 }
 
 fn ranges(rows: &[Call], places: &Places, names: &mut Names<'_>) -> Option<Table> {
+    let kind = |c: &Call| match c.sort {
+        Sort::Operator => OPERATOR,
+        Sort::Function => FUNCTION,
+        _ => PUSH_POP,
+    };
     let name: Vec<_> = rows.iter().map(|c| names.number(c.name)).collect();
     Making::new("ranges", rows.len())
         .full("start_ns", rows.iter().map(|c| c.start))
         .full("end_ns", rows.iter().map(|c| c.end))
         .full("thread", rows.iter().map(|c| places.thread(c.caller)))
-        .full("kind", rows.iter().map(|_| PUSH_POP))
+        .full("kind", rows.iter().map(kind))
         .with("name", name.into_iter())
         .done()
 }

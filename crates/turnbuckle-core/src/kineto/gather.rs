@@ -4,6 +4,7 @@ use super::event::{self, Args, Event, NO, Number};
 use super::mend;
 use super::scan::Piece;
 use memchr::memmem;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// What an event is, by its category.
@@ -16,6 +17,8 @@ pub(super) enum Sort {
     Driver,
     Sync,
     Range,
+    Operator,
+    Function,
     Overhead,
     Instant,
     /// Read nothing of it, count it.
@@ -31,6 +34,8 @@ fn sort_of(category: &str) -> Sort {
         "cuda_driver" | "hip_driver" | "xpu_driver" | "privateuse1_driver" => Sort::Driver,
         "cuda_sync" | "hip_sync" => Sort::Sync,
         "user_annotation" => Sort::Range,
+        "cpu_op" | "Operator" => Sort::Operator,
+        "python_function" => Sort::Function,
         "overhead" => Sort::Overhead,
         "cpu_instant_event" => Sort::Instant,
         _ => Sort::Counted,
@@ -77,7 +82,7 @@ pub(super) struct Call {
     pub name: u32,
     pub correlation: i64,
     pub size: i64,
-    pub driver: bool,
+    pub sort: Sort,
 }
 
 /// A wait that the profiler recorded.
@@ -233,6 +238,9 @@ impl Part {
             self.flaws.endless += 1; // what runs on a device is written whole
             return;
         }
+        if matches!(sort, Sort::Range | Sort::Operator | Sort::Function) {
+            return self.range(order, event, sort, start, end);
+        }
         self.flaws.fine += u64::from(event::has_fraction(&event.time) || event::has_fraction(&event.duration));
         let args = event.args.as_ref().and_then(|a| sonic_rs::from_str::<Args<'_>>(a.as_raw_str()).ok()).unwrap_or_default();
         match sort {
@@ -368,21 +376,31 @@ impl Part {
         let size = if text.contains("emcpy") || text.contains("emset") { self.whole(&args.bytes) } else { NO };
         let caller = Self::caller(event);
         let correlation = self.whole(&args.correlation);
-        let call = Call { order, start, end, caller, name, correlation, size, driver: sort == Sort::Driver };
-        let (rows, is_range) = match sort {
-            Sort::Range => (&mut self.ranges, true),
-            Sort::Overhead => (&mut self.overheads, false),
-            _ => (&mut self.calls, false),
-        };
-        rows.push(call);
-        if end == OPEN {
-            let row = u32::try_from(rows.len() - 1).unwrap_or(u32::MAX);
-            if sort == Sort::Overhead {
-                rows.pop();
-                self.flaws.endless += 1;
-                return;
+        let call = Call { order, start, end, caller, name, correlation, size, sort };
+        match (sort, end) {
+            (Sort::Overhead, OPEN) => self.flaws.endless += 1,
+            (Sort::Overhead, _) => self.overheads.push(call),
+            _ => {
+                self.calls.push(call);
+                self.begun(order, start, end, caller, (false, self.calls.len()));
             }
-            self.halves.push(Half { order, time: start, caller, row: Some((is_range, row)) });
+        }
+    }
+
+    /// What the host's program or framework marks; its arguments say nothing here, and there are many.
+    fn range(&mut self, order: Order, event: &Event<'_>, sort: Sort, start: i64, end: i64) {
+        let text = event::text(&event.name).unwrap_or_default();
+        let name = self.name(&if sort == Sort::Function { without_address(&text) } else { text });
+        let caller = Self::caller(event);
+        self.ranges.push(Call { order, start, end, caller, name, correlation: NO, size: NO, sort });
+        self.begun(order, start, end, caller, (true, self.ranges.len()));
+    }
+
+    /// Note where the latest row stands if its end comes as an event of its own.
+    fn begun(&mut self, order: Order, time: i64, end: i64, caller: Caller, (is_range, rows): (bool, usize)) {
+        if end == OPEN {
+            let row = u32::try_from(rows - 1).unwrap_or(u32::MAX);
+            self.halves.push(Half { order, time, caller, row: Some((is_range, row)) });
         }
     }
 
@@ -442,6 +460,19 @@ fn inside(name: &str) -> &str {
     name.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(inner, _)| inner.trim())
 }
 
+/// The name of a Python function without the place in memory of its object, which is another in every run and call:
+/// `<built-in method size of Tensor object at 0x7f0e7ab66bc0>`.
+fn without_address(name: &str) -> Cow<'_, str> {
+    const PLACE: &str = " at 0x";
+    let Some(at) = name.find(PLACE) else { return Cow::Borrowed(name) };
+    let (before, rest) = name.split_at(at);
+    let mut out = before.to_owned();
+    for part in rest.split(PLACE).skip(1) {
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+    }
+    Cow::Owned(out)
+}
+
 /// Index of a memory kind.
 fn memory(word: &str) -> i8 {
     match word {
@@ -496,5 +527,13 @@ mod tests {
         assert_eq!(movement("CopyDeviceToHost", "DtoH"), (2, 0, 0));
         assert_eq!(movement("Memcpy ? (Pinned -> Pageable)", ""), (5, 2, 1));
         assert_eq!(movement("Memcpy", ""), (0, 0, 0));
+    }
+
+    #[test]
+    fn places_in_memory_are_no_part_of_a_name() {
+        assert_eq!(without_address("<built-in method size of Tensor object at 0x7f0e7ab66bc0>"), "<built-in method size of Tensor object>");
+        assert_eq!(without_address("<a at 0x1f> of <é at 0x2e>"), "<a> of <é>");
+        assert_eq!(without_address("train.py(12): look at 0x"), "train.py(12): look");
+        assert_eq!(without_address("train.py(12): main"), "train.py(12): main");
     }
 }

@@ -287,7 +287,7 @@ fn recording(pass: Pass) -> Result<Recording, ReadError> {
 }
 
 /// Categories whose events are read.
-const READ: [&str; 24] = [
+const READ: [&str; 27] = [
     "kernel",
     "Kernel",
     "concurrent_kernel",
@@ -307,6 +307,9 @@ const READ: [&str; 24] = [
     "cuda_sync",
     "hip_sync",
     "user_annotation",
+    "cpu_op",
+    "Operator",
+    "python_function",
     "overhead",
     "cpu_instant_event",
     "metadata",

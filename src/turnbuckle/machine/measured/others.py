@@ -25,7 +25,7 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
     rates: dict[str, tuple[list[float], list[int]]] = {}
     group: dict[tuple[str, ...], Points] = {}
     ends: dict[str, str] = {}
-    table, columns, both = "", [""], False
+    table, columns, bidirectional = "", [""], False
     for line_number, line in enumerate(file.lines(), 1):
         if device := _ROCM_DEVICE.match(line):
             if re.search(r",\s*GPU-|Instinct|Radeon|gfx[0-9]", line):
@@ -37,7 +37,7 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
         elif end := _ROCM_END.fullmatch(line):
             ends[end[1].lower()] = end[3].lower()
         elif "Bidirectional Benchmark" in line or "Unidirectional Benchmark" in line:
-            both, table = "Bidirectional" in line, ""
+            bidirectional, table = "Bidirectional" in line, ""
         elif table and line.split()[:1] == ["D/D"]:
             columns = line.split()[1:]
         elif table and columns and (row := _ROCM_ROW.fullmatch(line)):
@@ -46,7 +46,7 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
         elif not table and len(ends) == 2 and (row := _ROCM_SIZED.fullmatch(line)):
             route = {"cpugpu": "h2d", "gpucpu": "d2h", "gpugpu": "p2p"}.get(ends["src"] + ends["dst"])
             coarse = rounding(number(row[3], file.name))
-            if route is None or both or coarse > COARSEST:
+            if route is None or bidirectional or coarse > COARSEST:
                 left.out("lines of both directions at once or of the host alone, or printed too coarsely")
                 continue
             memory = "device" if route == "p2p" else "pinned"
@@ -90,17 +90,17 @@ def perftest(file: Text, left: Left) -> Found:
     """Read ib_write_bw and its like (average rate of many messages in flight) and ib_write_lat and its like (typical time of one)."""
     out = Found()
     memory = "device" if re.search(r"\b(?:CUDA|ROCm)\b", file.text) else "unknown"
-    title, both, now, column, unit = "", False, None, 0, 1.0
+    title, bidirectional, now, column, unit = "", False, None, 0, 1.0
     for line_number, line in enumerate(file.lines(), 1):
         if (match := _RDMA_TEST.search(line)) and (test := _RDMA_TITLE.fullmatch(line[: match.start()].strip())):
-            title, both = clean(f"{test[0]} {match[2]}").lower().replace("_", " "), bool(match[1])
+            title, bidirectional = clean(f"{test[0]} {match[2]}").lower().replace("_", " "), bool(match[1])
         elif line.lstrip().startswith("#bytes"):
             words = re.findall(r"(BW average|BW peak|t_typical|t_avg|t_min|t_max|MsgRate)\s*\[(\w+)", line)
             names = [w[0] for w in words]
             timed = "BW average" not in names
             wanted = next((n for n in ("BW average", "t_typical", "t_avg") if n in names), "")
             now = None
-            if both or not wanted:
+            if bidirectional or not wanted:
                 left.out("blocks with both directions at once, or without an average")
                 continue
             # the columns after bytes and iterations follow the words of the heading

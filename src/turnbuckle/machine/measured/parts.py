@@ -78,8 +78,7 @@ class Quantity:
 
     Attributes
     ----------
-    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned`` or
-        ``bare.launch``.
+    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned``.
     value : median of the samples, in SI.
     unit : SI unit.
     error : relative standard error of the median, from the samples; 0 for one sample.

@@ -403,7 +403,7 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     table = calls.table()
     tables = {"mpi": table, "mpi_ranks": ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
     moved = [max((abs(d) for _, d in file.differences), default=0.0) for file in each]
-    found = [
+    findings = [
         finding("P119", sum(file.comments > 1 for file in each), "comments of the files"),
         finding("P123", 1),
         finding("P130", 1),
@@ -420,4 +420,4 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
         "tables": {place.name: len(file.lines) for place, file in zip(files, each, strict=True)},
         "size_bytes": sum(file.size_bytes for file in each), "sha256": whole,
     }  # fmt: skip
-    return Trace(tables, names.series(), facts, [f for f in found if f.count], path.name)
+    return Trace(tables, names.series(), facts, [f for f in findings if f.count], path.name)

@@ -364,9 +364,9 @@ class _Copies:
         turn = np.empty_like(send)
         turn[order] = np.arange(len(send)) - np.repeat(new, np.diff(np.append(new, len(send))))
         for i in np.flatnonzero(ring & (shape == 2)).tolist():
-            both = step[:, i] != 0
-            step[:, i] = np.where(both, 2 * (turn % 2) - 1, 0)
-            turn = np.where(both, turn // 2, turn)
+            alternating = step[:, i] != 0
+            step[:, i] = np.where(alternating, 2 * (turn % 2) - 1, 0)
+            turn = np.where(alternating, turn // 2, turn)
         return step, turn
 
     def rounds(self) -> Iterator[Rounds]:

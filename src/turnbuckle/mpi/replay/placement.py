@@ -68,7 +68,7 @@ def placed(
         names = list(get_args(Kind))
         raise error_of("A091.name", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
     if not 1 <= ranks <= MOST_NODES or not 1 <= ranks_per_node <= MOST_NODES:
-        raise _refused(f"{ranks} ranks, {ranks_per_node} a node", f"whole numbers from 1 to {MOST_NODES:,}")
+        raise _refused(f"{ranks} ranks, {ranks_per_node} per node", f"whole numbers from 1 to {MOST_NODES:,}")
     linear = np.arange(ranks) // ranks_per_node
     if kind == "round robin":
         return np.arange(ranks) % -(-ranks // ranks_per_node)
@@ -132,8 +132,8 @@ def inside_bytes(matrix: Float, node: Int) -> float:
 def _greedy(matrix: Float, ranks_per_node: int) -> Int:
     """Place ranks in O(ranks^2) steps: the row of every placed rank is added to the bytes that the others exchange with its node."""
     ranks = len(matrix)
-    both = matrix + matrix.T
-    np.fill_diagonal(both, 0.0)
+    exchanges = matrix + matrix.T
+    np.fill_diagonal(exchanges, 0.0)
     node = np.full(ranks, -1)
     free = np.ones(ranks, dtype=np.bool_)
     # A node begins with the rank that exchanges most with all placed ranks, so that no rank is left alone in a corner.
@@ -142,9 +142,9 @@ def _greedy(matrix: Float, ranks_per_node: int) -> Int:
         exchanged, room = with_placed, min(ranks_per_node, int(free.sum()))
         for place in range(room):
             chosen = int(np.argmax(np.where(free, exchanged, -1.0)))
-            exchanged = both[chosen] if place == 0 else exchanged + both[chosen]
+            exchanged = exchanges[chosen] if place == 0 else exchanged + exchanges[chosen]
             node[chosen], free[chosen] = this_node, False
-            with_placed = with_placed + both[chosen]
+            with_placed = with_placed + exchanges[chosen]
     return node
 
 

@@ -210,7 +210,7 @@ def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float,
     if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
         raise error_of("A098.charge", found="a time, size or factor that is negative, or none at all")
     if ranks_per_node < 1 or not min(charged.chunk_bytes, inside.chunk_bytes) >= 1:
-        raise error_of("A098.charge", found="less than one rank a node, or chunks of less than a byte")
+        raise error_of("A098.charge", found="less than one rank per node, or chunks of less than a byte")
 
 
 def all_messages(traffic: Traffic, selection: Selection = "short and long") -> tuple[Messages, Int]:

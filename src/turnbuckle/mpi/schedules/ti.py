@@ -180,7 +180,7 @@ class _Rank:
         return number
 
     def each(self, words: list[bytes], position: int) -> int:
-        """Return the bytes of the data type that an argument names, or of the default type where the argument is missing.
+        """Return the size of the data type that an argument names, or of the default type where the argument is missing [B].
 
         A type that the program created has the number -1, and SimGrid takes its size for 0.
         """
@@ -421,7 +421,7 @@ def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
 
 
 def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
-    """Return the collectives by operation and root, and the number of calls by name; the k-th collective of every rank is one."""
+    """Return the collectives by operation and root, and the number of calls by name; the k-th calls of all ranks are one collective."""
     first = ranks[0].collectives
     for rank_parser in ranks[1:]:
         for k in range(max(len(first), len(rank_parser.collectives))):

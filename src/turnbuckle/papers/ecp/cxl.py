@@ -68,12 +68,12 @@ def _models() -> Iterator[Recomputed]:
 def _identification() -> Iterator[Recomputed]:
     link = pcie()
     ranges = [cxl.start_ups(lambda n: link.bandwidth(n, "both"), anchor) for anchor in _anchors()]
-    (both,) = cxl.identified([("both", link)], _anchors()) or (None,)
+    (setting,) = cxl.identified([("both", link)], _anchors()) or (None,)
     words = " | ".join("none" if r is None else f"{r[0] * 1e9:.0f}..{r[1] * 1e9:.0f}" for r in ranges)
-    together = "" if both is None else f" -> {both.low * 1e9:.1f}..{both.high * 1e9:.1f} ns"
+    together = "" if setting is None else f" -> {setting.low * 1e9:.1f}..{setting.high * 1e9:.1f} ns"
     yield stated(
         "R.CXL.ts", "one start-up of PCIe explains all three printed anchors", "yes", f"{words}{together}",
-        both is not None and both.low <= cxl.START_UP <= both.high, assumed=True,
+        setting is not None and setting.low <= cxl.START_UP <= setting.high, assumed=True,
         note="the start-up itself is read off a figure of Neugebauer et al. and not printed; Turnbuckle takes 738 ns (D6)",
     )  # fmt: skip
     settings = cxl.pcie_settings(link.generation, link.lanes)

@@ -30,10 +30,10 @@ def wire(machine: Machine) -> Link:
     ('pcie4-x16', 'nvlink2-x2')
     """
     bandwidth = stated(machine, "link.h2d.bandwidth")
-    found = behind(machine.coupling, bandwidth)
-    if found is None:
+    link = behind(machine.coupling, bandwidth)
+    if link is None:
         raise error_of("A019.packets", machine=machine.name, found=f"{machine.coupling}, {show(bandwidth, 'B/s')}")
-    return found
+    return link
 
 
 def large_copy(machine: Machine, way: Literal["h2d", "d2h"] = "h2d") -> float:

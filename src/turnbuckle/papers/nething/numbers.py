@@ -123,13 +123,13 @@ def _design_points() -> Iterator[Recomputed]:
     def on_a_card(rate: float, kept: float) -> float:
         return float(rate_at_power(rate, half, full, power_exponent(kept, half / full)))
 
-    card = swept(on_a_card, printed_rate, share)
+    reduced_rate = swept(on_a_card, printed_rate, share)
     yield judged(
         "N.T1.tf",
         "GPU of 350 W: 76 % of the on-board rate [TFLOP/s]",
         PAPER.text("discrete", "rate"),
-        card,
-        note=f"{card.value:.1f} from 133 and 76 %; 102 is 5.1 times 20",
+        reduced_rate,
+        note=f"{reduced_rate.value:.1f} from 133 and 76 %; 102 is 5.1 times 20",
     )
     small = PAPER.number("discrete", "rate")
     yield judged("N.T1.x", "GPU of 350 W over an A100 of 20 TFLOP/s", PAPER.text("discrete", "times an A100"), swept(_over, small, a100))

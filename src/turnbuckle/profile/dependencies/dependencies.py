@@ -8,7 +8,7 @@ host      a call begins when the thread's last call has returned and the applica
 call      a call takes what it takes; of a call that waits, only what is left when the wait is over
 deliver   device work begins at the earliest one delivery after its call began; or after a call that had to prepare it ended
 stream    work on one stream keeps its order
-engine    copies of one direction on one device keep their order: they share its copy engine
+engine    copies of one direction on one device keep their order: they share its copy engine; so do kernels that fill it
 run       device work takes what it takes
 barrier   work on the legacy default stream waits for the blocking streams of its context, and they for it
 event     work behind a cudaStreamWaitEvent waits for what the event was recorded behind
@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
+from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.ranks import meetings
-from turnbuckle.profile.dependencies.sides import NEVER, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
@@ -55,6 +56,8 @@ _OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream"
 _PAGE_IN: Final = "migration_h2d"
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
+#: How much a kernel launched programmatically may overlap the one before it [ns]: twice what the recordings at hand show (1.7 to 3.7 us).
+_PROLOGUE_NS: Final = 10_000
 #: Share of the calls whose work began within them that is not longer than a plain call.
 _PLAIN: Final = 0.9
 
@@ -69,10 +72,12 @@ class Graph:
     activity : row of each activity i in ``profile.activities``.
     source, target, lag_ns, kind : the edges; `kind` indexes `EDGES`.
     residual_ns : per instant, what no edge explains.
-    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.
+    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.  An edge of a
+        stream that has one leads from the begin of a kernel to that of the next, which was launched to overlap it.
     clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
     dropped : edges left out because the recording contradicts them.
-    overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
+    overlapping, early : device activities that overlap the one before them on their stream and were not launched to do so; that start
+        before their call.
     unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
     unmatched_calls : the first MPI calls among them, in words: rank, call, time.
     """
@@ -102,6 +107,11 @@ class Graph:
         """Return the same instants with only some of the edges."""
         per_edge = {n: getattr(self, n)[edges] for n in ("source", "target", "lag_ns", "kind")}
         return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
+
+    @property
+    def begun_within(self) -> Bool:
+        """Return which edges lead from the begin of a kernel to that of the next on its stream, which was launched to overlap it."""
+        return np.zeros(len(self.kind), dtype=np.bool_) if self.paid is None else (self.kind == EDGE["stream"]) & (self.paid >= 0)
 
     @property
     def payer(self) -> Index:
@@ -141,7 +151,7 @@ def dependencies(profile: Profile) -> Graph:
     rows = activities(profile)
     starts, ends = rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns
     edges = _Edges()
-    host = Host(rows, profile.trace)
+    host = Host(rows, profile.trace, profile.first_ns)
     device = Device(rows, starts, ends, host, profile.trace)
     met = meetings(rows, starts, ends, profile.trace)
     # when the last of those an activity meets has begun, or it itself
@@ -150,7 +160,10 @@ def dependencies(profile: Profile) -> Graph:
     own_ns = np.maximum(ends - latest, 0)
     edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
     own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
-    _device_order(edges, device, starts, ends)
+    before, after = turns(device, rows, profile.trace, starts, ends)
+    edges.add(finish(before), begin(after), 0, "engine")
+    _device_order(edges, device, after, starts, ends)
+    programmatic = _programmatic(edges, device, host, starts, ends)
     _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
@@ -159,7 +172,7 @@ def dependencies(profile: Profile) -> Graph:
     edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
     streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
-    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams)
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams) - programmatic
     early = int((starts[device.rows] < device.called[device.rows]).sum())
     alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
     activity = rows["activity"].to_numpy().astype(np.int64)
@@ -223,8 +236,8 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, late
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """Add stream order, engine order, and delivery after the call."""
+def _device_order(edges: _Edges, device: Device, turned: Int, starts: Int, ends: Int) -> None:
+    """Add stream order, engine order, and delivery after the call; what waited for the device (`turned`) shows no delivery."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
         _in_order(edges, stream, starts, ends, "stream")
@@ -240,7 +253,7 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
     delay = np.maximum(starts[started] - starts[call], 0)
     # only the first work of a call shows what delivery takes
     first = np.diff(call, prepend=-1) != 0
-    free, length = (idle_from[started] <= starts[call]) & first, (ends - starts)[call]
+    free, length = (idle_from[started] <= starts[call]) & first & ~np.isin(started, turned), (ends - starts)[call]
     typical = _typical_delivery(delay, free, device.table[started])
     # a call that is longer than a delivery, and than calls are whose work began within them, prepared the work first (loaded its code,
     # staged its data), if the work began after its end
@@ -262,6 +275,24 @@ def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place
         if place is not None:
             kept &= place[source] != place[after]
         edges.add(finish(source[kept]), begin(after[kept]), 0, kind)
+
+
+def _programmatic(edges: _Edges, device: Device, host: Host, starts: Int, ends: Int) -> int:
+    """Make kernels that were launched to overlap the one before them on their stream begin as far into it as they did; return how many.
+
+    A programmatic dependent launch (CUDA 11.8) lets a kernel begin when the one before it says so; it waits for its end within.
+    """
+    count = 0
+    for stream, place in zip(device.streams, device.where, strict=True):
+        before, after = stream[:-1], stream[1:]
+        over = ends[before] - starts[after]
+        kept = (over > 0) & (over <= _PROLOGUE_NS) & (ends[after] >= ends[before]) & (starts[after] > starts[before])
+        kept &= (device.table[before] == TABLE["kernels"]) & (device.table[after] == TABLE["kernels"]) & (device.call[after] >= 0)
+        kept[kept] &= host.programmatic[device.call[after[kept]]]
+        before, after = before[kept], after[kept]
+        edges.add(begin(before), begin(after), starts[after] - starts[before], "stream", before)
+        count += len(after) if place[2] != UNKNOWN else 0
+    return count
 
 
 def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:

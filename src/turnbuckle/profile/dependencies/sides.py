@@ -26,6 +26,10 @@ TABLE: Final = {word: code for code, word in enumerate(TABLES)}
 #: Kinds of stream: the legacy default stream, and those that do not wait for it.
 _NULL_STREAM, _NON_BLOCKING = 3, 2
 NEVER: Final = np.iinfo(np.int64).min // 4
+#: Queries that follow each other within this time are one loop [ns]: a sleep between two is seldom shorter, other work seldom as short.
+_POLL_NS: Final = 50_000
+#: Queries whose results are not recorded are a loop from so many on.
+_POLLS: Final = 3
 #: What is not recorded: a context, a stream, a thread.
 UNKNOWN: Final = -1
 
@@ -43,7 +47,36 @@ def activities(profile: Profile) -> pl.DataFrame:
     mpi = (rows["category"] == "mpi").to_numpy()
     row = rows["row"].to_numpy()[mpi]
     stands[mpi] = same_call(profile.trace)[row] == row
-    return rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
+    outer = rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
+    return _query_loops(outer, profile.trace)
+
+
+def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+    """Make one call of the queries that a thread repeats until the work is over: how many there are follows from the work.
+
+    The column ``polled_ns`` says when the last query began that found it unfinished; null for every other activity.
+    """
+    calls = np.flatnonzero((rows["category"] == "api").to_numpy())
+    name = rows["name"].gather(calls)
+    asks: Bool = by_name(name, trace.names, lambda n: "StreamQuery" in n or "EventQuery" in n, False)
+    polled = np.full(rows.height, -1, dtype=np.int64)
+    ends, kept = rows["end_ns"].to_numpy().copy(), np.ones(rows.height, dtype=np.bool_)
+    starts, thread = rows["start_ns"].to_numpy(), rows["thread"].fill_null(UNKNOWN).to_numpy()
+    order = np.lexsort((starts[calls], thread[calls]))
+    queries = calls[order]
+    asks, word = asks[order], name.fill_null(UNKNOWN).to_numpy()[order]
+    # a query without a result (-1) may have found either
+    result = trace.api["result"].fill_null(-1).to_numpy()[rows["row"].fill_null(0).to_numpy()[queries]]
+    again = asks[1:] & asks[:-1] & (word[1:] == word[:-1]) & (thread[queries[1:]] == thread[queries[:-1]]) & (result[:-1] != 0)
+    again &= starts[queries[1:]] - ends[queries[:-1]] <= _POLL_NS
+    heads = np.flatnonzero(~np.concatenate([[False], again]))
+    for first, past in zip(heads.tolist(), [*heads[1:].tolist(), len(queries)], strict=True):
+        last = past - 1
+        if last > first and (result[last] == 0 or (result[last] == -1 and past - first >= _POLLS)):
+            ends[queries[first]], polled[queries[first]] = ends[queries[last]], starts[queries[last - 1]]
+            kept[queries[first + 1 : past]] = False
+    polls = pl.Series("polled_ns", polled)
+    return rows.with_columns(pl.Series("end_ns", ends), pl.when(polls >= 0).then(polls).alias("polled_ns")).filter(pl.Series(kept))
 
 
 def _frees(name: str) -> bool:
@@ -78,9 +111,10 @@ class Host:
     call_class : per activity, index into `turnbuckle.profile.classify.CALL_CLASSES`; `UNKNOWN` where it has none.
     scope : per activity, what a synchronising call waits for by its name: see `SCOPES`.
     opencl : per activity, whether it is a call of OpenCL.
+    polled : per activity, when the last query of a loop began that found the work unfinished [ns]; `NEVER` for others.
     """
 
-    def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
+    def __init__(self, rows: pl.DataFrame, trace: Trace, first_ns: int) -> None:
         category = rows["category"]
         self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
         self.calls: Int = np.flatnonzero((category == "api").to_numpy())
@@ -97,6 +131,9 @@ class Host:
         self.frees: Bool = by_name(name, trace.names, _frees, False)
         self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
         self.opencl: Bool = by_name(name, trace.names, opencl, False)
+        self.polled: Int = (rows["polled_ns"] - first_ns).fill_null(NEVER).to_numpy()
+        #: Launches with attributes, the only ones that can let a kernel overlap the one before it on its stream.
+        self.programmatic: Bool = by_name(name, trace.names, lambda n: "LaunchKernelEx" in n, False)
 
     def _inner_calls(self, api: pl.DataFrame) -> None:
         """Give work and waits that a recording joins to an inner call to the outermost call."""

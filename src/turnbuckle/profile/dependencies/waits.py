@@ -16,13 +16,19 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import CALL_CLASS
-from turnbuckle.profile.dependencies.sides import SCOPES, TABLE, UNKNOWN, Device, Host
+from turnbuckle.profile.dependencies.sides import NEVER, SCOPES, TABLE, UNKNOWN, Device, Host
 from turnbuckle.profile.profile import Profile
 
 #: Classes of calls that wait for the device only sometimes.
 _MAY_WAIT: Final = [CALL_CLASS[word] for word in ("alloc", "module", "stream")]
-#: A launch that takes this many times the median may have waited for room in the queue.
+#: A launch that takes this many times as long as a launch by itself may have waited for room in the queue.
 _SLOW_LAUNCH: Final = 10.0
+#: The same where most launches that found the queue at its fullest take as long: the queue is then full for good.
+_HELD_LAUNCH: Final = 2.0
+#: The queue is at its fullest for launches that found this share of the most launches ahead of them.
+_FULLEST: Final = 0.95
+#: Quantile of launch times that stands for a launch by itself where nearly all launches found a queue: waiting only ever adds to it.
+_BY_ITSELF: Final = 0.05
 #: Launches a device must be behind for its queue to be full: half of what CUDA's queue was seen to hold (1022, RTX 3060, CUDA 12).
 _QUEUED: Final = 512
 _EVENT, _STREAM_WAIT, _STREAM, _DEVICE = (SCOPES.index(word) for word in ("event", "stream waits for event", "stream", "device"))
@@ -192,7 +198,27 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     calls.append(np.repeat(events.call, [len(b) for b in behind]))
     works.append(np.array([w for b in behind for w in b], dtype=np.int64))
     sure.append(np.ones(len(works[-1]), dtype=np.bool_))
+    polling, seen = _polled(device, host, starts, ends)
+    calls.append(polling)
+    works.append(seen)
+    sure.append(np.ones(len(polling), dtype=np.bool_))
     return np.concatenate(calls), np.concatenate(works), np.concatenate(sure)
+
+
+def _polled(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """Return loops of queries, and the work that each saw end: the last that did so, after the last query that found it unfinished began.
+
+    A query has no row that says what it asks about, so that work of another stream that ends at the same moment can be taken for it.
+    """
+    loops, found = host.calls[host.polled[host.calls] > NEVER], []
+    work = device.rows[np.argsort(ends[device.rows], kind="stable")]
+    for loop in loops.tolist():
+        low, high = np.searchsorted(ends[work], (host.polled[loop], ends[loop] + 1))
+        mine = work[low:high]
+        mine = mine[(device.called[mine] < starts[loop]) & (device.process[mine] == host.process[loop])]
+        found.append(int(mine[-1]) if len(mine) else -1)
+    seen = np.array(found, dtype=np.int64)
+    return loops[seen >= 0], seen[seen >= 0]
 
 
 def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
@@ -271,8 +297,9 @@ def _current_context(device: Device, host: Host, starts: Int) -> Int:
 def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int, Int, int]:
     """Return the launches that a full queue holds back: each waits for the work that many launches before it.
 
-    A queue counts as full where launches far slower than the others found hundreds of launches of their context not yet begun
-    and returned just after work ended; its depth is what the slow ones found, in the middle.
+    A queue counts as full where launches far slower than a launch by itself found hundreds of launches of their context not yet begun
+    and returned just after work ended, or where most of those that found the most were slow.  Its depth is what the slow ones found,
+    in the middle, and no less than lets the work they waited for end before they returned.
 
     Returns
     -------
@@ -283,25 +310,70 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
     called_rows = device.rows[device.call[device.rows] >= 0]
     if not len(launches) or not len(called_rows):
         return nothing, nothing, nothing, 0
-    typical = float(np.median((ends - starts)[launches]))
-    blocked, made_room, held = [nothing], [nothing], [nothing]
     # few streams, many rows: contexts are told apart by their streams
     contexts, context_of = np.unique(device.where[:, :2], axis=0, return_inverse=True)
     context = context_of.reshape(-1)[device.place[called_rows]]
-    for number in range(len(contexts)):
-        work = called_rows[context == number]
-        work = work[np.lexsort((starts[work], device.called[work]))]
-        called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
-        position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
-        call = device.call[work[position]]
-        behind = position - np.searchsorted(begun, called[position], side="right")
-        back = ends[call] - ended[np.maximum(np.searchsorted(ended, ends[call], side="right") - 1, 0)]
-        slow = ((ends - starts)[call] > _SLOW_LAUNCH * typical) & (behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * typical)
+    queues = [_queue_of(device, host, called_rows[context == number], starts) for number in range(len(contexts))]
+    crowded = np.concatenate([queue.call[queue.behind >= _QUEUED] for queue in queues])
+    own = by_itself((ends - starts)[launches], np.isin(launches, crowded))
+    blocked, made_room, held = [nothing], [nothing], [nothing]
+    for queue in queues:
+        length, ended = (ends - starts)[queue.call], np.sort(ends[queue.work])
+        back = ends[queue.call] - ended[np.maximum(np.searchsorted(ended, ends[queue.call], side="right") - 1, 0)]
+        fullest = queue.behind >= max(_FULLEST * queue.behind.max(initial=0), _QUEUED)
+        for_good = fullest.any() and np.median(length[fullest]) > _HELD_LAUNCH * own
+        slow = (length > _SLOW_LAUNCH * own) | (for_good & fullest & (length > _HELD_LAUNCH * own))
+        slow &= (queue.behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * own)
         if not slow.any():
             continue
-        depth = int(np.median(behind[slow]))
-        far = position >= depth
-        blocked.append(call[far])
-        made_room.append(work[position[far] - depth])
-        held.append(call[slow])
-    return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(typical)
+        # work ends in about the order in which it was launched: the last that a slow launch can have waited for
+        last_over = np.searchsorted(np.maximum.accumulate(ends[queue.work]), ends[queue.call[slow]], side="right") - 1
+        depth = int(max(np.median(queue.behind[slow]), np.median(queue.position[slow] - last_over)))
+        far = queue.position >= depth
+        blocked.append(queue.call[far])
+        made_room.append(queue.work[queue.position[far] - depth])
+        held.append(queue.call[slow])
+    return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(own)
+
+
+def by_itself(length: Int, crowded: Bool) -> float:
+    """Return how long a launch takes by itself [ns].
+
+    A launch that found less than the shortest full queue was not held back: their median.  Where nearly all found more (a window cut
+    from a longer run), a low quantile of all.
+
+    Parameters
+    ----------
+    length : of each launch [ns].
+    crowded : whether it found `_QUEUED` launches or more not yet begun.
+
+    >>> by_itself(np.array([2, 3, 2, 90, 95, 91, 92]), np.array([False] * 3 + [True] * 4))
+    2.0
+    """
+    alone = length[~crowded]
+    return float(np.median(alone) if len(alone) > _BY_ITSELF * len(length) or len(alone) >= _QUEUED else np.quantile(length, _BY_ITSELF))
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """Work of one context in the order of its calls, and its launches.
+
+    Attributes
+    ----------
+    work : activities in the order of their calls.
+    call, position : each launch, and the place in `work` of what it launched.
+    behind : how much work launched before it had not begun when it began.
+    """
+
+    work: Int
+    call: Int
+    position: Int
+    behind: Int
+
+
+def _queue_of(device: Device, host: Host, work: Int, starts: Int) -> _Queue:
+    """Return the queue of one context's work."""
+    work = work[np.lexsort((starts[work], device.called[work]))]
+    position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
+    begun = np.searchsorted(np.sort(starts[work]), device.called[work][position], side="right")
+    return _Queue(work, device.call[work[position]], position, position - begun)

@@ -1,10 +1,9 @@
 """Matching of the MPI calls of several ranks: sends with receives, and the calls of each collective.
 
-The tables are those of Nsight Systems.  Handles are local to a process.  A communicator is identified by its parent, its size
-and its number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target,
-tag, communicator) matches the k-th receive.  A request is completed by the first wait or test that names it.  The k-th
-collective of a communicator is the same call on every member.  A call written as several rows (one for each request, or one
-for each half of a Sendrecv) is one activity.
+The tables are those of Nsight Systems.  Handles are local to a process.  A communicator is identified by its parent, its size and its
+number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target, tag, communicator)
+matches the k-th receive.  A request is completed by the first wait or test that names it.  The k-th collective of a communicator is the
+same call on every member.  A call written as several rows (one for each request or half of a Sendrecv) is one activity.
 
 Calls that cannot be matched are left alone and counted.
 """
@@ -61,11 +60,11 @@ def same_call(trace: Trace) -> Int:
     row = np.arange(mpi.height, dtype=np.int64)
     if not mpi.height:
         return row
-    both = operation(trace).str.contains(_BOTH).fill_null(False).to_numpy()
-    many = np.flatnonzero(both | (mpi["kind"] == 2).to_numpy())
+    exchanges = operation(trace).str.contains(_BOTH).fill_null(False).to_numpy()
+    many = np.flatnonzero(exchanges | (mpi["kind"] == 2).to_numpy())
     start, end, thread = (mpi[c].to_numpy()[many] for c in ("start_ns", "end_ns", "thread"))
     name = mpi["name"].fill_null(-1).to_numpy()[many]
-    until = np.where(both[many], 0, end)
+    until = np.where(exchanges[many], 0, end)
     order = np.lexsort((many, -end, until, name, start, thread))
     new = np.ones(len(many), dtype=np.bool_)
     for key in (thread, start, name, until):
@@ -266,14 +265,14 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
 def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return the sends and receives with a partner, their pairs (columns of the receive end in ``_r``), and those without a pair."""
     does = pl.col("does").fill_null("")
-    both = does.str.contains(_BOTH)
+    exchanges = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
     calls = calls.filter(pl.col("kind") == 0)
-    halves = calls.filter(both).select("at", half=pl.col("end_ns").rank("ordinal").over(call), of=pl.len().over(call))
+    halves = calls.filter(exchanges).select("at", half=pl.col("end_ns").rank("ordinal").over(call), of=pl.len().over(call))
     # a null partner is MPI_PROC_NULL: no message
     calls = calls.drop_nulls("partner").join(halves, on="at", how="left", maintain_order="left")
-    sends = calls.filter(does.str.contains(_SEND) | (both & (pl.col("half") == 1)))
-    receives = calls.filter(does.str.contains(_RECEIVE) | (both & (pl.col("half") == pl.col("of"))))
+    sends = calls.filter(does.str.contains(_SEND) | (exchanges & (pl.col("half") == 1)))
+    receives = calls.filter(does.str.contains(_RECEIVE) | (exchanges & (pl.col("half") == pl.col("of"))))
     every = sends, receives
     lost = [frame.filter(pl.col("comm").is_null()) for frame in every]
     there = members.select("comm", partner="me").unique()

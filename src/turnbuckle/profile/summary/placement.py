@@ -62,6 +62,6 @@ def nic_shares(spread: Profile, packed: Profile) -> dict[str, float]:
     """
     rows = nic_bound(spread, packed).filter(pl.col("direction").is_in(["h2d", "d2h"]) & pl.col("nic_bound_share").is_not_null())
     shares = dict(rows.select("direction", "nic_bound_share").rows())
-    if less := [way for way, share in shares.items() if share < 0]:
-        raise error_of("A158", where=packed.trace.name, found=", ".join(f"{-shares[way]:.1%} more {way}" for way in less))
+    if less := [direction for direction, share in shares.items() if share < 0]:
+        raise error_of("A158", where=packed.trace.name, found=", ".join(f"{-shares[direction]:.1%} more {direction}" for direction in less))
     return shares

@@ -57,9 +57,7 @@ def kernels(profile: Profile) -> dict[str, Any]:
 
 
 def _collective_kernels(profile: Profile) -> dict[str, int] | None:
-    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, and its part without other kernels [ns]; None without
-    any.
-    """
+    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, its part without other kernels [ns]; None if none."""
     trace = profile.trace
     chosen = collectives(trace)
     if not chosen.any():

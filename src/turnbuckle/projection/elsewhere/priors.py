@@ -124,6 +124,11 @@ class Draws:
             return np.zeros(())
         return (normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws))[:, None]
 
+    def stated(self, name: str) -> bool:
+        """Return whether one name is drawn; if not it stays as stated."""
+        self.asked[name] = None
+        return bool(self.draws) and self.only in (None, name)
+
 
 def half_normal(z: Float, spread: float) -> Float:
     """Return the factor exp(spread h), 1 or more, by which something that may only be slower takes longer.

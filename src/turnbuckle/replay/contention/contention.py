@@ -86,15 +86,13 @@ class Program:
     size_bytes : size of each message [B]; for an ``EDGE`` its delay [s], in whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
     rate_limit : upper limit of each message's rate, besides its links (flow, packet) [B/s]; empty for no limits.
-    delay_seconds : delay between the time at which a message may leave and the time at which it does, for pinning memory [s]; empty for
-        none.
+    delay_seconds : delay of each message after it may leave, for pinning memory [s]; empty for none.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : priority of each use: the lowest is served first, then the first to come; empty where all are equal.
     works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is a rank.
     overhead : mask of the work that is processor time of a message, not compute, shape (works,); empty where none is.
     processor : whether each resource is a processor of a rank, which is kept while it works, rather than a copy engine, which is kept
-        while it copies; shape (resources,); empty where none is.  The last three do not change the replay, only its parts in
-        `critical`.
+        while it copies; shape (resources,); empty where none is.  The last three only change the parts that `critical` returns.
 
     Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
     runs; others are converted.

@@ -2,8 +2,7 @@
 
 Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run time.  From a process that waited for a
 message the chain leads to the late side: its sender, or for a rendezvous its receiver.  At a process that waited for a resource the chain
-stays; the holder of the resource is not followed.  With contention, shortening this chain need not shorten the run (decision D18): the
-chain shows where the time went.
+stays; the holder of the resource is not followed.  With contention, shortening this chain need not shorten the run (decision D18).
 """
 
 from __future__ import annotations

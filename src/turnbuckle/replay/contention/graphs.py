@@ -324,14 +324,14 @@ def with_gaps(graph: Graph) -> Graph:
     start, long = graph.time_ns[graph.source[gap]], graph.lag_ns[gap]
     source, lag = graph.source.copy(), graph.lag_ns.copy()
     source[gap], lag[gap] = last, 0
-    both = np.stack([start, start + long], axis=1).reshape(-1)
+    times = np.stack([start, start + long], axis=1).reshape(-1)
     kinds = np.concatenate([graph.kind, np.full(len(gap), EDGE["host"]), np.full(len(gap), EDGE["call"])]).astype(np.int8)
     return replace(
-        graph, time_ns=np.append(graph.time_ns, both), activity=np.append(graph.activity, none - 1),
+        graph, time_ns=np.append(graph.time_ns, times), activity=np.append(graph.activity, none - 1),
         source=np.concatenate([source, graph.source[gap], first]).astype(graph.source.dtype),
         target=np.concatenate([graph.target, first, last]).astype(graph.target.dtype), lag_ns=np.concatenate([lag, none, long]),
-        kind=kinds, residual_ns=np.append(graph.residual_ns, np.zeros(len(both), dtype=np.int64)),
-        clipped_ns=np.append(graph.clipped_ns, np.zeros(len(both), dtype=np.int64)), paid=None,
+        kind=kinds, residual_ns=np.append(graph.residual_ns, np.zeros(len(times), dtype=np.int64)),
+        clipped_ns=np.append(graph.clipped_ns, np.zeros(len(times), dtype=np.int64)), paid=None,
     )  # fmt: skip
 
 
@@ -444,8 +444,8 @@ def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Boo
     processes = hosts + k
     host = np.zeros(processes, dtype=np.int64)
     host[activity], host[other] = near, far
-    both = np.stack([activity, other])
-    sends = np.where(comes, both[1], both[0]), np.where(comes, both[0], both[1])
+    edge_ends = np.stack([activity, other])
+    sends = np.where(comes, edge_ends[1], edge_ends[0]), np.where(comes, edge_ends[0], edge_ends[1])
     return Program(
         np.searchsorted(keys[0][order], np.arange(processes + 1)), code[order], arg[order], np.concatenate(work_seconds),
         np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), host, np.concatenate([process_of(source), activity, sends[0]]),

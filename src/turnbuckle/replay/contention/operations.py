@@ -54,8 +54,7 @@ class _Part:
 class Operations:
     """Operations of all threads, added in any order; those of one slot of a call keep the order in which they are added.
 
-    Slots of a call, in order: compute, posted receives, sends, awaited messages, buffers, the steps of a collective (four slots for each
-    step), and kept durations.
+    Slots of a call, in order: compute, posted receives, sends, awaited messages, buffers, collective steps (four each), kept durations.
     """
 
     def __init__(self, thread: NDArray[np.uint32], steps: int) -> None:

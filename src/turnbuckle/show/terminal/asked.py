@@ -79,10 +79,10 @@ def model_of(
     if host is not None and not 1e-2 <= host <= 1e2:
         raise error_of("A003.host", found=f"{host:g}")
     if model == "additive":
-        if host is not None or port is not None or kernels is not None:
-            raise error_of(
-                "A012.host" if host is not None else "A012.port" if port is not None else "A012.kernels", found="--model additive"
-            )
+        if host is not None or port is not None:
+            raise error_of("A012.host" if host is not None else "A012.port")
+        if kernels is not None:
+            raise error_of("A012.kernels", found="--model additive")
         return additive(lambdas_of(lambdas))
     ported: Port = port or ""
     if kernels is not None and alpha != "auto":

@@ -24,7 +24,7 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import links, scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run, Summary
-from turnbuckle.show.run_tables import calls_table, copies_table, host_work_table, kernels_table, run_time_table, start_up_words
+from turnbuckle.show.run_tables import calls_table, copies_table, host_work_tables, kernels_table, run_time_table, start_up_words
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal
@@ -125,7 +125,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     console.print()
     console.print(drawn(run_time_table(answer.run), bars=True))
     if not brief:
-        for table in (copies_table(profile), calls_table(profile), kernels_table(profile), host_work_table(profile)):
+        for table in (copies_table(profile), calls_table(profile), kernels_table(profile), *host_work_tables(profile)):
             if table is not None:
                 console.print()
                 console.print(drawn(table, most=10))

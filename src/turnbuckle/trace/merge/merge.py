@@ -255,10 +255,10 @@ def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
         return
     least = _time(_above(max(clocks.contradiction_ns, float(uncertain[worst]))))
     if clocks.contradiction_ns > max_skew_ns:
-        found = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
+        doubt = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
     else:
-        found = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
-    raise error_of("A176", found=f"{found}; allowed {_time(max_skew_ns)}", least=least)
+        doubt = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
+    raise error_of("A176", found=f"{doubt}; allowed {_time(max_skew_ns)}", least=least)
 
 
 def _above(value: float) -> float:

@@ -96,7 +96,7 @@ class Group:
 
 
 def lanes(traces: Sequence[Trace], offsets: Sequence[int], stated: Sequence[bool]) -> list[Lane]:
-    """Return all lanes of the recordings, the longest first; `offsets` [ns], as far as `stated`, are added to each recording's times."""
+    """Return all lanes of the recordings, the longest first; `offsets` [ns] shift times, `stated` marks recordings with a clock."""
     words: dict[str, int] = {}
     out: list[Lane] = []
     for file, (trace, offset, clock_stated) in enumerate(zip(traces, offsets, stated, strict=True)):

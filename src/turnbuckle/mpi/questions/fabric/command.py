@@ -84,7 +84,7 @@ def _row(result: Fabric) -> dict[str, object]:
 def _print_all(console: Console, result: list[Fabric]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("name", "nodes", "GPUs", "cards", "a card", "network", "bisection", "assumed"):
+    for column in ("name", "nodes", "GPUs", "NICs", "per NIC", "network", "bisection", "assumed"):
         side: Literal["left", "right"] = "left" if column in ("name", "network") else "right"
         table.add_column(column, no_wrap=True, justify=side)
     for f in result:
@@ -100,7 +100,7 @@ def _print_all(console: Console, result: list[Fabric]) -> None:
     for f in result:
         console.print(Text(f.described.title))
     console.print()
-    console.print(Text("GPUs and cards: of a node; bisection: of what half the cards inject; assumed: of its numbers", "dim"))
+    console.print(Text("GPUs and NICs: per node; bisection: share of what half the NICs inject; assumed: share of the numbers", "dim"))
 
 
 def _print(console: Console, result: Fabric) -> None:
@@ -112,12 +112,12 @@ def _print(console: Console, result: Fabric) -> None:
     lines = [f"shape {shape_words(d.shape)}"]
     links = f"{result.links_between:,} links between nodes and {result.links_inside:,} wires inside, one way each"
     lines.append(
-        f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} {'card' if result.cards == 1 else 'cards'}, {links}"
+        f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} {'NIC' if result.cards == 1 else 'NICs'}, {links}"
     )
     if result.cards > 1:
         lines.append(f"longest route {result.diameter_links} links, {show(result.diameter_seconds, 's')}")
         share = result.bisection_bandwidth / result.injection_bandwidth
-        half = f"{show(result.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the cards inject"
+        half = f"{show(result.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the NICs inject"
         lines.append(f"bisection {half} (one way)")
     for line in lines:
         console.print(Text(line))
@@ -153,11 +153,11 @@ def _print_ways(console: Console, result: Fabric) -> None:
     if len(ends) < 2:
         return
     shown = targets[:_WIDE]
-    both: list[tuple[str, Callable[[Way], str]]] = [
+    sections: list[tuple[str, Callable[[Way], str]]] = [
         ("bandwidth of the narrowest wire [GB/s], from (down) to (across)", lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-"),
         ("latency [us] / wires, the same ways", lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-"),
     ]
-    for what, cell in both:
+    for what, cell in sections:
         console.print()
         console.print(Text(what, "italic"))
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 1))

@@ -163,7 +163,7 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     node = network.made_of
     cards = network.cards
     if described.shape is not None and cards > places(described.shape):
-        raise error_of("A052.cards", found=f"{cards:,} cards", places=places(described.shape))
+        raise error_of("A052.cards", found=f"{cards:,} NICs", places=places(described.shape))
     if count * len(node.wires) > _MOST_LINKS or cards > _MOST_LINKS:
         raise error_of("A052.wires", found=f"{count:,} of {len(node.wires):,} wires", most_links=_MOST_LINKS)
     ends = [k for kind in _SHOWN for k in node.parts_of(kind)] or list(range(len(node.parts)))
@@ -356,7 +356,7 @@ def remarks(result: Fabric) -> list[str]:
     if assumed:
         out.append(f"{len(assumed)} of {len(result.described.facts)} numbers are assumed: {_listed(assumed)}")
     if result.idle:
-        out.append(f"no way between hosts, GPUs and cards takes {_listed(list(result.idle))}")
+        out.append(f"no route between hosts, GPUs and NICs takes {_listed(list(result.idle))}")
     made = result.described.node
     joins = Counter((w.source, w.target) for w in made.wires) if made else Counter()
     if made and (twice := [f"{made.parts[a]} and {made.parts[b]}" for (a, b), times in joins.items() if times > 1]):

@@ -176,20 +176,20 @@ class GpuDirectStudy(Declared):
     @property
     def verdict(self) -> str:
         """Answer in three sentences: the run, its messages by size, and the largest possible gain."""
-        if self.word in ("cannot be told", "undecided"):
+        if self.word in ("cannot be told", "undecided") or not self.answered.setup.paid.copies:
             return self.answered.verdict.sentence
         shapes = self.answered.shapes
         gains, runs = ([gain(n) for n in shapes] for gain in (self.answered.gain, self.answered.run_gain))
         begins = f"GPUDirect {self.word}" + (f" of {NO_DIFFERENCE:.0%}" if self.word == "makes no difference" else "")
-        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
-        share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of what the run time is made of."
+        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, and the run is {_span(runs)}."
+        share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of the run time by host copies."
         return sentence + self._sizes() + self._in_a_row() + share
 
     def _in_a_row(self) -> str:
         """Explain why a run gains although its messages, one by one, do not."""
         if self.word != "helps" or any(c.faster == "GPUDirect" for c in self.sizes) or not self.sizes:
             return ""
-        return " The run gains all the same: a rank makes its copies one after the other, and what it sends by GPUDirect goes on at once."
+        return " The run gains nevertheless: a rank makes its copies one after the other, but its GPUDirect messages leave at once."
 
     def _sizes(self) -> str:
         """Describe the crossover of the messages of the run."""
@@ -198,14 +198,14 @@ class GpuDirectStudy(Declared):
                 edge = self.crossover(n, between=between)
                 if edge is None:
                     continue
-                where = f"{'between nodes' if between else 'inside a node'} ({n} rank{'s' * (n > 1)} a node)"
+                where = f"{'between nodes' if between else 'inside nodes'} ({n} rank{'s' * (n > 1)} per node)"
                 closed = _closed(self.answered.setup.break_even_bytes)
                 if edge.size_bytes == 0:
-                    return f" One by one, messages {where} are faster by GPUDirect at every size there is (closed form: {closed})."
+                    return f" Single messages {where} are faster by GPUDirect at all sizes of this run (closed form: {closed})."
                 if math.isinf(edge.size_bytes):
-                    which = "the longest" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "every size there is"
-                    return f" One by one, messages {where} are slower by GPUDirect at {which} (closed form: {closed})."
-                return f" One by one, messages {where} cross over {edge.told} (closed form: {closed})."
+                    sizes = "the largest size" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "all sizes of this run"
+                    return f" Single messages {where} are slower by GPUDirect at {sizes} (closed form: {closed})."
+                return f" Single messages {where} cross over {edge.told} (closed form: {closed})."
         return ""
 
     def crossovers(self) -> list[dict[str, Any]]:
@@ -347,7 +347,7 @@ def run_time_slopes(traffic: Traffic, setup: Setup) -> dict[str, Difference]:
     """
     network = network_of(setup, 1)
     values: dict[str, float] = {"card_bandwidth": network.bandwidth, "hop_seconds": network.hop_seconds}
-    if setup.path == "hostcopy":
+    if setup.path == "hostcopy" and setup.paid.copy_per_byte:
         values["copy_bandwidth"] = 1.0 / setup.paid.copy_per_byte
     values["compute"] = setup.compute
     made, joined, _ = program_of(traffic, setup)

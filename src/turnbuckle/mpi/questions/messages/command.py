@@ -29,7 +29,7 @@ Recording = Annotated[
 ]
 Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
-Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="of a network card, one way (12.5 GB/s)")]
+Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="bandwidth of a NIC, one way (12.5 GB/s)")]
 Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
 Inside = Annotated[str | None, Parameter(name="--inside", help="bandwidth between ranks of one node (75 GB/s)")]
 Machine = Annotated[
@@ -50,7 +50,7 @@ FidelityOption = Annotated[
     Literal["flow", "logp", "packet"],
     Parameter(
         name="--fidelity",
-        help="flow: messages share links fairly; logp: LogGPS, no congestion beyond the card; packet: packets queue before each link",
+        help="flow: messages share links fairly; logp: LogGPS, no congestion beyond the NIC; packet: packets queue before each link",
     ),
 ]
 Algorithms = Annotated[
@@ -170,10 +170,10 @@ def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -
         console.print(Text(answer.grid))
     kept = traffic.kept()
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
-        longest = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
-        console.print(Text(f"calls that no message explains keep their length: {longest}{', ...' if len(kept) > 3 else ''}", "dim"))
+        each = (f"{name}, {count:,} calls, {seconds(time / traffic.ranks)} per rank" for name, (count, time) in list(kept.items())[:3])
+        console.print(Text(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}", "dim"))
     print_findings(console, (f.as_dict() for f in answer.findings))
-    heads = ("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
+    heads = ("ranks\nper node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))
     for row in answer.rows:
         if row.stuck:
@@ -191,10 +191,14 @@ def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -
     console.print(
         Text(
             f"{setup.fidelity} on {answer.described}; "
-            f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
-            f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
-            + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {show(break_even, 'B')} on")
-            + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all taken to be in device memory'}; compute "
+            + (
+                f"host copies per message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
+                f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
+                + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {show(break_even, 'B')} on")
+                if paid.copies
+                else "one memory: nothing is copied"
+            )
+            + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all assumed in device memory'}; compute "
             + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),
             style="dim",
         )

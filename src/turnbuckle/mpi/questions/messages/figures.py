@@ -67,7 +67,7 @@ def by_size(study: GpuDirectStudy) -> Figure:
     rows: Rows = [
         {
             "size": c.size_bytes, "gain": c.speedup, "shape": str(n), "colour": shade_of[n],
-            "tip": f"{number(c.size_bytes, 'B')}, {n} a node: {signed(c.speedup)}, alone {signed(c.alone_speedup)}, {c.count:,} messages",
+            "tip": f"{number(c.size_bytes, 'B')}, {n} per node: {signed(c.speedup)}, alone {signed(c.alone_speedup)}, {c.count:,} messages",
         }
         for n, some in classes.items() for c in some
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def by_size(study: GpuDirectStudy) -> Figure:
     main: Spec = {"width": FULL - 90, "height": 250, "layer": layers}
     spec = below([main, _where(first, bottom)], 10, padding=6)
     table = [c.as_dict() for some in classes.values() for c in some]
-    legend = (*((f"{n} rank{'s' * (n > 1)} a node", shade_of[n]) for n in classes), ("closed form, a message alone", FAINT))
+    legend = (*((f"{n} rank{'s' * (n > 1)} per node", shade_of[n]) for n in classes), ("closed form, a message alone", FAINT))
     alt = "Gain of GPUDirect by message size. " + " ".join(f"{r['tip']}." for r in rows[:60])
     title, caption = _size_title(study, between), _size_caption(study, between)
     return Figure("messages-by-size", title, alt, spec, table, caption, legend=legend)
@@ -139,12 +139,12 @@ def _edges(study: GpuDirectStudy, low: float, high: float) -> Rows:
 def _size_title(study: GpuDirectStudy, between: bool) -> str:
     findings = {n: _finding(study.classes(n, between=between), between) for n in study.answered.shapes if study.classes(n, between=between)}
     first = next(iter(findings))
-    return findings[first] if len(set(findings.values())) == 1 else f"{findings[first]} ({first} rank{'s' * (first > 1)} a node)"
+    return findings[first] if len(set(findings.values())) == 1 else f"{findings[first]} ({first} rank{'s' * (first > 1)} per node)"
 
 
 def _finding(classes: list[SizeClass], between: bool) -> str:
     edge = crossover(classes)
-    where = "between nodes" if between else "inside a node"
+    where = "between nodes" if between else "inside nodes"
     if edge.size_bytes == 0:
         return f"Messages {where} are faster by GPUDirect at every size of this run"
     if math.isinf(edge.size_bytes):
@@ -161,7 +161,7 @@ def _size_caption(study: GpuDirectStudy, between: bool) -> str:
     for n in study.answered.shapes:
         edge = study.crossover(n, between=between)
         if edge is not None and 0 < edge.size_bytes < math.inf:
-            edges.append(f"{number(edge.size_bytes, 'B')} at {n} a node")
+            edges.append(f"{number(edge.size_bytes, 'B')} at {n} per node")
     crossed = f"Crossover in the replay, times between two sizes on a straight line: {', '.join(edges)}. " if edges else ""
     return (
         "Mean time of a message of each size by itself: its copies, its pinning and its share of the links, not what its sender copies "
@@ -202,23 +202,23 @@ def _bars(study: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
             for path in BOTH:
                 row = study.case(n, path, kind).row
                 per = f", {_per(study, kind)}" if len(kinds) > 1 else ""
-                tip = f"{n} a node{per}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'gets stuck'}"
+                tip = f"{n} per node{per}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'deadlock'}"
                 times = [(getattr(row, f"chain_{part}_seconds"), colour) for part, (_, colour) in CHAIN.items()]
                 bars.append(Bar(PATH_WORDS[path] + per, tip, [(0.0 if math.isnan(t) else t, colour) for t, colour in times]))
-        groups.append((f"{n} rank{'s' * (n > 1)} a node", bars))
+        groups.append((f"{n} rank{'s' * (n > 1)} per node", bars))
     return groups
 
 
 def _shape_title(study: GpuDirectStudy) -> str:
     rows = [study.case(study.at, path).row for path in BOTH]
     if any(r.stuck for r in rows):
-        return "By one of the two paths this run gets stuck"
+        return "By one of the two paths this run deadlocks"
     share = "" if math.isnan(study.copies_share) else f"Copies are {share_words(study.copies_share)} of the run time; "
     change = rows[1].seconds / rows[0].seconds - 1.0
     change_words = (
         "leaves it as it is" if abs(change) < 5e-4 else f"makes it {percent(abs(change))} {'shorter' if change < 0 else 'longer'}"
     )
-    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
+    each = f"{study.at} rank{'s' * (study.at > 1)} per node"
     return (f"{share}GPUDirect {change_words}" if share else f"GPUDirect {change_words}") + f" ({each})"
 
 
@@ -235,17 +235,17 @@ def cards(study: GpuDirectStudy) -> Figure:
                 if case.links is None or case.row.nodes < 2:
                     continue
                 share = float(case.links.in_communication.max())
-                tip = f"{n} a node, {_per(study, kind)}, {PATH_WORDS[path]}: {percent(share)}"
+                tip = f"{n} per node, {_per(study, kind)}, {PATH_WORDS[path]}: {percent(share)}"
                 rows.append({"n": str(n), "share": share, "colour": COLOURS[path], "kind": kind, "path": path, "tip": tip})
     order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in rows)]
     x: Spec = {
         "field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4},
-        "axis": {"title": "ranks (GPUs) a node", "labelAngle": 0},
+        "axis": {"title": "ranks (GPUs) per node", "labelAngle": 0},
     }  # fmt: skip
     top = max(1.0, *(r["share"] for r in rows))
     title = "share of the time in which the node communicates"
     y = quantity("share", [0, top * 1.02], title=title, format="%", tickCount=6)
-    full = [{"share": FULL_CARD, "label": f"full: {percent(FULL_CARD)}"}]
+    full = [{"share": FULL_CARD, "label": f"saturated: {percent(FULL_CARD)}"}]
     layers = [
         marks.rules(full, None, y, color=INK, strokeDash=[2, 3]),
         marks.labels(full, 4, y, align="left", dy=-7, fontSize=10.5, color=SOFT),
@@ -259,10 +259,10 @@ def cards(study: GpuDirectStudy) -> Figure:
     table = [{"ranks_per_node": int(r["n"]), "per": r["kind"], "path": r["path"], "busy_share": r["share"]} for r in rows]
     dashed = f" Solid: {_per(study, 'node')}; dashed: {_per(study, 'gpu')}." if len(study.pers) > 1 else ""
     caption = (
-        "Of the busiest card of the run: bytes one way over its bandwidth, over the time in which a rank of its node does not compute or "
+        "Busiest NIC of the run: bytes in one direction over its bandwidth, over the time in which a rank of its node does not compute or "
         "a message from or to the node is on its way." + dashed
     )
-    alt = "Busy cards. " + " ".join(f"{r['tip']}." for r in rows)
+    alt = "Busy NICs. " + " ".join(f"{r['tip']}." for r in rows)
     legend = tuple((PATH_WORDS[p], COLOURS[p]) for p in BOTH)
     return Figure("messages-cards", _cards_title(study), alt, spec, table, caption, legend=legend)
 
@@ -272,6 +272,6 @@ def _cards_title(study: GpuDirectStudy) -> str:
     full = [s for s in seen if s.ranks_per_node is not None]
     if not full:
         top = max(seen, key=lambda s: s.largest)
-        return f"No network card is full: at most {percent(top.largest)} of the time in which its node communicates"
-    crossings = " and ".join(f"from {s.ranks_per_node} a node by {PATH_WORDS[s.path]}" for s in full)
-    return f"Network cards are full {crossings}"
+        return f"No NIC is saturated: busy for at most {percent(top.largest)} of its node's communication time"
+    crossings = " and ".join(f"from {n} rank{'s' * (n > 1)} per node by {PATH_WORDS[s.path]}" for s in full if (n := s.ranks_per_node))
+    return f"NICs are saturated {crossings}"

@@ -41,7 +41,7 @@ def links(study: GpuDirectStudy) -> Figure:
     ]  # fmt: skip
     case = max(cases, key=lambda c: c.row.busiest_share)
     title = f"Busiest: {clean(case.row.busiest, 60)} by {PATH_WORDS[case.row.path]}, {share_words(case.row.busiest_share)} of the run time"
-    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
+    each = f"{study.at} rank{'s' * (study.at > 1)} per node"
     alt = "Busy links. " + " ".join(
         f"{PATH_WORDS[c.row.path]}: {clean(c.row.busiest, 60) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases
@@ -149,7 +149,7 @@ def traffic(study: GpuDirectStudy) -> Figure:
     caption = (
         f"Messages and collectives, these by the algorithms of the replay: {number(float(study.matrix.sum()), 'B')} between {pairs:,} "
         f"pairs of ranks, {_count(partners)} a rank."
-        + (" Lines: where a node ends." if borders else "")
+        + (" Lines: borders of nodes." if borders else "")
         + (f" A cell is {each} by {each} ranks." if each > 1 else "")
     )
     table = [

@@ -207,8 +207,8 @@ class Answered(Shown):
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
         made = network.made_of
         inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
-        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} a card"]
-        parts += [f"{show(network.hop_seconds, 's')} a link"] + [f"{show(inside, 'B/s')} inside a node"] * (inside > 0)
+        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]
+        parts += [f"{show(network.hop_seconds, 's')} per link"] + [f"{show(inside, 'B/s')} inside nodes"] * (inside > 0)
         return ", ".join(parts)
 
     @property
@@ -233,16 +233,16 @@ class Answered(Shown):
         """Say why the recording has no answer; empty where it has one."""
         stuck = {r.path: r.stuck for r in self.rows if r.stuck}
         if stuck:
-            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
+            return f"by {' and '.join(stuck)} this run deadlocks: its sends rely on being buffered ({next(iter(stuck.values()))})"
         matched_calls = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
         unmatched = self.traffic.unmatched
         if unmatched > matched_calls:
-            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no other side in this recording"
+            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no counterpart in this recording"
         kept = _kept_between_two(self.traffic)
         replayed_seconds = self.row(self.best, "hostcopy").communication_seconds
         if kept > replayed_seconds:
             return (
-                f"no verdict: sends and receives that found no other side keep {show(kept, 's')} a rank, more than the "
+                f"no verdict: sends and receives without a counterpart keep {show(kept, 's')} a rank, more than the "
                 f"{show(replayed_seconds, 's')} that could be replayed"
             )
         return ""
@@ -250,17 +250,20 @@ class Answered(Shown):
     def _said(self, word: str, low: float, high: float, decides: str) -> str:
         """Return the answer in one sentence."""
         best = self.best
-        gain, run = self.gain(best), self.run_gain(best)
-        where = f"{best} rank{'s' * (best > 1)} a node"
-        reach = f", {low:+.1%} to {high:+.1%} over costs that nothing states" if self.points else ""
+        where = f"{best} rank{'s' * (best > 1)} per node"
+        reach = f"; the gain of communication lies between {low:+.1%} and {high:+.1%} over costs that nothing states" if self.points else ""
+        host, direct = (self.row(best, path) for path in ("hostcopy", "gpudirect"))
+        if not self.setup.paid.copies:
+            return "GPUDirect makes no difference: CPU and GPU have one memory, and there is nothing to copy"
         if word == "makes no difference":
-            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
+            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run{reach}"
         if word == "undecided":
-            return f"undecided: by host copies communication takes {gain:+.1%} against GPUDirect{reach}; what decides: {decides} ({where})"
+            return f"it is undecided whether GPUDirect helps{reach}, and what decides is: {decides} ({where})"
         if word == "does not help":
             return f"GPUDirect does not help: by host copies communication takes at least {-high:.1%} less time{reach} ({where})"
-        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect{reach}, and the run {run:.1%} ({where})"
-        return f"GPUDirect helps: by host copies {longer}"
+        cut = f"communication from {show(host.communication_seconds, 's')} to {show(direct.communication_seconds, 's')} per rank"
+        run = f"the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
+        return f"GPUDirect helps: it cuts {cut}, and {run} ({where}){reach}"
 
     @property
     def findings(self) -> list[Finding]:

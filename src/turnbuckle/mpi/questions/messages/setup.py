@@ -56,18 +56,16 @@ class Setup:
     mapping : placement of ranks on nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
     network : machine, by name or file; the other settings replace its values.
     topology : shape of the network between NICs; ``as given`` takes the network's, or one switch without a network.
-    taper : oversubscription of a fat tree: hosts below a leaf switch over cables above it.
+    taper : oversubscription of a fat tree: NICs below a leaf switch over cables above it.
     leaf_cards : NICs below a leaf switch of a fat tree.
-    cards : one NIC per node, or one per GPU; ``as given`` takes the network's, or one per node without a network.  Ranks that are
-        equally near to several NICs take turns.
+    cards : one NIC per node, or one per GPU; ``as given`` takes the network's, or one per node.  Ranks near several take turns.
     card_bandwidth, hop_seconds : bandwidth [B/s] and latency [s] of every link of the network, one way; None for the network's values,
         or 12.5 GB/s and 0.5 us without a network.
     inside_bandwidth : bandwidth between processes of a node through host memory [B/s]; None for the network's, or 75 GB/s.
     link_bandwidth : bandwidth between host and GPU, one way [B/s]; None for the network's, or 75 GB/s.
     peer_bandwidth : bandwidth between two GPUs of a node, one way [B/s]; 0 if they are linked through the host only; None for the
-        network's, or 75 GB/s.  If all of `inside_bandwidth`, `link_bandwidth` and `peer_bandwidth` are set, a generic node of one host and
-        its GPUs replaces the network's node.  If one or two are set, the wires of that kind are scaled so that the narrowest at a GPU has
-        this bandwidth.
+        network's, or 75 GB/s.  If it is set with `inside_bandwidth` and `link_bandwidth`, a generic node of one host and its GPUs
+        replaces the network's node.  Otherwise the wires of that kind are scaled so that the narrowest at a GPU has this bandwidth.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
     overhead_bandwidth : message bytes over the further processor time that they take at either end [B/s]; 0 for none.
     gap_seconds : least time between two messages of a NIC, in either direction, of any size (`logp`) [s].
@@ -195,10 +193,11 @@ def checked(setup: Setup) -> Setup:
         raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
     if setup.gpus > MOST_GPUS and not setup.network:
         raise _refused(
-            f"{setup.gpus:,} GPUs a node, one a rank", f"gpus_per_node: how many the ranks of a node share, at most {MOST_GPUS:,}"
+            f"{setup.gpus:,} GPUs per node, one for each rank",
+            f"gpus_per_node: how many GPUs the ranks of a node share, at most {MOST_GPUS:,}",
         )
     if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
-        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks a node", "a GPU has one rank at least")
+        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks per node", "each GPU needs at least one rank")
     if setup.taper != 1.0 and setup.topology != "fat-tree":
         raise _refused("a taper without a fat tree", "topology=fat-tree")
     return setup
@@ -224,6 +223,8 @@ def charges_of(setup: Setup) -> tuple[Charges, Charges]:
         pin_seconds=0.0 if setup.pins == "never" else setup.paid.pin_seconds, pin_once=setup.pins == "once", direct=True,
         eager_limit=setup.device_eager_limit_bytes,
     )  # fmt: skip
+    if not setup.paid.copies:  # one memory: whatever sends a buffer sends it from there
+        return Charges(), Charges()
     copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
     far, near = {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
         setup.path
@@ -240,7 +241,7 @@ def network_of(setup: Setup, nodes: int) -> Network:
     """
     described = read_network(setup.network) if setup.network else None
     if described and described.nodes and nodes > described.nodes:
-        raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks a node")
+        raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks per node")
     made = _node(setup, described)
     ports = nodes * len(made.cards)
     shape: FatTree | Torus | Dragonfly | None = described.shape if described else None
@@ -276,7 +277,7 @@ def _node(setup: Setup, described: Described | None) -> Node:
             made = made if bandwidth is None else _scaled(made, kind, bandwidth, described.name)
         return seated(_with_nics(made, setup.cards))
     if setup.gpus > MOST_GPUS:
-        raise _refused(f"{setup.gpus:,} GPUs a node", f"at most {MOST_GPUS:,}")
+        raise _refused(f"{setup.gpus:,} GPUs per node", f"at most {MOST_GPUS:,}")
     link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
     # Of equally short routes the wider one is taken; a switch between GPU and host makes the route over the host longer.
     nic_at_gpu = setup.cards == "gpu" or 0 < peer < link

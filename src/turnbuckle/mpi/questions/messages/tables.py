@@ -39,8 +39,8 @@ def _sizes(console: Console, study: GpuDirectStudy) -> None:
     if not some:
         return
     console.print()
-    where = "between nodes" if between else "inside a node"
-    title = f"messages {where} one by one, {shape} a node: mean time of one, its copies included"
+    where = "between nodes" if between else "inside nodes"
+    title = f"single messages {where}, {shape} rank{'s' * (shape > 1)} per node: mean time with copies"
     columns = ("size from", "messages", "hostcopy", "gpudirect", "gain", "alone", "with waits", "faster")
     table = titled(console, title, *columns, words=("faster",))
     for c in some:
@@ -51,8 +51,8 @@ def _sizes(console: Console, study: GpuDirectStudy) -> None:
     console.print(table)
     console.print(
         Text(
-            "gain: host copies over GPUDirect, less 1; alone: by the closed forms, on an idle network; with waits: from the beginning of "
-            "the sender's copy to the end of the receiver's, whoever is late",
+            "gain: time by host copies over that by GPUDirect, less 1; alone: by the closed forms, on an idle network; with waits: from "
+            "the begin of the sender's copy to the end of the receiver's, waiting included",
             "dim",
         )
     )
@@ -61,8 +61,8 @@ def _sizes(console: Console, study: GpuDirectStudy) -> None:
 def _made_of(console: Console, study: GpuDirectStudy) -> None:
     """Print the parts of the run times."""
     console.print()
-    title = "what run times are made of"
-    columns = ("a node", "cards", "path", "run time", "compute", "copies", "under way", "others")
+    title = "parts of the run times"
+    columns = ("ranks per node", "NICs", "path", "run time", "compute", "copies", "under way", "others")
     table = titled(console, title, *columns, words=("path",))
     for case in study.cases:
         row = case.row
@@ -75,8 +75,8 @@ def _made_of(console: Console, study: GpuDirectStudy) -> None:
         table.add_row(str(row.ranks_per_node), link, row.path, seconds(row.seconds), *cells)
     console.print(table)
     if not math.isnan(study.without_copies):
-        note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.at} a node)"
-        console.print(Text(f"followed back from the end of the run: the parts add up to it; {note}", "dim"))
+        note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.at} per node)"
+        console.print(Text(f"parts along the chain of waits that ends the run; they add up to the run time; {note}", "dim"))
 
 
 def _links(console: Console, study: GpuDirectStudy) -> None:
@@ -85,19 +85,20 @@ def _links(console: Console, study: GpuDirectStudy) -> None:
     for path in BOTH:
         row = study.case(study.at, path).row
         if row.busiest:
-            lines.append(f"busiest link by {_PATHS[path]}: {plain(row.busiest)}, {row.busiest_share:.2%} of the run ({study.at} a node)")
+            lines.append(f"busiest link by {_PATHS[path]}: {plain(row.busiest)}, {row.busiest_share:.2%} of the run ({study.at} per node)")
     below_threshold = []
     for s in study.saturations():
-        condition = _PATHS[s.path] + ("" if s.per == "node" else " with the bandwidth a GPU")
+        condition = _PATHS[s.path] + ("" if s.per == "node" else " with the bandwidth per GPU")
         if s.ranks_per_node is not None:
-            lines.append(f"cards by {condition}: full from {s.ranks_per_node} ranks a node on (node {s.node})")
+            lines.append(
+                f"by {condition} NICs are saturated from {s.ranks_per_node} rank{'s' * (s.ranks_per_node > 1)} per node on (node {s.node})"
+            )
         else:
             below_threshold.append(f"{s.largest:.0%} by {condition}")
-    if below_threshold:
-        lines.append(f"cards that are never full are busy for at most {', '.join(below_threshold)}")
+    lines += [f"NICs are not saturated: busy for at most {', '.join(below_threshold)}"] * bool(below_threshold)
     if lines:
         console.print()
-        rule = f"a card is full where it is busy for more than {FULL:.0%} of the time in which its node communicates"
+        rule = f"a NIC counts as saturated when it is busy for more than {FULL:.0%} of its node's communication time"
         console.print(Text(f"links: {rule}", "italic"))
         for line in lines:
             console.print(Text(line))
@@ -109,7 +110,7 @@ def _steps(console: Console, study: GpuDirectStudy) -> None:
     if not study.slopes:
         console.print(Text("no steps of the parameters: too many operations to replay them all", "dim"))
         return
-    title = f"a step of each parameter, {study.at} a node: run time for 1 % more of it"
+    title = f"steps of parameters, {study.at} rank{'s' * (study.at > 1)} per node: change of the run time for 1 % more"
     table = titled(console, title, "path", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
     for (path, name), difference in study.slopes.items():
         share = 0.01 * abs(difference.at) / difference.seconds if difference.at and difference.seconds else 0.0
@@ -117,7 +118,7 @@ def _steps(console: Console, study: GpuDirectStudy) -> None:
         table.add_row(path, name, value, *(f"{v * share:+.4%}" for v in (difference.slope, *difference.interval)), difference.sign)
     console.print(table)
     note = (
-        f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {len(SEEDS)} runs whose work is scattered by {SPREAD:.0%}, "
-        "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
+        f"from steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {len(SEEDS)} runs whose work is scattered by "
+        f"{SPREAD:.0%}, equally on both sides; not stable: steps disagree, as a run with contention has no derivative"
     )
     console.print(Text(note, "dim"))

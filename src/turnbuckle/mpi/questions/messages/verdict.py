@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.projection.elsewhere.priors import COPY_LATENCY_SD, NODE_SHARE, half_normal
@@ -73,16 +75,18 @@ class Verdict(Declared):
 
 def variants(setup: Setup) -> dict[str, Setup]:
     """Return the setups in which one unknown cost is at an end of its range, by name, with both presets among them."""
+    if not setup.paid.copies:
+        return {}
     plain = Setup()
     free = {name: getattr(setup, name) == getattr(plain, name) for name in setup.as_dict()}
     out: dict[str, Setup] = {}
     unpriced = all(free[name] for name in ("copy_seconds", "copy_bandwidth", "pin_seconds", "pinned"))
     for costs in ("physics", "seed_G"):
         if unpriced and costs != setup.costs:
-            out[f"costs {costs}"] = replace(setup, costs=costs)  # type: ignore[arg-type]
+            out[f"costs {costs}"] = replace(setup, costs=costs)
     paid = setup.paid
-    if paid.copies and free["copy_seconds"] and free["copy_bandwidth"]:
-        late, slow = math.exp(_REACH * COPY_LATENCY_SD), float(half_normal(_REACH, NODE_SHARE))
+    if free["copy_seconds"] and free["copy_bandwidth"]:
+        late, slow = math.exp(_REACH * COPY_LATENCY_SD), float(half_normal(np.asarray(_REACH), NODE_SHARE))
         for word, factor, slower in (("dearer", late, slow), ("cheaper", 1.0 / late, 1.0)):
             changed: dict[str, Any] = {"copy_seconds": paid.copy_latency * factor, "copy_bandwidth": 1.0 / (paid.copy_per_byte * slower)}
             out[f"host copies {word}"] = replace(setup, **changed)
@@ -91,7 +95,7 @@ def variants(setup: Setup) -> dict[str, Setup]:
         out["memory never pinned"] = replace(setup, pinned="never")
     if free["device_eager_limit_bytes"]:
         out["small messages leave device memory at once"] = replace(setup, device_eager_limit_bytes=EAGER_OF_DEVICES)
-    if free["chunk_bytes"] and paid.copies:
+    if free["chunk_bytes"]:
         out["copies in chunks of 64 KiB"] = replace(setup, chunk_bytes=CHUNK)
     return out
 

@@ -172,7 +172,7 @@ def _rests_on(answer: Answered) -> str:
     header = p.header_bytes * (2 if p.legacy_headers else 1)
     source = f"{answer.messages:,} message{'s' if answer.messages > 1 else ''} among {answer.nodes} nodes"
     if not math.isnan(answer.recorded_seconds):
-        source = f"{answer.messages:,} messages and collectives of {answer.nodes} ranks, a node each"
+        source = f"{answer.messages:,} messages and collectives of {answer.nodes} ranks, one node each"
         source += f", recorded run time {show(answer.recorded_seconds, 's')}"
         source += ", compute as recorded" if answer.compute == 1 else f", compute times {answer.compute:g}"
     sharing = "links shared fairly"

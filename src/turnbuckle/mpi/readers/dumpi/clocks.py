@@ -98,12 +98,12 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
         return Shifts(nothing, 0, ranks, 0, pairs.height, collectives, int((slack < 0).sum()), int(-slack.min(initial=0)))
     upper, lower = high[:ranks], -low[:ranks]
     above, below = upper < _FAR // 2, lower > -_FAR // 2
-    both = above & below
-    by = np.where(both, lower + (upper - lower) // 2, np.where(above, np.minimum(upper, 0), np.where(below, np.maximum(lower, 0), 0)))
+    bound = above & below
+    by = np.where(bound, lower + (upper - lower) // 2, np.where(above, np.minimum(upper, 0), np.where(below, np.maximum(lower, 0), 0)))
     after = slack + by[receive] - by[send]
-    within = int((upper - lower)[both].max(initial=0)) // 2
+    within = int((upper - lower)[bound].max(initial=0)) // 2
     return Shifts(
-        by, int((by != 0).sum()), int((~both).sum()), within, pairs.height, collectives, int((after < 0).sum()), int(-after.min(initial=0))
+        by, int((by != 0).sum()), int((~bound).sum()), within, pairs.height, collectives, int((after < 0).sum()), int(-after.min(initial=0))
     )  # fmt: skip
 
 

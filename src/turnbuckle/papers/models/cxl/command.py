@@ -111,11 +111,11 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
 
     file = read_measured(path)
     directions: tuple[tuple[str, Way], ...] = (("h2d", "read"), ("d2h", "write"))
-    for direction, way in directions:
+    for direction, transfer in directions:
         for curve in file.curves:
             if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
                 continue
-            start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
+            start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, transfer))
             if start_up is not None and not start_up.seconds:
                 raise error_of("A148.fast", where=file.name, found=curve.name, name=wire.name)
             if start_up is not None:

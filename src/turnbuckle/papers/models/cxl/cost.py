@@ -190,8 +190,7 @@ class Anchor:
 
     Attributes
     ----------
-    kind : kind of the number: ``"crossover"``, size [B] at which a CXL law stops being faster; ``"relative"``, its time over PCIe's at
-        `size_bytes`.
+    kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
     low, high : interval of the printed digits [B], or a plain number.
     cxl : CXL law, a function of sizes [B] and b_n [B/s].
     size_bytes : size of ``"relative"`` [B].
@@ -235,8 +234,7 @@ class Identified:
     ----------
     way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
     link : setting of the link.
-    ranges : start-ups that each anchor allows [s].
-    low, high : start-ups that all anchors allow [s].
+    ranges, low, high : start-ups that each anchor allows, and their common range [s].
     """
 
     way: Way
@@ -249,17 +247,17 @@ class Identified:
 def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) -> list[Identified]:
     """Return the settings for which one start-up puts each anchor inside its printed interval, each with its range of start-ups."""
     printed_anchors, matches = tuple(anchors), []
-    for way, link in settings:
+    for direction, link in settings:
         ranges: list[tuple[float, float]] = []
         for anchor in printed_anchors:
-            start_up_range = start_ups(lambda n, way=way, link=link: link.bandwidth(n, way), anchor)  # type: ignore[misc]
+            start_up_range = start_ups(lambda n, direction=direction, link=link: link.bandwidth(n, direction), anchor)  # type: ignore[misc]
             if start_up_range is None:
                 break
             ranges.append(start_up_range)
         else:
             low, high = max(low for low, _ in ranges), min(high for _, high in ranges)
             if low < high:
-                matches.append(Identified(way, link, tuple(ranges), low, high))
+                matches.append(Identified(direction, link, tuple(ranges), low, high))
     return matches
 
 
@@ -309,6 +307,6 @@ def pcie_settings(generation: int, lanes: int) -> list[tuple[Way, Pcie]]:
     """
     completions: tuple[Literal["mps", "rcb"], ...] = ("mps", "rcb")
     return [
-        (way, Pcie(generation, lanes, mps=mps, mrrs=mrrs, address_bits=bits, completion=completion))
-        for way, mps, mrrs, bits, completion in itertools.product(WAYS, (128, 256, 512), (256, 512, 1024, 2048), (32, 64), completions)
+        (mode, Pcie(generation, lanes, mps=mps, mrrs=mrrs, address_bits=bits, completion=completion))
+        for mode, mps, mrrs, bits, completion in itertools.product(WAYS, (128, 256, 512), (256, 512, 1024, 2048), (32, 64), completions)
     ]

@@ -90,8 +90,8 @@ class TaskGraph:
         while len(ready):
             done += len(ready)
             counts = starts[ready + 1] - starts[ready]
-            at = np.repeat(starts[ready] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-            reached = self.target[order[at]]
+            position = np.repeat(starts[ready] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+            reached = self.target[order[position]]
             np.maximum.at(level, reached, np.repeat(level[ready], counts) + 1)
             np.subtract.at(waits, reached, 1)
             reached = np.unique(reached)
@@ -148,11 +148,11 @@ def read_graph(tasks: Path, edges: Path) -> TaskGraph:
 def _numbers(edges: Table, end: str, number: dict[str, int]) -> Int:
     """Return the numbers of the tasks at one end of the edges."""
     texts = edges.texts[end]
-    found = [number.get(name, -1) for name in texts]
-    if -1 in found:
-        row = found.index(-1)
+    numbers = [number.get(name, -1) for name in texts]
+    if -1 in numbers:
+        row = numbers.index(-1)
         raise error_of("A043.edge", where=edges.where(row, end), found=clipped(texts[row], 40))
-    return np.array(found, dtype=np.int64)
+    return np.array(numbers, dtype=np.int64)
 
 
 def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
@@ -161,8 +161,8 @@ def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
     try:
         text = of_frame(loaded(path))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
-        found = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
-        raise error_of("A061.file", where=path.name, found=found, fix="give a Parquet file or CSV in UTF-8", subject=what) from None
+        message = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
+        raise error_of("A061.file", where=path.name, found=message, fix="give a Parquet file or CSV in UTF-8", subject=what) from None
     return table_of(text, path.name, columns, what)
 
 

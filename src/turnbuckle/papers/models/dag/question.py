@@ -175,8 +175,7 @@ def sweep(
     Parameters
     ----------
     matrix : supernodes of a matrix, or a task graph; the ranks of a graph decide the number of GPUs.
-    ranks_per_gpu : number of ranks on each GPU, which share its link: messages that leave a GPU follow each other; None is one rank without
-        sharing.
+    ranks_per_gpu : ranks on each GPU, whose messages leave it one after the other; None is one rank, without shared links.
     gpus : GPU counts; None takes those of `gpu_counts`.
     layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
     owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
@@ -231,8 +230,8 @@ def sweep(
     findings = [] if solved is None else list(solved.triangle.findings)
     if raised:
         findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
-    told = tuple(merge(findings))
-    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, told, graph, ranks_per_gpu)
+    merged_findings = tuple(merge(findings))
+    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, merged_findings, graph, ranks_per_gpu)
 
 
 def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:

@@ -247,8 +247,7 @@ class Supernodes:
     ----------
     triangle : structure of the matrix.
     first : first column of each supernode, then the number of columns, shape (supernodes + 1,).
-    starts, rows : rows of all supernodes, each with its own columns first, shape (rows,), and the index of each supernode's first row in
-        them, shape (supernodes + 1,).
+    starts, rows : rows of all supernodes, own columns first, and the index of each supernode's first row, shape (supernodes + 1,).
     """
 
     triangle: Triangle

@@ -89,8 +89,7 @@ class Work:
     dealt : distribution of blocks over GPUs.
     bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
     active : number of supernodes of the task's level that have work on its GPU, shape (tasks,).
-    source, target, message_bytes, tier : tasks at both ends of each edge, its bytes [B] and its tier, shape (edges,); 0 bytes and tier 0
-        between tasks of one GPU.
+    source, target, message_bytes, tier : ends, bytes [B] and tier of each edge, shape (edges,); 0 bytes and tier 0 on one GPU.
     seconds : time of each task besides its bytes, shape (tasks,) [s]; None where tasks take no such time.
     """
 
@@ -321,12 +320,12 @@ def _longest(done: Work, took: Float, lags: Float, queue: Queue | None, late: Fl
     # where messages wait for each other, each is a task on the track of what they wait for
     message = np.flatnonzero(done.tier != SAME)
     message = message[np.argsort(replayed.end_seconds[done.source[message]], kind="stable")]
-    at, rest = (done.target, np.zeros(len(message))) if queue == "receiver" else (done.source, late[message])
+    waiting_at, rest = (done.target, np.zeros(len(message))) if queue == "receiver" else (done.source, late[message])
     local = done.tier == SAME
     as_task = len(took) + np.arange(len(message))
     source = np.concatenate([done.source[local], done.source[message], as_task])
     target = np.concatenate([done.target[local], as_task, done.target[message]])
-    track = np.concatenate([np.full(len(took), -1), done.gpu[at[message]]])
+    track = np.concatenate([np.full(len(took), -1), done.gpu[waiting_at[message]]])
     waits = np.concatenate([lags[local], np.zeros(len(message)), rest])
     queued = replay_tasks(Tasks(np.concatenate([took, lags[message] - rest]), track, source, target, waits))
     path = queued.path

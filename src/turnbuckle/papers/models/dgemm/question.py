@@ -336,7 +336,7 @@ class Study(Declared):
     Attributes
     ----------
     launches, bandwidths : varied launch times [s] and bandwidths [B/s], ascending.
-    latency, element_bytes, host_rate : fixed latency of a copy [s], element size [B] and rate of the host [FLOP/s].
+    latency, element_bytes, host_rate : latency of a copy [s], element size [B] and rate of the host [FLOP/s], which are fixed.
     products : products, one for each size.
     pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
     left_out : number of recorded kernels without a size.

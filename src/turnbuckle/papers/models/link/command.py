@@ -126,7 +126,7 @@ def _links(names: tuple[str, ...], machines: list[str], way: str, settings: dict
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.papers.models.on_machine import wire
 
-    links = [Chosen(found, found.name) for name in names for part in name.split(",") if part.strip() for found in [named(part)]]
+    links = [Chosen(link, link.name) for name in names for part in name.split(",") if part.strip() for link in [named(part)]]
     for machine in map(load, machines):
         latency = machine.value("link.d2h.latency" if way == "write" else "link.h2d.latency")
         links.append(Chosen(wire(machine), machine.name, latency or 0.0))
@@ -287,8 +287,8 @@ def _bytes(count: float) -> str:
 
 def _path(document: dict[str, Any]) -> str:
     """Describe the limits of a copy: latency and staging."""
-    latency, own = document["latency_seconds"], {link["latency_seconds"] for link in document["links"]}
-    start = f"latency {show(latency, 's')}" if latency else "without latency" if own == {0.0} else "with the latency of each machine"
+    latency, latencies = document["latency_seconds"], {link["latency_seconds"] for link in document["links"]}
+    start = f"latency {show(latency, 's')}" if latency else "without latency" if latencies == {0.0} else "with the latency of each machine"
     memory = document["host_memory_bandwidth"]
     if memory is None:
         return start

@@ -115,7 +115,7 @@ def _print_memory(console: Console, answer: UnifiedMemory) -> None:
     for words in _assumed(answer):
         console.print(Text(words, "dim"))
     if answer.migrated_bytes:
-        volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in answer.migrated_bytes.items())
+        volumes = ", ".join(f"{show(b, 'B')} {direction.rpartition('_')[2]}" for direction, b in answer.migrated_bytes.items())
         console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
     if answer.shortest_seconds is not None and answer.shortest_seconds < 0.999 * answer.rows[0].seconds["hbm"].high:
         shortest = show(answer.shortest_seconds, "s")

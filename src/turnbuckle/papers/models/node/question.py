@@ -277,12 +277,12 @@ def _messages(posts: pl.DataFrame, trace: Trace, worlds: pl.DataFrame) -> pl.Dat
     members = made.drop_nulls("comm").select("comm", partner="me", target="rank").unique(["comm", "partner"])
     ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique("process", keep="none")
     does = pl.col("does")
-    both = does.str.contains(_BOTH)
+    exchanges = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
     messages = posts.filter(pl.col("kind") == 0)
-    halves = messages.filter(both).select("at", half=pl.col("end_ns").rank("ordinal").over(call))
+    halves = messages.filter(exchanges).select("at", half=pl.col("end_ns").rank("ordinal").over(call))
     sent = messages.join(halves, on="at", how="left", maintain_order="left").filter(
-        does.str.contains(_SENDS) | (both & (pl.col("half") == 1))
+        does.str.contains(_SENDS) | (exchanges & (pl.col("half") == 1))
     )
     # a null partner with a communicator is MPI_PROC_NULL: no message
     sent = sent.filter(pl.col("size_bytes").is_not_null(), pl.col("partner").is_not_null() | pl.col("communicator").is_null())
@@ -465,8 +465,7 @@ def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: M
 
 
 def quickest_messages(trace: Trace) -> Callable[[Float], Float] | None:
-    """Return upper bounds of the time of messages of given sizes [B] from the quickest recorded one [s]; None without messages between
-    ranks.
+    """Return a function from sizes [B] to upper bounds of message times [s], by the quickest recorded messages; None without any.
 
     A message was moved between the begin of its send and the end of its receive.  So, apart from waits, no message of n bytes takes longer
     than the quickest recorded one of n bytes or more; the bound is infinite where none was as large.  Messages whose receive ends before

@@ -78,8 +78,8 @@ class ExecutionGraph:
     def timed(self) -> bool:
         """Return whether nearly all device nodes have a start and a duration; without device nodes, whether nearly all others have."""
         rows = self.of(*DEVICE) if self.on_device else self.of(OPERATOR, COLLECTIVE, SEND, RECEIVE, MEMORY)
-        both = rows["start_ns"].is_not_null() & rows["duration_ns"].is_not_null()
-        return rows.height > 0 and int(both.sum()) >= _TIMED * rows.height
+        complete = rows["start_ns"].is_not_null() & rows["duration_ns"].is_not_null()
+        return rows.height > 0 and int(complete.sum()) >= _TIMED * rows.height
 
     @property
     def measured(self) -> bool:

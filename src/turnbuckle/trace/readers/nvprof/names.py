@@ -20,9 +20,9 @@ def short(name: str) -> str:
     if name.startswith("_Z"):
         return _last_identifier(name)
     text = name[:_LONGEST].replace("<unnamed>", _UNNAMED).replace(_UNNAMED + "::", "")
-    found = re.search(r"(?:^|\b)operator\s*(?:\(\)|\[\]|[^\w\s(]{1,3})", text)
-    if found:
-        return found[0]
+    operator = re.search(r"(?:^|\b)operator\s*(?:\(\)|\[\]|[^\w\s(]{1,3})", text)
+    if operator:
+        return operator[0]
     outside: list[str] = []
     depth = 0
     for c in text:
@@ -40,12 +40,12 @@ def short(name: str) -> str:
 
 def _last_identifier(name: str) -> str:
     """The last identifier of a mangled name before its template arguments or parameters."""
-    at = 2 + (name[2:3] == "N")
+    position = 2 + (name[2:3] == "N")
     last = name
-    while found := re.compile(r"(?:NK?|S[0-9A-Z]*_|St|L)?(\d{1,4})").match(name, at):
-        size = int(found[1])
-        at = found.end() + size
-        if at > len(name) or not size:
+    while match := re.compile(r"(?:NK?|S[0-9A-Z]*_|St|L)?(\d{1,4})").match(name, position):
+        size = int(match[1])
+        position = match.end() + size
+        if position > len(name) or not size:
             break
-        last = name[found.end() : at]
+        last = name[match.end() : position]
     return last

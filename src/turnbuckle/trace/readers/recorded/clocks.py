@@ -220,10 +220,10 @@ def _clocks(commands: pl.DataFrame) -> list[tuple[pl.DataFrame, Line]]:
     for kind in sorted(commands.partition_by("letter", "kind", maintain_order=True), key=lambda kind: -kind.height):
         alone = _line(kind)
         for place, (clock, fit) in enumerate(out):
-            both = pl.concat([clock, kind])
-            common = _line(both)
+            joined = pl.concat([clock, kind])
+            common = _line(joined)
             if common.short <= max(alone.short, fit.short) + TOLERANCE_NS:
-                out[place] = both, common
+                out[place] = joined, common
                 break
         else:
             out.append((kind, alone))

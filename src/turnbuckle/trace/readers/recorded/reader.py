@@ -298,11 +298,11 @@ class _Process:
     # --- tables
 
     def _calls(self) -> pl.DataFrame:
-        both = [
+        levels = [
             self._rows(letter, thread=self._thread(), correlation="corr", name="name", result="ret", level=pl.lit(level, pl.Int64))
             for level, letter in enumerate("AD")
         ]
-        return self._named(pl.concat(both))
+        return self._named(pl.concat(levels))
 
     def _kernels(self) -> pl.DataFrame:
         rows = self._on_device(

@@ -1,0 +1,99 @@
+"""A full launch queue, on runs simulated launch by launch: what the rule finds is held against the simulation with other times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+from rows import call, on_device, profile_of
+
+from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.waits import by_itself
+from turnbuckle.profile.pieces import grouped
+from turnbuckle.profile.profile import Profile
+from turnbuckle.replay.timeline import TimelineReplay, no_change
+
+#: Launches that the queue holds, as seen on an RTX 3060; what a launch takes, the host's own work before it, delivery, and return [ns].
+DEPTH: Final = 1022
+LAUNCH, OWN, DELIVERY, BACK = 2_000, 1_000, 5_000, 1_000
+
+
+def simulated(count: int, kernel: float, slack: float = 0.0) -> np.ndarray:
+    """Begin and end of every launch and kernel [ns], rows of (call begins, call ends, kernel begins, kernel ends)."""
+    rows, host = np.zeros((count, 4)), 0.0
+    for i in range(count):
+        begin = host + OWN
+        host = begin + LAUNCH + slack
+        if i >= DEPTH:
+            host = max(host, rows[i - DEPTH, 3] + BACK + slack)
+        start = max(begin + DELIVERY, rows[i - 1, 3] if i else 0.0)
+        rows[i] = begin, host, start, start + kernel
+    return rows
+
+
+def run_of(times: np.ndarray) -> Profile:
+    """The simulated run as a recording."""
+    rows = np.rint(times).astype(int).tolist()
+    return profile_of(
+        api=[call(row[0], row[1], i) for i, row in enumerate(rows, 1)],
+        kernels=[on_device(row[2], row[3], i) for i, row in enumerate(rows, 1)],
+    )
+
+
+def replayed(profile: Profile, ratio: float = 1.0, slack: float = 0.0) -> float:
+    """The run time with kernels that take `ratio` times as long and launches that take `slack` [ns] more."""
+    run, piece = grouped(profile)
+    timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
+    change = no_change(len(run))
+    change = replace(
+        change,
+        ratio=np.where(run.kind == "kernel", ratio, 1.0),
+        added=np.where(run.kind == "launch", slack * 1e-9, 0.0),
+    )
+    return float(timeline.seconds(change)) * 1e9
+
+
+def seconds_of(times: np.ndarray) -> float:
+    """The simulated run time [ns]."""
+    return float(times[:, 1:].max() - times[0, 0])
+
+
+@pytest.mark.parametrize("kernel", [10_000, 40_000, 100_000])
+@pytest.mark.parametrize("count", [2_000, 3_000, 4_000, 10_000])
+def test_a_full_queue_is_found_however_many_launches_it_holds_back(count: int, kernel: int) -> None:
+    profile = run_of(simulated(count, kernel))
+    graph = dependencies(profile)
+    assert (graph.kind == EDGE["queue"]).sum() == count - DEPTH
+    assert not graph.residual_ns.any() and not graph.clipped_ns.any()
+    assert replayed(profile) == pytest.approx(seconds_of(simulated(count, kernel)), abs=0.01), "the identity"
+    for ratio in (0.3, 0.5, 2.0):
+        assert replayed(profile, ratio=ratio) == pytest.approx(seconds_of(simulated(count, ratio * kernel)), rel=0.002)
+    for slack in (1_000, 5_000, 50_000):
+        assert replayed(profile, slack=slack) == pytest.approx(seconds_of(simulated(count, kernel, slack)), rel=0.002)
+
+
+def test_slack_that_the_queue_hides_costs_nothing() -> None:
+    """5 us more a launch of 100 us kernels: the GPU is never short of work."""
+    profile = run_of(simulated(3_000, 100_000))
+    assert replayed(profile, slack=5_000) - replayed(profile) < 20_000
+
+
+def test_slack_never_makes_it_faster() -> None:
+    profile = run_of(simulated(3_000, 10_000))
+    times = [replayed(profile, slack=slack) for slack in (0, 10, 1_000, 5_000, 20_000)]
+    assert times == sorted(times)
+
+
+def test_a_window_in_which_the_queue_was_full_all_along() -> None:
+    """Cut from a longer run: no launch finds an empty queue, and the quickest of them stand for a launch by itself."""
+    length = np.array([2_000] * 60 + [40_000] * 940)
+    assert by_itself(length, np.ones(1000, dtype=np.bool_)) == 2_000
+    assert by_itself(length, np.arange(1000) >= 60) == 2_000
+
+
+def test_launches_ahead_of_a_queue_that_is_not_full_are_not_held() -> None:
+    """900 launches ahead of one long kernel return at once: no rule for them."""
+    times = simulated(900, 100_000)
+    assert not (dependencies(run_of(times)).kind == EDGE["queue"]).any()
