@@ -86,6 +86,7 @@ STANDS_IN = re.compile(
 )
 #: Texts that name such a word and change no number all the same, and why.
 UNCHANGED = {
+    "A309": "nothing is put in the place of the rest: it is as recorded, and the range holds what it may do",
     "A359": "what no parameter stands for is in no answer",
 }
 

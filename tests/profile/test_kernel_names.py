@@ -13,7 +13,6 @@ import turnbuckle as tb
 from turnbuckle.profile.kernels import MOST_KINDS, kinds_of, told
 from turnbuckle.profile.pieces import grouped
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
 
 
@@ -76,7 +75,6 @@ def test_many_launches_become_few_kinds() -> None:
         assert {kinds[k].name for k in of_row[first::2].tolist()} == {word}
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared recordings are not here")
 @pytest.mark.parametrize(
     ("file", "told_share"),
     [
@@ -87,7 +85,7 @@ def test_many_launches_become_few_kinds() -> None:
         ("nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", 0.95),
     ],
 )
-def test_names_of_real_runs_tell_most_of_their_time(file: str, told_share: float) -> None:
-    pieces, _ = grouped(tb.read(SHARED / file).profile)
+def test_names_of_real_runs_tell_most_of_their_time(shared: Path, file: str, told_share: float) -> None:
+    pieces, _ = grouped(tb.read(shared / "traces" / file).profile)
     kernels = [(kind, s) for kind, s in zip(pieces.kernel, pieces.seconds, strict=True) if kind is not None]
     assert sum(s for kind, s in kernels if kind.name != "other") >= told_share * sum(s for _, s in kernels)

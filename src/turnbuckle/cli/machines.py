@@ -86,7 +86,7 @@ def show(name: str, format: str) -> int:
             note = Text(str(r["source"]) + (f" ({r['note']})" if r["note"] else ""), style="dim")
             table.add_row(
                 r["parameter"],
-                change + (r["value"] if unit == MANNER else quantity(r["value"], unit)),
+                change + (r["value"] if unit == MANNER else quantity(r["value"], unit, 6 if unit == "1" else 3)),
                 f"{r['error']:.0%}" if r["error"] else "",
                 r["nature"],
                 note,
