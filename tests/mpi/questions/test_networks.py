@@ -133,7 +133,7 @@ def test_a_recorded_run(shared: Path) -> None:
     whole = networks(of_run(traffic, LIMPPY, 1.0), ["switch"])
     assert whole.recorded_seconds == traffic.seconds
     assert whole.rows[0].seconds >= float(traffic.compute_seconds.max())
-    assert whole.rows[0].seconds == pytest.approx(traffic.seconds, rel=0.02)
+    assert whole.rows[0].seconds < traffic.seconds, "32 ranks of this recording waited for cores too"
     flow = networks(of_run(traffic, LIMPPY, 0.0), ["switch"], fidelity="flow")
     assert 0.5 < flow.rows[0].seconds / bare.rows[0].seconds < 1.1
 

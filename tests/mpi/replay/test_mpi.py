@@ -148,12 +148,17 @@ def test_non_blocking_collectives_go_on_beside_their_ranks() -> None:
 
 
 def independent_compute(profile: tb.Profile) -> dict[int, float]:
-    """Time of each rank outside all MPI calls, from the profile's start to its last call [s]."""
+    """Time of each rank outside all MPI calls, from the end of its MPI_Init to the begin of its MPI_Finalize [s]."""
     ranks = dict(profile.trace.mpi_ranks.select("thread", "rank").iter_rows())
     spent = {}
     for thread, rank in ranks.items():
-        now, total = profile.first_ns, 0
-        for start, end in profile.trace.mpi.filter(pl.col("thread") == thread).sort("start_ns").select("start_ns", "end_ns").iter_rows():
+        calls = profile.trace.mpi.filter(pl.col("thread") == thread).sort("start_ns")
+        names = [name.removeprefix("MPI_") for name in profile.trace.text(calls).to_list()]
+        times = calls.select("start_ns", "end_ns").rows()
+        opened = max(k for k, name in enumerate(names) if name in ("Init", "Init_thread"))
+        closed = names.index("Finalize") if "Finalize" in names else len(names) - 1
+        now, total = times[opened][1], 0
+        for start, end in times[opened + 1 : closed + 1]:
             total += max(start - now, 0)
             now = max(now, end)
         spent[rank] = total * 1e-9

@@ -105,12 +105,14 @@ def test_a_copy_keeps_the_processor(tmp_path: Path) -> None:
 
 
 def test_places_and_shared_gpus(tmp_path: Path) -> None:
-    """Two ranks on one node: no message leaves it; of one GPU they compute one after the other, or at once."""
+    """Two ranks on one node: no message leaves it; where they share a GPU they compute one after the other, or at once."""
     text = "num_ranks 2\nrank 0 {\na: calc 100000\nb: send 8b to 1\n}\nrank 1 {\na: calc 100000\nb: recv 8b from 0\n}\n"
     run = graph(tmp_path, text)
     near = replayed(run, Setup(ranks_per_node=2)).row
     assert (near.nodes, near.between_bytes, near.inside_bytes) == (1, 0.0, 8.0)
-    assert near.seconds < replayed(run, Setup(gpus_per_node=1, ranks_per_node=2)).row.seconds == pytest.approx(200e-6, rel=0.05)
+    one = Setup(gpus_per_node=1, ranks_per_node=2)
+    assert replayed(run, one).row.seconds == near.seconds, "time between calls is the host's, unless a GPU is declared"
+    assert near.seconds < replayed(run, replace(one, gpu_shared="exclusive")).row.seconds == pytest.approx(200e-6, rel=0.05)
     both = replayed(run, Setup(gpus_per_node=1, ranks_per_node=2, gpu_shared="time"))
     assert both.done is not None and both.done.ends[:2].min() > 199e-6
     assert traffic_matrix(run).tolist() == [[0.0, 8.0], [0.0, 0.0]]

@@ -70,7 +70,7 @@ def test_the_parts_add_up_to_the_run_time(ranks: int, path: str, size: float, se
 
 
 def test_shared_gpus_are_resources() -> None:
-    setup = Setup(ranks_per_node=2, gpus_per_node=1)
+    setup = Setup(ranks_per_node=2, gpus_per_node=1, gpu_shared="exclusive")
     program, network, _ = program_of(traffic(2, np.full(6, 1e-5), 8.0), setup)
     assert chain(program, replay(program, network, "flow", traced=True)).resources > 3e-5
 

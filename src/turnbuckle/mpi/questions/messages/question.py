@@ -224,10 +224,10 @@ class Answered(Shown):
         best = self.best
         gain = self.gain(best)
         word, low, high, decides = decided(gain, self.points)
-        cannot = self._cannot_be_told()
-        if cannot:
-            word = "cannot be told"
-        return Verdict(word, best, gain, low, high, self.points, decides, cannot or self._said(word, low, high, decides))
+        if cannot := self._cannot_be_told():
+            return Verdict("cannot be told", best, gain, low, high, self.points, decides, cannot)
+        made = Verdict(word, best, gain, low, high, self.points, decides)
+        return replace(made, sentence=self._said(made))
 
     def _cannot_be_told(self) -> str:
         """Say why the recording has no answer; empty where it has one."""
@@ -247,20 +247,19 @@ class Answered(Shown):
             )
         return ""
 
-    def _said(self, word: str, low: float, high: float, decides: str) -> str:
+    def _said(self, made: Verdict) -> str:
         """Return the answer in one sentence."""
-        best = self.best
+        best, word, reach = self.best, made.word, made.reach
         where = f"{best} rank{'s' * (best > 1)} per node"
-        reach = f"; the gain of communication lies between {low:+.1%} and {high:+.1%} over costs that nothing states" if self.points else ""
         host, direct = (self.row(best, path) for path in ("hostcopy", "gpudirect"))
         if not self.setup.paid.copies:
             return "GPUDirect makes no difference: CPU and GPU have one memory, and there is nothing to copy"
         if word == "makes no difference":
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run{reach}"
         if word == "undecided":
-            return f"it is undecided whether GPUDirect helps{reach}, and what decides is: {decides} ({where})"
+            return f"it is undecided whether GPUDirect helps{reach}, and what decides is: {made.decides} ({where})"
         if word == "does not help":
-            return f"GPUDirect does not help: by host copies communication takes at least {-high:.1%} less time{reach} ({where})"
+            return f"GPUDirect does not help: by host copies communication takes at least {-made.high:.1%} less time{reach} ({where})"
         cut = f"communication from {show(host.communication_seconds, 's')} to {show(direct.communication_seconds, 's')} per rank"
         run = f"the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
         return f"GPUDirect helps: it cuts {cut}, and {run} ({where}){reach}"

@@ -69,8 +69,12 @@ class Verdict(Declared):
         """Return the ends of the range."""
         return self.low, self.high
 
-    def __str__(self) -> str:
-        return self.sentence
+    @property
+    def reach(self) -> str:
+        """Return the range in words; empty where nothing was varied."""
+        if not self.points:
+            return ""
+        return f"; the gain of communication lies between {self.low:+.1%} and {self.high:+.1%} over costs that nothing states"
 
 
 def variants(setup: Setup) -> dict[str, Setup]:
