@@ -181,7 +181,8 @@ class GpuDirectStudy(Declared):
         shapes = self.answered.shapes
         gains, runs = ([gain(n) for n in shapes] for gain in (self.answered.gain, self.answered.run_gain))
         begins = f"GPUDirect {self.word}" + (f" of {NO_DIFFERENCE:.0%}" if self.word == "makes no difference" else "")
-        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, and the run is {_span(runs)}{self.answered.verdict.reach}."
+        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, and the run is {_span(runs)}"
+        sentence += f"{self.answered.verdict.reach}."
         if self.word == "undecided":
             sentence = f"{self.answered.verdict.sentence}."
         share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of the run time by host copies."
