@@ -60,7 +60,7 @@ def test_a_schedule_without_a_speed_and_a_recording_with_one_are_refused(tmp_pat
 
 def test_a_given_profile_is_not_read_again(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(shared / "traces" / "dumpi" / "bgp_7rank" / "testbgp.meta")
-    profile = held.profile
+    profile = held.profile()
     monkeypatch.setattr(Held, "_read", lambda _: pytest.fail("read again"))
     assert traffic_of(held.path, profile=lambda: profile).ranks == 7
 

@@ -69,6 +69,21 @@ def test_a_line_predicts_the_line_it_was_fitted_to(tmp_path: Path) -> None:
     assert (only.kind, only.count, only.covered) == ("transfers", 5, True)
 
 
+def test_a_case_of_a_part_is_about_that_part(tmp_path: Path) -> None:
+    """A run's kernels beside those of the same program: the measured side is as long as the part."""
+    for name in ("a", "b"):
+        with sample() as path:
+            shutil.copy(path, tmp_path / f"{name}.sqlite")
+    sides = 'title = "t"\n[a]\nfile = "a.sqlite"\npart = "kernels"\n[b]\nfile = "b.sqlite"\npart = "kernels"\n[[ask]]\n'
+    rows = found(tmp_path / "cases", sides + 'model = "projection"\non = "cdi-row-link"\n', data=tmp_path).rows
+    part = Run.read(tmp_path / "a.sqlite", part="kernels", use_cache=False).profile.seconds
+    assert next(r.measured for r in rows if r.quantity.startswith("run time")) == pytest.approx(part, rel=1e-9)
+    for asked, code in (('model = "line"\ndirection = "h2d"\n', "A417"), ('model = "repeat"\n', "A070")):
+        with pytest.raises(UsageError) as refused:
+            read_case(case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
+        assert refused.value.code == code
+
+
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
     bent = CURVE.replace(f"100000000, {2 + 100_000_000 / 25e3}", "100000000, 8002.0")
     question = 'model = "line"\ndirection = "h2d"\nup_to = "1 MB"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
 Axis = Annotated[list[str] | None, Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect", negative=())]
 Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a fixed setting: hop_seconds=1us", negative=())]
+PartOf = Annotated[
+    str | None,
+    Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
+]
 ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
 Shard = Annotated[str | None, Parameter(name="--shard", help="one part of several, for job arrays: 2/8; needs --output")]
 Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
@@ -44,6 +49,7 @@ def sweep(
     *,
     axis: Axis = None,
     set_: Fixed = None,
+    part: PartOf = None,
     model: ModelName = None,
     shard: Shard = None,
     workers: Workers = None,
@@ -67,15 +73,15 @@ def sweep(
     if settings is not None:
         print_settings(kind_named(settings))
         return 0
-    study = _study(what or [], axis or [], set_ or [], model)
+    study = _study(what or [], axis or [], set_ or [], model, part)
     kind = _format(format, output)
     if output is not None:
         # refuse an output that cannot be written before computing anything
         goal(output, "the output", "table.parquet")
-    part = shard_of(shard) if shard is not None else None
+    piece = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:
-            swept = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
+            swept = swept_of(study, output=output, shard=piece, workers=workers, again=again, progress=progress)
     except KeyboardInterrupt:
         kept = (
             "the journal holds all answers so far; the same command continues from there" if output else "without --output nothing is kept"
@@ -100,7 +106,7 @@ def sweep(
     return 0
 
 
-def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
+def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None, part: str | None) -> Study:
     """Return the study of a file, or of recordings and options.
 
     Raise A083 if it is neither, or both.
@@ -110,13 +116,18 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
     if not inputs:
         raise error_of("A083.nothing")
     if [p.suffix.lower() for p in inputs] == [".toml"]:
-        if axes or fixed or model:
+        if axes or fixed or model or part:
             raise error_of("A083.options", where=inputs[0].name)
         return read_study(inputs[0])
     if any(p.suffix.lower() == ".toml" for p in inputs):
         names = ", ".join(p.name for p in inputs)[:60]
         raise error_of("A083.file", found=names)
-    return _quick(inputs, axes, fixed, model or "messages")
+    study = _quick(inputs, axes, fixed, model or "messages")
+    if part is None:
+        return study
+    if "part" in study.settings or "part" in study.axes:
+        raise error_of("A081.twice", where="--part", found=part[:60], name="part")
+    return replace(study, settings={**study.settings, "part": part})
 
 
 def _format(format: str, output: Path | None) -> str:

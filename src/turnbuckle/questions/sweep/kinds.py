@@ -26,6 +26,7 @@ from turnbuckle.projection.uncertainty import uncertain, with_interval
 from turnbuckle.questions.distance.question import FARTHEST, tolerate
 from turnbuckle.questions.sharing import question as sharing
 from turnbuckle.questions.sweep.points import Held, Kind
+from turnbuckle.trace.window import Part
 
 _MACHINE: Final = {"file": True}
 #: Of a replay of several runs, on a small machine.
@@ -47,6 +48,7 @@ class Projected:
     replay : how activities add up.
     draws : parameter draws for the interval; 0 leaves it out.
     seed : of the draws.
+    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
     others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
     """
 
@@ -56,9 +58,11 @@ class Projected:
     replay: Literal["auto", "sum", "timeline"] = "auto"
     draws: int = 200
     seed: int = 20261121
+    part: str = "whole"
     others: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        Part.parse(self.part)
         if not isinstance(self.alpha, str) and not 1e-3 <= self.alpha <= 1e3:
             raise error_of("A081.alpha", found=f"{self.alpha:g}")
         if not 0 <= self.draws <= 100_000:
@@ -83,13 +87,13 @@ def _machines(made: Any) -> Mapping[str, Any]:
 
 
 def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
-    seen = held.seen(asked.source)
+    seen = held.seen(asked.source, asked.part)
     target = seen.source if asked.on == "self" else load(asked.on)
     named = {parameter_name(n): v for n, v in asked.others}
     given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in named.items()}
     if given:
         target = target.with_parameters(given)
-    variant = (asked.alpha, asked.replay)
+    variant = (asked.part, asked.alpha, asked.replay)
     model = replace(nething(asked.alpha), replay=asked.replay)
     ready = held.once(("prepared", *variant), lambda: seen.prepared(model))
     pair = Pair(seen.source, target)
@@ -125,19 +129,23 @@ class Distant:
     slack_seconds : added one-way latency [s].
     mode : link, the fabric is longer; api, every crossing call blocks.
     source : machine it ran on; recognised if left out.
+    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
     """
 
     slack_seconds: float
     mode: Literal["link", "api"] = "link"
     source: str = field(default="", metadata=_MACHINE)
+    part: str = "whole"
 
     def __post_init__(self) -> None:
+        Part.parse(self.part)
         if not 0 <= self.slack_seconds <= FARTHEST:
             raise error_of("A081.slack", found=f"{self.slack_seconds:g} s", farthest=FARTHEST)
 
 
 def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
-    answer = held.once((asked.source, asked.mode), lambda: tolerate(held.seen(asked.source), asked.mode, draws=0))
+    run = (asked.source, asked.part)
+    answer = held.once((*run, asked.mode), lambda: tolerate(held.seen(*run), asked.mode, draws=0))
     return {
         "seconds": float(answer.curve(asked.slack_seconds)),
         "penalty": answer.penalty(asked.slack_seconds),
@@ -162,6 +170,7 @@ class Together:
     hop_seconds : latency that a switch adds to each copy [s].
     cores : host cores that all runs have between them; as many as they ask for if left out.
     source : machine it ran on; recognised if left out.
+    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
     """
 
     runs: int
@@ -171,8 +180,10 @@ class Together:
     hop_seconds: float = 0.0
     cores: int = 0
     source: str = field(default="", metadata=_MACHINE)
+    part: str = "whole"
 
     def __post_init__(self) -> None:
+        Part.parse(self.part)
         sharing.core_count(self.cores)
         sharing.counted([self.runs])
         sharing.delay(self.hop_seconds)
@@ -183,7 +194,7 @@ class Together:
 
 
 def _together(held: Held, asked: Together) -> Mapping[str, Any]:
-    run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
+    run = held.once(("sharing", asked.source, asked.part), lambda: sharing.ready(held.seen(asked.source, asked.part)))
     sharing.require_work(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
         raise error_of("A166.runs", found=f"{size:,}")

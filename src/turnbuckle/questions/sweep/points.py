@@ -37,35 +37,31 @@ class Held:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reading_seconds = 0.0
-        self._profile: Any = None
+        self._profiles: dict[str, Any] = {}
         self._made: dict[object, Any] = {}
 
-    @property
-    def profile(self) -> Any:
-        """Return the recording as a profile, which is read on first use."""
-        if self._profile is None:
-            self._profile = _caught(self._read)
-        return _given(self._profile)
+    def profile(self, part: str = "whole") -> Any:
+        """Return a part of the recording as a profile, which is read on first use."""
+        if part not in self._profiles:
+            self._profiles = {part: _caught(lambda: self._read(part))}
+        return _given(self._profiles[part])
 
-    def given(self) -> Any:
-        """Return the profile, as a function."""
-        return self.profile
-
-    def _read(self) -> Any:
+    def _read(self, part: str) -> Any:
         from turnbuckle.profile.profile import build
+        from turnbuckle.projection.run import part_of
         from turnbuckle.trace.read import read
 
         began = time.perf_counter()
         try:
-            return build(read(self.path))
+            return build(part_of(read(self.path), part))
         finally:
             self.reading_seconds += time.perf_counter() - began
 
-    def seen(self, source: str = "") -> Any:
-        """Return the recording inspected, as run on a named machine, or on the recognised one if `source` is empty."""
+    def seen(self, source: str = "", part: str = "whole") -> Any:
+        """Return a part of the recording inspected, as run on a named machine, or on the recognised one if `source` is empty."""
         from turnbuckle.projection.run import Run
 
-        return self.once(("seen", source), lambda: Run.of(self.profile, source=source or None))
+        return self.once(("seen", source, part), lambda: Run.of(self.profile(part), source=source or None))
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
         """Return the result of `make`, which is called once for this recording.

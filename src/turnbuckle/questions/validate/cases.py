@@ -44,6 +44,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, di
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.foundation.units import parse
+from turnbuckle.trace.window import Part
 
 FILE: Final = "case.toml"
 #: Keys of a question by the model that answers it, and what each must be: ``text``, ``words`` (a list), ``count`` or a unit.
@@ -70,7 +71,9 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "repeat": {"others": "words"},
     "rate": {"on": "text"},
 }
-_SIDE: Final = {"what": "text", "file": "text", "machine": "text"}
+#: Questions that a part of a recording answers.
+_OF_PARTS: Final = ("projection", "slack", "counts", "repeat")
+_SIDE: Final = {"what": "text", "file": "text", "machine": "text", "part": "text"}
 _MEASURED: Final = {
     "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "delay": "s",
     "file": "text",
@@ -82,11 +85,20 @@ _TEXT = 1500
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two ends of a case: what it is in words, its file (relative, with ``/``) and its machine; empty where not given."""
+    """One of the two ends of a case.
+
+    Attributes
+    ----------
+    what : in words; empty where not given, as the others.
+    file : relative, with ``/``.
+    machine : a name, or a file beside the case.
+    part : of the recording, as ``--part`` names it.
+    """
 
     what: str = ""
     file: str = ""
     machine: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -273,11 +285,20 @@ class _Reading:
             raise self._flaw("A417.nothing", ())
         if asks and not a.file and any(ask.model != "rate" for ask in asks):
             raise self._flaw("A417.source", ("a",))
+        self._parts(a, b, asks)
         case = Case(self.name, self.folder, about["title"], about.get("known", ""), about.get("why", ""), waits, a, b, numbers, asks)
         for file in case.files:
             self._stays(file)
         self._can_fail(case)
         return case
+
+    def _parts(self, a: Side, b: Side, asks: Sequence[Ask]) -> None:
+        """Refuse a part that is none, and one of a question that is asked of whole files."""
+        for key, side in (("a", a), ("b", b)):
+            if side.part and (whole := [ask.model for ask in asks if ask.model not in _OF_PARTS]):
+                raise self._flaw("A417.part", (key, "part"), found=whole[0], models=", ".join(_OF_PARTS))
+            if side.part:
+                Part.parse(side.part)
 
     def _can_fail(self, case: Case) -> None:
         """Refuse a prediction made from its own answer, because it shows nothing."""

@@ -50,8 +50,8 @@ _NOTABLE: Final = 0.005
 
 def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Yield A's run on B's machine, as `turnbuckle project` predicts it: run time, ratio of kernel times, launches."""
-    recorded = data.seen(data.path(case, case.a.file), case.a.machine)
-    compared = data.seen(data.path(case, case.b.file), case.b.machine)
+    recorded = data.side(case, case.a)
+    compared = data.side(case, case.b)
     word = question.text("alpha") or "auto"
     if word not in _ALPHAS:
         raise error_of("A417.kernels", where=case.name, found=clipped(word, 40), alphas=", ".join(_ALPHAS))
@@ -107,7 +107,7 @@ def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
     Each measured number states its delay. The predicted added time is added to the measured number without delay.
     """
-    seen = data.seen(data.path(case, case.a.file), case.a.machine)
+    seen = data.side(case, case.a)
     bare = next((n for n in case.measured if not n.delay), None)
     later = [n for n in case.measured if n.delay]
     turns = float(question.given.get("iterations", 1))
@@ -166,11 +166,11 @@ def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Yield variants of a program: A's exposed time per activity of each kind, times the variant's count; then their order."""
-    first = data.seen(data.path(case, case.a.file), case.a.machine).profile
+    first = data.side(case, case.a).profile
     price = {kind: exposed / many for kind, (many, exposed) in _by_kind(first).items() if many}
     predicted, actual = [_priced(first, price)], [_priced(first, price)]
     for file in question.words("variants"):
-        profile = data.seen(data.path(case, file), case.a.machine).profile
+        profile = data.seen(data.path(case, file), case.a.machine, case.a.part).profile
         seconds, measured_seconds = _priced(profile, price), sum(s for k, (_, s) in _by_kind(profile).items())
         predicted.append(seconds)
         actual.append(measured_seconds)
@@ -201,9 +201,9 @@ def _priced(profile: Profile, price: Mapping[str, float]) -> float:
 
 def repeat(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Yield one run of a configuration as the prediction of another; no model can do better."""
-    first = data.seen(data.path(case, case.a.file), case.a.machine).profile
+    first = data.side(case, case.a).profile
     for file in (*([case.b.file] if case.b.file else []), *question.words("others")):
-        second = data.seen(data.path(case, file), case.a.machine).profile
+        second = data.seen(data.path(case, file), case.a.machine, case.a.part).profile
         suffix = f" ({Path(file.rpartition('::')[2]).name.partition('.')[0]})" if question.words("others") else ""
         yield Row(case.name, "noise", question.model, f"run time{suffix}", "s", first.seconds, second.seconds)
         for kind, name in (

@@ -17,7 +17,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.question import Transfers, measured, recorded
-from turnbuckle.questions.validate.cases import Case
+from turnbuckle.questions.validate.cases import Case, Side
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.question`.
 KINDS: Final = (
@@ -110,8 +110,12 @@ class Data:
             raise error_of("A192.file", where=case.name)
         return place
 
-    def _seen(self, path: Path, machine: str) -> Run:
-        return Run.read(path, source=machine or None, use_cache=False)
+    def _seen(self, path: Path, machine: str, part: str = "") -> Run:
+        return Run.read(path, source=machine or None, use_cache=False, part=part or None)
+
+    def side(self, case: Case, side: Side) -> Run:
+        """Return the run at one end of a case, as `path` finds it."""
+        return self.seen(self.path(case, side.file), side.machine, side.part)
 
     def _transfers(self, path: Path, machine: str, copied_size: float | None) -> tuple[Transfers, Machine | None]:
         """Return the copies of a recording or of measured curves, depending on the content of the file."""

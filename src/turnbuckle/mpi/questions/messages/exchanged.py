@@ -21,6 +21,7 @@ from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.placement import Kind as Placement
 from turnbuckle.questions.sweep.points import Held, Kind, hashed
 from turnbuckle.replay.contention.network_file import read_network
+from turnbuckle.trace.window import Part
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,15 @@ class Exchange(Setup):
     Attributes
     ----------
     flops_per_second : speed of each rank, for schedules that count work in flops [FLOP/s]; recordings and GOAL hold times instead.
+    part : what is asked about of a recording: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
     """
 
     flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})
+    part: str = "whole"
 
     def __post_init__(self) -> None:
         """Refuse values that are impossible for every recording and every other setting."""
+        Part.parse(self.part)
         for setting in fields(self):
             value = getattr(self, setting.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -62,6 +66,8 @@ def _file(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _possible(name: str, value: float | str) -> None:
     """Refuse a value that is impossible whatever the other settings are."""
+    if name == "part":
+        return
     if name == "flops_per_second":
         if not isinstance(value, str) and value <= 0:
             raise error_of("A081.speed", found=f"{value:g} FLOP/s")
@@ -93,11 +99,11 @@ def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Ca
     if counts_flops and flops_per_second is None:
         raise error_of("A068", where=path.name, found="no flops_per_second")
     if flops_per_second is not None and not counts_flops:
-        raise error_of("A069", where=path.name, found=f"{flops_per_second:g} FLOP/s")
+        raise error_of("A069.speed", where=path.name, found=f"{flops_per_second:g} FLOP/s")
     if schedule:
         return schedules.read(path, flops_per_second=flops_per_second)
     if profile is None:
-        profile = Held(path).given
+        profile = Held(path).profile
     return recorded(profile())
 
 
@@ -105,20 +111,24 @@ def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     """Return the row of one point of the sweep."""
     checked(asked)
     # A sweep may mix schedules and recordings, and the speed applies only to schedules that count flops.
-    speed = asked.flops_per_second if schedules.sniff(held.path) and not schedules.timed(held.path) else None
-    traffic = held.once(("traffic", speed), lambda: traffic_of(held.path, flops_per_second=speed, profile=held.given))
+    schedule = schedules.sniff(held.path)
+    if schedule and asked.part != "whole":
+        raise error_of("A069.part", where=held.path.name, found=f"part {clipped(asked.part, 40)}")
+    speed = asked.flops_per_second if schedule and not schedules.timed(held.path) else None
+    run = (speed, asked.part)
+    traffic = held.once(("traffic", *run), lambda: traffic_of(held.path, flops_per_second=speed, profile=lambda: held.profile(asked.part)))
     share = _unmatched(traffic)
     grid = None
     if asked.ranks not in (0, traffic.ranks):
         recorded_traffic = traffic
-        recorded_grid = held.once(("grid", speed), lambda: grid_of(recorded_traffic))
+        recorded_grid = held.once(("grid", *run), lambda: grid_of(recorded_traffic))
         grid = described(recorded_grid, larger(recorded_grid, asked.ranks))
         # Only the latest repeated run is kept, because one of thousands of ranks is large.
         kept: dict[object, Traffic] = held.once("repeated", dict)
-        if (speed, asked.ranks) not in kept:
+        if (*run, asked.ranks) not in kept:
             kept.clear()
-            kept[speed, asked.ranks] = repeated(traffic, asked.ranks, recorded_grid)
-        traffic = kept[speed, asked.ranks]
+            kept[*run, asked.ranks] = repeated(traffic, asked.ranks, recorded_grid)
+        traffic = kept[*run, asked.ranks]
     row = replayed(traffic, asked).row
     if row.stuck:
         raise error_of("A071.schedule", found=row.stuck)
