@@ -46,6 +46,8 @@ def projection(target: str, change: float, low: float, high: float, **more: Any)
     ("change", "low", "high", "kind", "words"),
     [
         (-0.10, -0.12, -0.08, "faster", "faster"),
+        (-0.006, -0.007, -0.0055, "faster", "faster"),
+        (-0.003, -0.004, -0.002, "inside", "within 1\xa0%"),
         (-0.01, -0.02, 0.004, "inside", "within 1\xa0%, perhaps faster"),
         (0.005, 0.002, 0.009, "inside", "within 1\xa0%"),
         (0.015, 0.01, 0.019, "inside", "within 2\xa0%"),
@@ -77,7 +79,7 @@ def from_page(low: float, high: float) -> str:
 
 
 def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
-    edges = (-0.2, -0.01, -0.001, 0.0, 0.01, 0.02, 0.05, 0.1, 0.5)
+    edges = (-0.2, -0.01, -0.005, 0.0, 0.01, 0.02, 0.05, 0.1, 0.5)
     ends = sorted(edge + shift for edge in edges for shift in (-1e-6, 1e-6))
     met = set()
     for i, low in enumerate(ends):
