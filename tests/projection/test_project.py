@@ -220,6 +220,8 @@ def test_which_is_faster_over_common_draws() -> None:
     table = faster([drawn("a", [1, 2, 3, 4]), drawn("b", [2, 2, 2, 2]), drawn("c", [9, 9, 9, 9])])
     assert table["a"] == {"b": 0.375, "c": 1.0} and table["b"]["a"] == 0.625
     assert faster([on({})]) == {} and faster([]) == {}
+    near = faster([drawn("a", [1.0, 1.0, 1.0, 1.0]), drawn("b", [1.001, 1.004, 0.998, 1.006])])
+    assert near["a"]["b"] == 0.625 and near["b"]["a"] == 0.375, "two runs of one configuration differ by 0.5 %"
 
 
 @LAW

@@ -49,7 +49,7 @@ def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
         rows.append(row)
     caption = (
         "Probability that the target of the row is faster than the target of the column. All targets use the same draws, "
-        "so shared errors cancel. Ties count half."
+        "so shared errors cancel. Draws that differ by less than two runs of one program do (0.5 %) are ties, which count half."
     )
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 

@@ -15,14 +15,12 @@ from typing import Final, Literal
 
 import numpy as np
 
-from turnbuckle.projection.projection import PARTS, Projection
+from turnbuckle.projection.projection import NOISE, PARTS, Projection
 from turnbuckle.show.figures.look import colours
 from turnbuckle.show.text import bounds, clean, listed, percent, probability, seconds, shorten, signed
 from turnbuckle.show.unknowns import advice, unknown_label
 
 LINE: Final = 0.05
-#: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 % (1.014 to 1.009) where it should rise.
-NOISE: Final = 0.005
 #: Slowdowns that a target inside the line is said to stay within, smallest first.
 STEPS: Final = (0.01, 0.02, LINE)
 #: A target whose whole interval lies beyond this is said to be over it.
