@@ -210,6 +210,7 @@ OUR_OWN = (
     "Fudzilla 2012-11-13",
     "NVIDIA CUDA C Programming Guide, Technical Specifications per Compute Capability",
     "PCI Express Base Specification",
+    "https://github.com/ROCm/rocm-systems/pull/11176",
 )
 
 

@@ -11,7 +11,7 @@ from pages import Page
 
 from turnbuckle.page.html import page
 from turnbuckle.page.slack_sections import (
-    answer_sentence,
+    answer_sentences,
     carrier_sentences,
     distance_section,
     modes_sentences,
@@ -27,6 +27,7 @@ from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import reach
 from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
 from turnbuckle.questions.distance.slack_tables import carrier_words
+from turnbuckle.questions.distance.speeds import sweep
 from turnbuckle.show.text import factor, percent, seconds, signed
 from turnbuckle.show.verdict import verdicts
 
@@ -38,8 +39,12 @@ def test_the_page_holds_the_figures_of_the_timeline(text: str) -> None:
 
 
 def test_the_first_page_says_what_the_run_tolerates(text: str, studies: Studies) -> None:
-    said = answer_sentence(studies)
-    assert said in Page(text).text
+    said, host = answer_sentences(studies)
+    assert said in Page(text).text and host in Page(text).text
+    curve = sweep(studies.link.run, "cpu")
+    for cost, seconds_ in studies.host.items():
+        assert seconds_ == pytest.approx(curve.penalty(cost) * curve.measured, rel=1e-9), "as slack --over cpu has it"
+        assert signed(curve.penalty(cost) - 1) in host
     assert reach(tolerated(studies.link).slack) in said and reach(tolerated(studies.api).slack) in said
 
 
@@ -95,7 +100,7 @@ def test_carriers_are_said_as_findings(studies: Studies) -> None:
 
 def test_both_replays_stand_beside_each_other(studies: Studies, answer: Answer, seen: Run) -> None:
     table = replays_section(studies, verdicts(answer.projections))["table"]
-    names = [m.name for m in answer.targets if m is not answer.run.source]
+    names = [m.title for m in answer.targets if m is not answer.run.source]
     assert [row[0].text for row in table.rows] == names
     for replay, column in (("timeline", 2), ("sum", 4)):
         asked = seen.project(names, model=replace(nething(), replay=replay), draws=0)  # type: ignore[arg-type]

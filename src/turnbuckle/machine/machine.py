@@ -192,6 +192,10 @@ class Machine:
 
         return load(name_or_path)
 
+    def __repr__(self) -> str:
+        numbers = f"{len(self.changes)} changes of the source" if self.relative else f"{len(self.parameters)} numbers"
+        return f"Machine {self.name}: {self.title}; {numbers}, {self.file}"
+
     @property
     def relative(self) -> bool:
         """Return whether this machine is not yet resolved on the machine that it changes."""

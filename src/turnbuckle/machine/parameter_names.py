@@ -40,6 +40,7 @@ ParameterName: TypeAlias = Literal[
     "host.memory_size",
     "package.copy_bandwidth",
     "package.managed_bandwidth",
+    "package.staging_threshold",
     "link.h2d.bandwidth",
     "link.h2d.efficiency",
     "link.h2d.latency",

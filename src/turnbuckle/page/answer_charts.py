@@ -10,14 +10,14 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVED, SOFT, ZONES
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
 from turnbuckle.show.figures.marks import CHANGE, Rows, Spec, of, plot, quantity, row_axis, stack, time_unit
-from turnbuckle.show.text import NARROW, clean, number, percent, seconds, shorten, signed
+from turnbuckle.show.text import NARROW, clean, folded, number, percent, seconds, shorten, signed
 from turnbuckle.show.unknowns import unknown_label
 from turnbuckle.show.verdict import LINE, Verdict, on_timeline
 
 #: Slowdowns drawn on a plain axis; beyond, the axis is logarithmic on both sides of zero.
 PLAIN_CHANGE = 0.30
 #: Room for names left of a figure [px].
-NAMES = 150
+NAMES = 168
 PART_WORDS = {"kernel": "kernels", "copy": "copies, exposed", "launch": "launches", "other": "everything else"}
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000)
 
@@ -26,7 +26,7 @@ def verdict_strip(verdicts: list[Verdict]) -> Figure:
     """Draw one row a target: dot, middle half and 90 % interval of the change in run time, over zones of slowdown."""
     rows: Rows = [
         {
-            "row": i, "name": shorten(v.name, 24), "colour": v.colour, "words": v.words,
+            "row": i, "name": folded(v.name, 24), "colour": v.colour, "words": v.words,
             "change": v.change, "low": v.low, "high": v.high, "half_low": v.half_low, "half_high": v.half_high,
             "figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}",
         }
@@ -47,7 +47,7 @@ def verdict_strip(verdicts: list[Verdict]) -> Figure:
         marks.rules(None, of(x, "low"), y, 2, x2="high"),
         marks.rules(None, of(x, "half_low"), y, 7, x2="half_high", strokeCap="round", opacity=0.55),
         marks.points(None, x, y, 95, 1.5, tip=True),
-        marks.row_names(None, y, NAMES, fontSize=12),
+        marks.row_names(None, y, NAMES, fontSize=12, lineBreak="\n"),
         marks.labels(None, width + 14, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
         marks.labels(None, width + 14, y, "words", align="left", dy=8, color=SOFT, limit=right - 16),
     ]
@@ -119,21 +119,22 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
             tip = f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (part_sum or 1.0))}"
             rows.append({"row": i, "part": words[kind], **ends_of, **look, "label": label, "tip": tip})
         label = f"{seconds(total)}{', ' if change else ''}{change}"
-        ends.append({"row": i, "name": shorten(name, 24), "to": rows[-1]["to"], "label": label})
+        ends.append({"row": i, "name": folded(name, 24), "to": rows[-1]["to"], "label": label})
     x, y = quantity("from", [0, longest / divisor], title=f"time [{unit}]", tickCount=6), row_axis(len(runs), inner=0.28, outer=0.1)
     layers = [
         marks.bars(None, x, y, x2="to", tip=True),
         marks.labels(None, quantity("middle"), y, hue="ink", limit=120),
         marks.labels(ends, quantity("to"), y, align="left", dx=7, fontWeight="bold"),
-        marks.row_names(ends, y, NAMES, fontSize=12),
+        marks.row_names(ends, y, NAMES, fontSize=12, lineBreak="\n"),
     ]
     diamonds: Rows = [{"row": i, "to": value / divisor} for i, value in enumerate(windows) if value is not None]
     if diamonds:
         layers.append(marks.points(diamonds, quantity("to"), y, 60, shape="diamond", color=INK))
     spec = plot(layers, 32 * len(runs), (NAMES, 118, 2, 42), rows)
+    asked_by = ["recorded", *(clean(v.projection.target) for v in verdicts if v.kind != "self")]
     table: Rows = [
-        {"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total, "kernel_window_seconds": window}
-        for (name, parts, total, _), window in zip(runs, windows, strict=True)
+        {"target": target, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total, "kernel_window_seconds": window}
+        for target, (_, parts, total, _), window in zip(asked_by, runs, windows, strict=True)
     ]
     alt = "Run time by part. " + " ".join(f"{name}: {_in_words(words, parts)}." for name, parts, _, _ in runs)
     path = on_timeline(verdicts)

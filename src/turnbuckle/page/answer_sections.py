@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.page import answer_charts
-from turnbuckle.projection.projection import PARTS
+from turnbuckle.projection.model import Port, ported
+from turnbuckle.projection.projection import PARTS, Projection
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed
 from turnbuckle.show.unknowns import advice, unknown_label
-from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, what_would_change
+from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, verdicts, what_would_change
 
 
-def answer_section(targets: list[Verdict], distance: str = "") -> dict[str, Any]:
+def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[str] = ()) -> dict[str, Any]:
     """Return the verdict strip, the sentences, what would change the answer, and the table of all targets."""
     if not targets:
-        return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
+        return {"figures": [], "sentences": [*distance], "turns": [], "table": None}
     return {
         "figures": [answer_charts.verdict_strip(targets)],
-        "sentences": [*three_sentences(targets), *([distance] if distance else [])],
+        "sentences": [*three_sentences(targets), *distance],
         "turns": what_would_change(targets),
         "table": targets_table(targets),
+        "steady": _steady_table(answer),
+        "ports": _ports_table(answer, targets),
     }
+
+
+def _steady_table(answer: Answer) -> Table | None:
+    """Return the targets of the run without its start-up; None where that is a tenth of the run or less, or cannot be asked."""
+    if not answer.steady:
+        return None
+    return replace(targets_table(verdicts(answer.steady), "the same without start-up"), caption="The columns of the table above.", notes=())
+
+
+def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
+    """Return each target that a program can be ported to in several ways, by port; None where there is none."""
+    if answer.model is None or answer.model.machine_free:
+        return None
+    rows = []
+    for v, declared in zip(targets, answer.targets, strict=True):
+        asked: list[tuple[str, Projection]] = []
+        for port, words in _PORTS.items():
+            try:
+                answered = answer.run.project([declared], model=ported(answer.model, port), draws=answer.draws, seed=answer.seed)
+            except CannotAnswer:
+                continue
+            asked.append((words, answered.projections[0]))
+        if v.kind == "self" or len(asked) < 2:
+            continue
+        for words, p in asked:
+            measured, alone = p.measured_seconds or 1.0, p.by_coupling
+            copies = DASH if p.copies is None else number(p.copies.seconds, "s")
+            times = [f"{alone.penalty:.3f}× [{alone.ends[0] / measured:.3f}, {alone.ends[1] / measured:.3f}]", f"{p.penalty:.3f}×"]
+            rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), words, copies, seconds(alone.seconds), *times))
+    caption = (
+        "What becomes of copies where the machine allows several ways. As it is: they stay, at the rate of the link or of a copy "
+        "inside the package. Zero copy: they are dropped, and kernels work on memory that the host allocated. Managed: pages move, at "
+        "the rate that the machine file states. Without a choice, copies are dropped where there is one memory, and the range holds "
+        "that they stay."
+    )
+    head = ["target", "port", ">all copies", ">time by the coupling", ">penalty", ">with its GPU and host"]
+    return Table(caption, head, rows, title="one memory: three ways to port") if rows else None
+
+
+#: Ways to port a program to one memory, in words.
+_PORTS: Final[dict[Port, str]] = {"as-is": "as it is", "zero-copy": "zero copy", "managed": "managed memory"}
 
 
 def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
-from turnbuckle.page.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
+from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.page.studied import studied
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.figures.figure import Figure, draw
@@ -97,7 +97,7 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
     timed = not isinstance(studies, str)
     sections, drawn = _drawn(
         {
-            "answer": answer_section(targets, "" if isinstance(studies, str) else answer_sentence(studies)),
+            "answer": answer_section(answer, targets, () if isinstance(studies, str) else answer_sentences(studies)),
             "comparison": comparison_section(answer, targets),
             "profiled": profiled_section(answer),
             "usage": usage_section(answer),

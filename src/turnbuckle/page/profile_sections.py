@@ -23,7 +23,17 @@ from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.kernel_names import kernel_labels
-from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, host_work_tables, kernels_table, run_time_table
+from turnbuckle.show.run_tables import (
+    MOST,
+    TOP,
+    calls_table,
+    category_words,
+    copies_table,
+    host_work_tables,
+    kernels_table,
+    run_time_table,
+    start_up_words,
+)
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
@@ -120,6 +130,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             if window
             else "no kernels",
         ),
+        *([("start-up", start_up_words(answer.run, begun))] if (begun := answer.run.start_up) is not None else []),
         (
             "coverage",
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from turnbuckle.machine.hops import hops
-from turnbuckle.page.studied import Studies
+from turnbuckle.page.studied import HOSTS, Studies
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import Share
@@ -73,13 +73,15 @@ def _with_interval(t: Tolerance) -> str:
     return f"{text} {bracket(t)}" if t.slack is not None and interval_matters(t.slack, t.low, t.high) else text
 
 
-def answer_sentence(studies: Studies) -> str:
-    """Return the distance that the run tolerates, for the first page."""
-    link, api = tolerated(studies.link), tolerated(studies.api)
-    return (
+def answer_sentences(studies: Studies) -> list[str]:
+    """Return the distance that the run tolerates, and how much of it hangs on the host, for the first page."""
+    link, api, measured = tolerated(studies.link), tolerated(studies.api), studies.link.measured
+    faster, slower = (signed(studies.host[cost] / measured - 1) for cost in HOSTS)
+    return [
         f"Distance: the run stays within {percent(DECISION)} up to {_with_interval(link)} of added one-way latency on a longer link, and "
-        f"up to {reach(api.slack)} where every crossing call blocks for it."
-    )
+        f"up to {reach(api.slack)} where every crossing call blocks for it.",
+        f"Host: were its own work and its calls twice as fast, the run would change by {faster}; were they half as fast, by {slower}.",
+    ]
 
 
 def modes_sentences(link: Slack, api: Slack) -> list[str]:
@@ -198,12 +200,12 @@ def moved_section(studies: Studies) -> dict[str, Any]:
         return {"figure": None, "sentence": "", "command": ""}
     run = studies.moved
     figure, sentence = before_after(run, studies.window)
-    target = clean(run.target.name, 60)
+    target, called = clean(run.target.name, 60), clean(run.target.title, 60)
     return {
         "figure": figure,
-        "sentence": f"{target} changes the run most ({signed(run.projection.penalty - 1)} on the timeline). {sentence}",
+        "sentence": f"{called} changes the run most ({signed(run.projection.penalty - 1)} on the timeline). {sentence}",
         "command": f"turnbuckle export {clean(run.profile.trace.name, 120)} --on {target} -o run.json.gz",
-        "target": target,
+        "target": called,
     }
 
 

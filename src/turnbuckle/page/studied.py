@@ -18,7 +18,7 @@ from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, shares
 from turnbuckle.questions.before_after.question import Moved, Window, moved, window
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, NEAREST, Slack, tolerate
-from turnbuckle.questions.distance.speeds import Surface, surface
+from turnbuckle.questions.distance.speeds import Surface, host_change, surface
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 
 #: Activities that a before-and-after time line shows, at most.
@@ -26,6 +26,8 @@ SHOWN: Final = 100
 #: Latencies of the map, nothing apart; it ends where the run takes twice as long, at a whole decade between these [s].
 COLUMNS: Final = 22
 NEAR_END, FAR_END = 1e-5, FARTHEST
+#: What the work of a host twice as fast costs, and of one half as fast.
+HOSTS: Final = (0.5, 2.0)
 #: Instants times breakpoints that a curve may take, and breakpoints of the largest runs: a report is to be there in seconds.
 PASSES: Final = 100_000_000
 FEWEST: Final = 16
@@ -40,6 +42,7 @@ class Studies:
     Attributes
     ----------
     link, api : run time against distance, both ways to be far away.
+    host : run time [s] on hosts of other speeds, by how much their work and calls cost.
     surface : run time over added latency and bandwidth.
     shares : classes of time on the recorded critical path.
     without : run time [s] if a class of time took no time at all, where that can be asked.
@@ -49,6 +52,7 @@ class Studies:
 
     link: Slack
     api: Slack
+    host: dict[float, float]
     surface: Surface
     shares: list[Share]
     without: dict[str, float]
@@ -77,6 +81,7 @@ def studied(answer: Answer) -> Studies | str:
     return Studies(
         link,
         api,
+        _hosts(ready.timeline, beyond),
         surface(answer.run, slack=_latencies(link), ready=ready),
         shares(ready.timeline, beyond),
         _without(ready.timeline, beyond),
@@ -112,6 +117,12 @@ def _moved(answer: Answer, by_replay: list[tuple[Projection, Projection]], ready
     change = [abs(p.penalty - 1.0) for p, _ in by_replay]
     most = int(np.argmax(change))
     return moved(answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
+
+
+def _hosts(replay: TimelineReplay, beyond: float) -> dict[float, float]:
+    """Return the run time [s] with a host twice as fast and with one half as fast, as ``slack --over cpu`` has it."""
+    seconds = replay.seconds(host_change(replay.run, np.array(HOSTS)[:, None]))
+    return {cost: float(s) + beyond for cost, s in zip(HOSTS, seconds, strict=True)}
 
 
 def _without(replay: TimelineReplay, beyond: float) -> dict[str, float]:

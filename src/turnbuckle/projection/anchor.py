@@ -108,6 +108,13 @@ def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Dura
     return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(longer))
 
 
+def kernels_longer_by(durations: Durations, longer: Float | None) -> Durations:
+    """Let kernels take so many times longer, a number or shape (draws, 1); None leaves them."""
+    if longer is None:
+        return durations
+    return replace(durations, scaled=durations.scaled * np.where(durations.run.kind == "kernel", longer, 1.0))
+
+
 def nic_kept(durations: Durations, nic_bound: Mapping[str, float]) -> Durations:
     """Let copies keep the share of their recorded time in which they carry what goes on to the network card.
 

@@ -14,7 +14,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.elsewhere.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host
+from turnbuckle.projection.elsewhere.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
 from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.recorders import recorder_of
@@ -94,6 +94,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
         sets = [machine.instruction_set for machine in (pair.source, pair.target)]
         other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
         out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))
+    if (slower := zero_copy_longer(pair, model.port, Draws())) is not None:
+        out.append(finding("A372", 1, f"{float(slower):.2f} times as long"))
     if ready.nic_bound:
         words = ", ".join(f"{share:.1%} of the bytes {way}" for way, share in ready.nic_bound.items())
         out.append(finding("A370", len(ready.nic_bound), words))

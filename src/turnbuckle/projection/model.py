@@ -191,6 +191,12 @@ def nething(
     )
 
 
+def ported(model: Model, port: Port) -> Model:
+    """Return the model with the program ported to one memory in another way."""
+    copies = {f"copy_{direction}": direction for direction in HOST_WAYS}
+    return replace(model, port=port, charges=tuple(_copy_charge(copies[c.name], port) if c.name in copies else c for c in model.charges))
+
+
 def coupling_alone(model: Model) -> Model:
     """Return the model with the kernels and the host of the recording: what the coupling changes by itself."""
     device = ("kernel", "copies inside a device", "memset")
@@ -293,7 +299,9 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
         if machine is not source and (bandwidth := _ported_bandwidth(machine, port)) is not None:
             name = link_parameter(direction, "latency")
             latency = source.value(name) if machine.value(name) is None else machine.value(name)
-            return loggp_seconds(p.size_bytes[mask], _or_zero(latency), bandwidth)
+            staged = machine.value("package.staging_threshold") if port == "as-is" else None
+            twice = (p.memory[mask] == "pageable") & (p.size_bytes[mask] < (0.0 if staged is None else staged))
+            return loggp_seconds(p.size_bytes[mask] * np.where(twice, 2.0, 1.0), _or_zero(latency), bandwidth)
         if machine.copies_vanish:
             return np.zeros(int(mask.sum()))
         return _class_seconds(p.size_bytes[mask], p.memory[mask], direction, machine, source)

@@ -19,7 +19,7 @@ from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.sum import replay_sum
-from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
 
 #: Names of the unknowns of an order that the rules do not derive.
@@ -123,15 +123,14 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
 
 def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:
     change = timeline_change(durations)
-    unchanged = no_change(len(durations.run))
-    was = float(timeline.seconds(unchanged))
+    was = timeline.unchanged_seconds
     # adding the difference keeps the identity exact
     seconds = measured + (timeline.seconds(change) - was)
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
     if np.ndim(seconds):
         return Replayed(seconds, lower, upper, {}, {})
-    paths = [timeline.path(c) for c in (change, unchanged)]
+    paths = [timeline.path(change), timeline.unchanged_path]
     projected, recorded = (timeline.parts(*path, PART_OF_CATEGORY, measured - was) for path in paths)
     after, before = (timeline.kernel_window(instants) for instants, _ in paths)
     return Replayed(seconds, lower, upper, projected, recorded, (after, before))

@@ -19,9 +19,9 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
-from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
+from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
-from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated
+from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.projection import Projection
@@ -91,6 +91,7 @@ def priced(ready: Prepared, pair: Pair, model: Model) -> Durations:
     """Return the durations of the pieces on the target as stated, with the middle of what no file says."""
     durations = anchored(ready.run, pair.source, stated(ready, pair), model)
     longer = host_longer(pair, pair.target, pair.source, Draws(), model.host)
+    durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
     return nic_kept(on_host(durations, longer, launches_kept(ready.run, pair)), ready.nic_bound)
 
 

@@ -8,7 +8,7 @@ changes another's draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.anchor import Durations, anchored, nic_kept, on_host
+from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, scales
 from turnbuckle.projection.elsewhere.priors import (
@@ -36,6 +36,7 @@ from turnbuckle.projection.elsewhere.priors import (
     other_gpu,
     other_vendor,
     unstated,
+    zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
 from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, unsure
@@ -47,7 +48,10 @@ DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 AFFORDABLE, FEWEST = 2_000_000_000, 100
 #: Pieces are thinned to about this many (pieces x draws) before drawing.
 CELLS = 1_000_000
-#: Draws of each number alone, for its share of the variance.
+#: Degree of the polynomials that shares of the variance are fitted by, and draws a coefficient from which that is done.
+_DEGREE: Final = 3
+_LEAST_ROWS: Final = 4
+#: Draws of each number alone, for its share of the variance where there are fewer.
 DRIVER_DRAWS = 200
 #: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
 ALPHA_ERROR = 0.2
@@ -155,7 +159,8 @@ class Uncertain:
             scaled[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
         longer = host_longer(pair, drawn, source, draws, model.host)
-        return nic_kept(on_host(replace(durations, scaled=scaled, falls=falls), longer, kept), self.ready.nic_bound)
+        durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
+        return nic_kept(on_host(durations, longer, kept), self.ready.nic_bound)
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -298,7 +303,8 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
     shares = {}
     if drivers:
         names = question.names(declared, pair, model)
-        shares = _variance_shares({n: _sums(seconds(Draws(_few(question.draws), question.seed, n)), known) for n in names})
+        sample = _sums(drawn, known)
+        shares = _variance_shares(sample, names, question.seed, lambda few, n: _sums(seconds(Draws(few, question.seed, n)), known))
     return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
 
 
@@ -378,12 +384,44 @@ def _few(draws: int) -> int:
     return min(draws, DRIVER_DRAWS, max(draws // 5, 30))
 
 
-def _variance_shares(samples: Mapping[str, Float]) -> dict[str, float]:
-    """Return the share of variance of each number drawn alone, the largest first; the smallest are left out."""
-    alone = {name: float(np.var(sample)) for name, sample in samples.items()}
-    total = sum(alone.values())
-    ranked = sorted(alone.items(), key=lambda kv: -kv[1])
+def _variance_shares(sample: Float, names: Sequence[str], seed: int, drawn_alone: Callable[[int, str], Float]) -> dict[str, float]:
+    """Return the share of variance of each number, the largest first; the smallest are left out.
+
+    Parameters
+    ----------
+    sample : draws of an answer with every number drawn, shape (draws,).
+    names : of the numbers, each with normal draws of its own.
+    seed : of the draws.
+    drawn_alone : draws so many of the answer with one number alone; asked where `sample` is too small to tell the numbers apart.
+    """
+    if len(sample) >= _LEAST_ROWS * (_DEGREE * len(names) + 1):
+        alone = _main_effects(sample, np.array([normals(name, len(sample), seed) for name in names]).reshape(len(names), -1))
+        effects = dict(zip(names, alone.tolist(), strict=True))
+    else:
+        effects = {name: float(np.var(drawn_alone(_few(len(sample)), name))) for name in names}
+    total = sum(effects.values())
+    ranked = sorted(effects.items(), key=lambda kv: -kv[1])
     return {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
+
+
+def _main_effects(sample: Float, z: Float) -> Float:
+    """Return the variance of an answer that each number causes alone, from draws of all of them together.
+
+    The answer is fitted by Hermite polynomials of each number's normal draws, which are orthonormal: the squares of a number's coefficients
+    add up to its variance.  What chance alone would give each coefficient is taken off.
+
+    >>> z = np.random.default_rng(1).standard_normal((3, 4000))
+    >>> (_main_effects(2 * z[0] + np.exp(0.5 * z[1]), z) / 4).round(2).tolist()
+    [1.0, 0.12, 0.0]
+    """
+    features = np.concatenate([np.ones((1, z.shape[1])), z, (z**2 - 1) / np.sqrt(2.0), (z**3 - 3 * z) / np.sqrt(6.0)]).T
+    scale = float(np.std(sample)) or 1.0
+    y = (sample - np.mean(sample)) / scale
+    inverse = np.linalg.inv(features.T @ features)
+    coefficients = inverse @ (features.T @ y)
+    noise = float(np.sum((y - features @ coefficients) ** 2)) / max(len(y) - features.shape[1], 1)
+    squares = np.maximum(coefficients**2 - noise * np.diag(inverse), 0.0)[1:]
+    return np.asarray(squares.reshape(_DEGREE, -1).sum(axis=0) * scale**2)
 
 
 def affordable(ready: Prepared) -> int:
@@ -445,8 +483,10 @@ def with_interval(
     interval = Interval(low, median, high, question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
-        few = replace(question, draws=_few(question.draws))
-        shares = _variance_shares({n: few.sample(declared, pair, model, only=n) for n in few.names(declared, pair, model)})
+        names = question.names(declared, pair, model)
+        shares = _variance_shares(
+            sample, names, question.seed, lambda few, n: replace(question, draws=few).sample(declared, pair, model, n)
+        )
     return replace(projection, interval=interval, drivers=shares, sample=sample)
 
 

@@ -108,6 +108,16 @@ class TimelineReplay:
             slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
         return slope
 
+    @cached_property
+    def unchanged_seconds(self) -> float:
+        """Return the run time of the unchanged run [s], replayed once."""
+        return float(self.seconds(no_change(len(self.run))))
+
+    @cached_property
+    def unchanged_path(self) -> tuple[Float, Int]:
+        """Return `path` of the unchanged run, replayed once."""
+        return self.path(no_change(len(self.run)))
+
     def recorded_ns(self) -> Int:
         """Return every instant of the unchanged run [ns]; equal to the recording."""
         return np.frombuffer(self.native.recorded(), dtype=np.int64)
@@ -138,28 +148,29 @@ class TimelineReplay:
 
     def kernel_window(self, instants: Float) -> float | None:
         """Return the first kernel's start to the last kernel's end [s], of the instants that `path` returns; None without kernels."""
-        kernels = self.run.kind[self.piece] == "kernel"
+        kernels = self._kernels
         return float(instants[2::2][kernels].max() - instants[1::2][kernels].min()) if kernels.any() else None
+
+    @cached_property
+    def _kernels(self) -> Bool:
+        return np.asarray((self.run.kind == "kernel")[self.piece])
 
     def parts(self, instants: Float, path: Int, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
         """Return where a path that `path` returns spends its time [s]: launch, kernel, copy, other.
 
         `beyond`, run time outside the graph, counts as other.
         """
-        graph = self.graph
+        graph, names = self.graph, ("launch", "kernel", "copy", "other")
         source, target, kind = graph.source[path], graph.target[path], graph.kind[path]
         spent = instants[target] - instants[source]
-        owner = self.piece[(target - 1) // 2]
-        begun_by = self.piece[np.maximum(source - 1, 0) // 2]
-        category = self.run.category[owner]
-        part = np.full(len(path), "other", dtype=object)
+        owner, begun_by = self.piece[(target - 1) // 2], self.piece[np.maximum(source - 1, 0) // 2]
+        launch = self.run.kind == "launch"
+        part_of_piece = np.array([names.index(part_of_category[c]) for c in self.run.category.tolist()], dtype=np.int8)
         works = (kind == EDGE["run"]) | graph.begun_within[path]
-        part[works] = [part_of_category[c] for c in category[works]]
-        launching = ((kind == EDGE["call"]) & (self.run.kind[owner] == "launch")) | (
-            (kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch")
-        )
-        part[launching] = "launch"
-        seconds = {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
+        part = np.where(works, part_of_piece[owner], names.index("other"))
+        launching = ((kind == EDGE["call"]) & launch[owner]) | ((kind == EDGE["deliver"]) & launch[begun_by])
+        part[launching] = names.index("launch")
+        seconds = {name: float(spent[part == k].sum()) for k, name in enumerate(names)}
         return {**seconds, "other": seconds["other"] + beyond}
 
     @cached_property

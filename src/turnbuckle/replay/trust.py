@@ -17,7 +17,7 @@ from turnbuckle.foundation.arrays import Text
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
-from turnbuckle.replay.timeline import TimelineReplay, no_change
+from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls
 
 #: Share of device work that may overlap its predecessor on a stream, or start before its call, before order counts as lost.
@@ -88,19 +88,23 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...]
     graph, last = replay.graph, float(replay.graph.time_ns.max())
     if not last:
         return (), 0.0
-    _, path = replay.path(no_change(len(replay.run)))
+    _, path = replay.unchanged_path
     target, edge, lag = graph.target[path], graph.kind[path], graph.lag_ns[path]
     late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(edge == EDGE["origin"], lag, 0)
-    kinds = replay.run.kind[replay.piece[(target - 1) // 2]]
+    words, code_of_piece = np.unique(np.append(replay.run.kind.astype(str), "gap"), return_inverse=True)
+    kinds, no_work = code_of_piece[replay.piece[(target - 1) // 2]], int(code_of_piece[-1])
     gap = np.where(edge == EDGE["host"], lag, 0)
-    slow = np.where((edge == EDGE["call"]) & (kinds == "launch"), lag - _SLOW * _launch_ns(replay), 0)
+    slow = np.where((edge == EDGE["call"]) & (kinds == np.searchsorted(words, "launch")), lag - _SLOW * _launch_ns(replay), 0)
     tracks = profile.activities["track"].to_numpy()[graph.activity[(target - 1) // 2]]
-    where = _tracks(profile)[tracks]
-    seconds: dict[tuple[str, str], int] = {}
-    for kind, taken in ((kinds, late), (np.full(len(path), "gap"), gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
+    names, seconds = _tracks(profile), dict[tuple[str, str], int]()
+    for kind, taken in ((kinds, late), (np.full(len(path), no_work), gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
         some = np.flatnonzero(taken > 0)
-        for key, ns in zip(zip(where[some].tolist(), kind[some].tolist(), strict=True), taken[some].tolist(), strict=True):
-            seconds[key] = seconds.get(key, 0) + ns
+        keys, first, of = np.unique(tracks[some].astype(np.int64) * len(words) + kind[some], return_index=True, return_inverse=True)
+        sums = np.zeros(len(keys), dtype=np.int64)
+        np.add.at(sums, of, taken[some])
+        for k in np.argsort(first):
+            key = (names[keys[k] // len(words)], str(words[keys[k] % len(words)]))
+            seconds[key] = seconds.get(key, 0) + int(sums[k])
     ranked = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked), float(late.sum()) / last
 

@@ -47,7 +47,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
         even = p.utilisation_factor
         rows.append(
             cells(
-                Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
+                Cell(v.name, clean(p.target), tone="strong", colour=v.colour),
                 Cell(number(p.seconds, "s"), seconds(p.seconds)),
                 f"{p.penalty:.3f}×",
                 Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),

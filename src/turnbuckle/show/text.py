@@ -7,6 +7,7 @@ characters that turn the direction of writing round, no invisible ones); escapin
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import Final
@@ -57,6 +58,16 @@ def shorten(text: str, width: int) -> str:
         return text
     head = (width - 1) - (width - 1) // 3
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def folded(text: str, width: int) -> str:
+    """Return words on one line or two of at most `width` characters each.
+
+    >>> folded("GPU one PCIe switch away, fabric", 20)
+    'GPU one PCIe switch\\naway, fabric'
+    """
+    first, *rest = textwrap.wrap(text, width) or [""]
+    return "\n".join([shorten(first, width), *([shorten(" ".join(rest), width)] if rest else [])])
 
 
 def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool = False) -> str:

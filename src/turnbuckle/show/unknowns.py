@@ -84,6 +84,7 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
         r"link\..{0,80}(bandwidth|efficiency)|observed\..{0,80}bandwidth",
         "run a bandwidth test of this link and put the result into a machine file",
     ),
+    (r"^kernels on memory", "run a kernel of the program on memory that the host allocated, and on device memory"),
     (r"link\..{0,80}latency|observed\..{0,80}latency", "time small copies on this link and put the result into a machine file"),
     (r"launch|sync|alloc", "time empty launches and waits on the target's host and put the result into a machine file"),
 )

@@ -38,7 +38,8 @@ class Verdict:
 
     Attributes
     ----------
-    projection, name, colour : what it is about, by its coupling alone; the name is fit to print.
+    projection, name, colour : what it is about, by its coupling alone; the name is the machine's title, or what it is asked by where
+        two titles are alike, fit to print.
     whole : the same target with its own kernels and host; `projection` itself where it has the recording's.
     change : slowdown at the stated values (0.05 is 5 % slower).
     low, high : the interval of the change; equal to `change` where nothing was drawn.
@@ -78,10 +79,16 @@ class Verdict:
 def verdicts(projections: list[Projection]) -> list[Verdict]:
     """One verdict a projection, in the same order."""
     colour = colours([p.target for p in projections])
-    return [_verdict(p, c) for p, c in zip(projections, colour, strict=True)]
+    return [_verdict(p, n, c) for p, n, c in zip(projections, names(projections), colour, strict=True)]
 
 
-def _verdict(whole: Projection, colour: str) -> Verdict:
+def names(projections: list[Projection]) -> list[str]:
+    """Return what each target is called: its title, or the name that it is asked by where that is all or another has the same title."""
+    titles = [shorten(clean("The same machine" if p.target == "self" else p.title or p.target), 40) for p in projections]
+    return [shorten(clean(p.target), 40) if titles.count(t) > 1 else t for p, t in zip(projections, titles, strict=True)]
+
+
+def _verdict(whole: Projection, name: str, colour: str) -> Verdict:
     p = whole.by_coupling
     measured = p.measured_seconds or 1.0
     change = p.penalty - 1.0
@@ -100,7 +107,6 @@ def _verdict(whole: Projection, colour: str) -> Verdict:
     withheld = next((why for code, why in _WITHHELD.items() if kind == "inside" and any(f.code == code for f in p.findings)), "")
     if withheld:
         kind, words = "undecided", f"undecided, {withheld}"
-    name = "the same machine" if p.target == "self" else shorten(clean(p.target), 40)
     return Verdict(p, whole, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 

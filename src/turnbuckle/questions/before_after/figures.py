@@ -110,7 +110,7 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     row = ROWS[len(tracks) > FEW]
     height_of = {t: k * row + row / 2 for k, t in enumerate(tracks)}
     lower = HEAD + len(tracks) * row + GAP
-    name = f"projected on {shorten(clean(run.target.name), 40)}: {_apart(takes - took)}"
+    name = f"projected on {shorten(clean(run.target.title), 40)}: {_apart(takes - took)}"
     since = shown.projected_first
     panels = (
         _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0, _inside(run.path_before)),
@@ -180,7 +180,7 @@ def _sentence(run: Moved, shown: Window, took: float, takes: float) -> str:
         f"{plural(shown.period, 'device activity', 'device activities')} that repeats, around the one that changes as much as the median",
         "change": "Shown is the stretch in which the critical path changes most",
     }[shown.chosen]
-    return f"{subject}: {number(took, 's', 4)} as recorded, {number(takes, 's', 4)} on {clean(run.target.name)} ({_apart(takes - took)})."
+    return f"{subject}: {number(took, 's', 4)} as recorded, {number(takes, 's', 4)} on {clean(run.target.title)} ({_apart(takes - took)})."
 
 
 def _tracks(profile: Profile, table: pl.DataFrame) -> list[int]:

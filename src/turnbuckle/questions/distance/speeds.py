@@ -18,6 +18,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
+from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
@@ -142,9 +143,14 @@ def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
         return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "kernel"))
 
     def cpu(cost: Float) -> Change:
-        return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "api"), host=cost)
+        return host_change(run, cost)
 
     return {"bandwidth": bandwidth, "launch": launch, "kernel": kernel, "cpu": cpu}[over]
+
+
+def host_change(run: Pieces, cost: Float) -> Change:
+    """Return the change by a host on which its own work and its runtime calls cost so many times as much, shape (points, 1)."""
+    return replace(no_change(len(run)), ratio=1.0 + (cost - 1.0) * (run.category == "api"), host=cost)
 
 
 @dataclass(frozen=True, repr=False)

@@ -193,7 +193,7 @@ def print_projections(console: Console, answer: Answer) -> None:
     console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))
     for v, note in zip(targets, table.notes, strict=True):
-        changes.add_row(plain_text(v.name), plain_text(note), style="dim")
+        changes.add_row(plain_text(clean(v.projection.target)), plain_text(note), style="dim")
     console.print(changes)
     if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
         console.print()
@@ -201,13 +201,13 @@ def print_projections(console: Console, answer: Answer) -> None:
     if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
         console.print()
         console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
-    uncertain = [p for p in answer.projections if p.interval and p.drivers]
+    uncertain = [v for v in targets if v.whole.interval and v.whole.drivers]
     if uncertain:
-        widest = max(uncertain, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
-        name, share = next(iter(widest.drivers.items()))
+        widest = max(uncertain, key=lambda v: v.whole.interval.high - v.whole.interval.low if v.whole.interval else 0.0)
+        name, share = next(iter(widest.whole.drivers.items()))
         console.print()
         console.print(
-            Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.target}")
+            Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.name}")
         )
         console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
     if accuracy := card_line(answer):
