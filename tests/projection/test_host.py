@@ -14,7 +14,7 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter, load
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.elsewhere.priors import HOST_ERROR, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
+from turnbuckle.projection.elsewhere.priors import HOST_ERROR, HOST_LOOP, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.run import Run
@@ -67,6 +67,21 @@ def test_between_instruction_sets_the_prior_is_one_sided() -> None:
     assert names["x86", "arm"] == {HOST_SPEED, INSTRUCTIONS} and names["x86", "x86"] == names["", "arm"] == {HOST_SPEED}
     drawn = longer(host("a", "x86"), host("b", "arm"), Draws(20_000, 1))
     assert np.quantile(drawn, 0.95) == pytest.approx(2.75, rel=0.08) and np.quantile(drawn, 0.05) > np.exp(-1.7 * HOST_ERROR)  # type: ignore[arg-type]
+
+
+def test_two_hosts_that_were_timed_with_one_loop() -> None:
+    def timed(name: str, loop: float, instructions: InstructionSet, speed: float | None = None) -> Machine:
+        step = Parameter(loop, 0.0, "s", "measured", "a loop")
+        here = host(name, instructions, speed)
+        return replace(here, parameters={**here.parameters, "host.loop": step})
+
+    draws = Draws()
+    assert longer(timed("a", 8e-9, "x86"), timed("b", 5e-9, "arm"), draws) == pytest.approx(5 / 8) and list(draws.asked) == [HOST_LOOP]
+    many = longer(timed("a", 8e-9, "x86"), timed("b", 5e-9, "arm"), Draws(4000, 1))
+    assert np.std(np.log(many)) == pytest.approx(HOST_ERROR, rel=0.05), "programs differ from one loop"
+    longer(timed("a", 8e-9, "x86"), host("b", "x86"), one := Draws())
+    assert HOST_SPEED in one.asked, "a loop on one side compares nothing"
+    assert longer(timed("a", 8e-9, "x86", 1.0), timed("b", 5e-9, "x86", 0.5), Draws()) == 2.0, "a speed that both state comes first"
 
 
 @LAW

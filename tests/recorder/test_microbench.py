@@ -12,7 +12,7 @@ import pytest
 from turnbuckle.foundation.errors import CannotAnswer, NativeError, TurnbuckleError, UsageError
 from turnbuckle.machine.measured.logs import read_measured
 from turnbuckle.questions.calibrate.calibration import Calibration, Origin
-from turnbuckle.questions.calibrate.question import calibrate
+from turnbuckle.questions.calibrate.question import calibrate, read_origin
 from turnbuckle.recorder import measuring
 
 HERE = Path(__file__).parent
@@ -158,6 +158,16 @@ def test_cores_are_counted_not_their_threads(tmp_path: Path) -> None:
     cores = next(r for r in json.loads(out)["rows"] if r.get("case") == "cores")
     assert cores["usable_processors"] == len(os.sched_getaffinity(0))
     assert cores["count"] == (len(set(siblings)) if siblings else cores["usable_processors"])
+
+
+def test_a_step_of_the_loop_is_a_parameter_of_the_host(program: Path, tmp_path: Path) -> None:
+    """The loop runs on this host without any device; the time of a step becomes `host.loop`."""
+    out = subprocess.run([program, "host", "quick=1", "seconds=0.000001"], capture_output=True, text=True, check=True).stdout
+    row = next(r for r in json.loads(out)["rows"] if r.get("case") == "interpreter")
+    assert row["step"]["n"] >= 8 and 0.1 < row["step"]["min"] <= row["step"]["median"] < 1000, "nanoseconds a step"
+    (tmp_path / "raw.jsonl").write_text(out)
+    answer = calibrate([read_origin(tmp_path / "raw.jsonl", None, False)], None)
+    assert answer.value("host.loop") == pytest.approx(row["step"]["median"] * 1e-9)
 
 
 @pytest.mark.parametrize("word", ["seconds=1e300", "seconds=nan", "seconds=-1", "seconds=soon", "quick=2", "quick="])

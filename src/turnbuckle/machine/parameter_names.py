@@ -36,6 +36,7 @@ ParameterName: TypeAlias = Literal[
     "gpu.shared_memory_block",
     "host.cores",
     "host.speed",
+    "host.loop",
     "host.memory_bandwidth",
     "host.memory_size",
     "package.copy_bandwidth",

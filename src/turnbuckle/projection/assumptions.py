@@ -14,7 +14,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.elsewhere.priors import INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
+from turnbuckle.projection.elsewhere.priors import HOST_SPEED, INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
 from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.recorders import recorder_of
@@ -90,7 +90,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
         out.append(finding("A304"))
     draws = Draws()
     longer = host_longer(pair, pair.target, pair.source, draws, model.host)
-    if longer is not None and draws.asked:
+    if longer is not None and HOST_SPEED in draws.asked:
         sets = [machine.instruction_set for machine in (pair.source, pair.target)]
         other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
         out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))

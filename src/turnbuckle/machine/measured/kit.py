@@ -362,6 +362,8 @@ class _Kit:
             count, moved, threads = (self._plain(row, k) for k in ("count", "moved_bytes", "threads"))
             if row.get("case") == "cores" and count:
                 self._add("host.cores", count, "1", 0.0, 1, "host, cores of the system")
+            elif row.get("case") == "interpreter":
+                self._time("host.loop", row, "step", "host, a step of an interpreter's loop")
             elif row.get("case") == "stream_triad" and moved and (stat := self._stat(row, "wall")):
                 best = max(best or (0.0, 0.0, 0, 0.0), (moved / stat[0], stat[1], stat[2], threads or 1.0))
         if best:

@@ -81,6 +81,7 @@ STAGED_BELOW: Final = "whether small pageable copies are staged"
 LATENCY: Final = "fixed part of a copy on the target"
 LAUNCHES: Final = "launches on the target"
 HOST_SPEED: Final = "host of the other machine"
+HOST_LOOP: Final = "the program's work against the loop that both hosts were timed with"
 INSTRUCTIONS: Final = "instruction set of the other machine's host"
 SHARING: Final = "copies of other ranks on the same link"
 ZERO_COPY: Final = "kernels on memory that the host allocated"
@@ -288,6 +289,9 @@ def host_longer(pair: Pair, target: Priced, source: Priced, draws: Draws, given:
         return np.asarray(before / after) if states else None
     if not other_host(pair):
         return None
+    here, there = source.value("host.loop"), target.value("host.loop")
+    if here is not None and there is not None:
+        return np.asarray(there / here * np.exp(HOST_ERROR * draws.of(HOST_LOOP)))
     longer = np.exp(HOST_ERROR * draws.of(HOST_SPEED))
     sets = [machine.instruction_set for machine in (pair.source, pair.target)]
     if "" in sets or sets[0] == sets[1]:

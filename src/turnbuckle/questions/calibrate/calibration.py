@@ -21,6 +21,7 @@ DIRECT: Final = {
     "bare.copy": "bare.copy",
     "launch.call": "launch.call",
     "alloc.call": "alloc.call",
+    "host.loop": "host.loop",
     "host.stream": "host.memory_bandwidth",
 }
 #: Numbers that are counted or stated, not timed.

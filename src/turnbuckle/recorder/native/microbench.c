@@ -498,7 +498,7 @@ static void section_alloc(void)
 #include "microbench_slack.h"
 
 static const struct { const char *name; void (*run)(void); bool needs_device; const char *what; } sections[] = {
-    { "host", section_host, false, "cores, STREAM triad by threads" },
+    { "host", section_host, false, "cores, an interpreter's loop, STREAM triad by threads" },
     { "launch", section_launch, true, "launch call, round trip, back to back, launch to flag, graphs" },
     { "sync", section_sync, true, "waits on an idle device, and how long they outlast the work" },
     { "event", section_event, true, "records, hand-over between streams" },

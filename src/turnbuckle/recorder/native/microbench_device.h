@@ -312,6 +312,51 @@ static unsigned host_cores(void)
     return seen > 0 ? (unsigned)seen : usable_processors();
 }
 
+/* The work of a framework between its calls, in small: a program of bytes is read, decoded and branched on; values go through a table of
+ * 256 KiB.  The program comes from a fixed seed, so that every host runs the same one. */
+enum { PROGRAM = 4096, TABLE = 65536 };
+static uint64_t interpret(const uint8_t *program, uint32_t *table, size_t steps)
+{
+    uint64_t r[8] = { 1, 2, 3, 5, 7, 11, 13, 17 };
+    size_t at = 0;
+    for (size_t i = 0; i < steps; i++) {
+        uint8_t code = program[at], a = code & 7, b = program[(at + 1) & (PROGRAM - 1)] & 7;
+        at = (at + 2) & (PROGRAM - 1);
+        switch (code >> 4) {
+        case 0: case 1: r[a] += r[b]; break;
+        case 2: r[a] ^= r[b] >> 7; break;
+        case 3: r[a] = r[a] << 13 | r[a] >> 51; break;
+        case 4: r[a] *= 0x9e3779b97f4a7c15u; break;
+        case 5: case 6: case 7: r[a] += table[(r[b] >> 20) & (TABLE - 1)]; break;
+        case 8: case 9: table[(r[a] >> 24) & (TABLE - 1)] = (uint32_t)r[b]; break;
+        case 10: case 11: if (r[a] & 1) at = (at + 2 * b) & (PROGRAM - 1); break;
+        case 12: if (r[a] < r[b]) r[a] += 3 * r[b]; break;
+        case 13: r[a] -= r[b] | 1; break;
+        case 14: r[a] = r[b] % 1021 + r[a]; break;
+        default: r[a] ^= r[a] << 17; break;
+        }
+    }
+    return r[0] ^ r[3] ^ r[7];
+}
+static void interpreter_loop(void)
+{
+    static uint8_t program[PROGRAM];
+    static uint32_t table[TABLE];
+    uint64_t seed = 88172645463325252u, sum = 0;
+    const size_t steps = 1000000;
+    Sample step = { 0 };
+    for (size_t i = 0; i < PROGRAM; i++) seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17, program[i] = (uint8_t)(seed >> 32);
+    sum += interpret(program, table, steps);
+    for (REPEAT(400, 8, 1000)) {
+        int64_t t = real_ns();
+        sum += interpret(program, table, steps);
+        add(&step, (double)(real_ns() - t) / (double)steps);
+    }
+    if (!sum) fputs(" ", stderr);
+    ROW("\"case\": \"interpreter\", \"steps\": %zu", steps);
+    stat("step", &step), row_end();
+}
+
 static void section_host(void)
 {
     unsigned most = usable_processors();
@@ -321,6 +366,7 @@ static void section_host(void)
     Sample wall = { 0 };
     ROW("\"case\": \"cores\", \"count\": %u, \"usable_processors\": %u", host_cores(), most);
     row_end();
+    interpreter_loop();
     for (unsigned k = 1; k <= most; k = k * 2 > most && k < most ? most : k * 2) {
         if (skipped()) return;
         double *a = malloc(n * 8), *b = malloc(n * 8), *c = malloc(n * 8);
