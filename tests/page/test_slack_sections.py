@@ -100,10 +100,10 @@ def test_carriers_are_said_as_findings(studies: Studies) -> None:
 
 def test_both_replays_stand_beside_each_other(studies: Studies, answer: Answer, seen: Run) -> None:
     table = replays_section(studies, verdicts(answer.projections))["table"]
-    names = [m.title for m in answer.targets if m is not answer.run.source]
-    assert [row[0].text for row in table.rows] == names
+    targets = [m for m in answer.targets if m is not answer.run.source]
+    assert [row[0].text for row in table.rows] == [m.title for m in targets]
     for replay, column in (("timeline", 2), ("sum", 4)):
-        asked = seen.project(names, model=replace(nething(), replay=replay), draws=0)  # type: ignore[arg-type]
+        asked = seen.project(targets, model=replace(nething(), replay=replay), draws=0)  # type: ignore[arg-type]
         assert [row[column].text for row in table.rows] == [seconds(p.seconds) for p in asked.projections]
     assert {row[1].text for row in table.rows} == {"timeline"}
 

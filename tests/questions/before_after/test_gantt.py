@@ -110,7 +110,7 @@ def test_the_sentence_says_what_the_picture_shows(studies: Studies, drawn: tuple
     final = max(inside, key=lambda r: float(r["recorded_end_seconds"]))
     assert number(final["recorded_end_seconds"] - window.first_ns * 1e-9, "s", 4) in sentence
     assert number(final["projected_end_seconds"] - window.projected_first, "s", 4) in sentence
-    assert run.target.name in sentence
+    assert run.target.title in sentence
 
 
 def test_tracks_are_named_without_ids(studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
