@@ -75,8 +75,18 @@ def test_pages_move_at_the_stated_rate(run: Run) -> None:
     assert "managed memory" in managed.copies.classes[0].basis
 
 
+def test_over_a_coherent_link_the_bytes_cross_once_without_a_copy(run: Run) -> None:
+    as_is, dropped = (on(run, "gh200", port) for port in ("as-is", "zero-copy"))
+    assert as_is.copies and dropped.copies
+    gh200 = load("gh200")
+    rates = [gh200.value(f"link.{way}.bandwidth") * gh200.value(f"link.{way}.efficiency") for way in ("h2d", "d2h")]  # type: ignore[arg-type, operator]
+    crossing = dropped.copies.size_bytes / np.array(rates)
+    assert crossing.min() < dropped.copies.seconds < 1.15 * crossing.max() < as_is.copies.seconds, "bytes at its rate, and no fixed part"
+    assert "coherent link" in dropped.copies.classes[0].basis and ZERO_COPY not in dropped.drivers
+
+
 def test_what_a_target_does_not_allow(run: Run) -> None:
-    for target, port, word in (("gh200", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
+    for target, port, word in (("h100-sxm5", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
         with pytest.raises(CannotAnswer) as refused:
             on(run, target, port)  # type: ignore[arg-type]
         assert refused.value.code == "A149" and word in refused.value.what

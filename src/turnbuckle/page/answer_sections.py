@@ -69,7 +69,7 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
         "that they stay."
     )
     head = ["target", "port", ">all copies", ">time by the coupling", ">penalty", ">with its GPU and host"]
-    return Table(caption, head, rows, title="one memory: three ways to port") if rows else None
+    return Table(caption, head, rows, title="ways to port the program") if rows else None
 
 
 #: Ways to port a program to one memory, in words.

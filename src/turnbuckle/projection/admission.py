@@ -29,11 +29,15 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
         raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
 
 
+#: Couplings over which a GPU works on any memory of the host, as it does on its own.
+COHERENT: Final = ("apu", "c2c")
+
+
 def require(profile: Profile, pair: Pair, port: str = "") -> None:
     """Refuse before any work what the profile cannot answer, and a port that the target does not allow (A149)."""
     if pair.target is not pair.source:
         require_activity(profile)
-        if port == "zero-copy" and not pair.target.copies_vanish:
+        if port == "zero-copy" and not pair.target.copies_vanish and pair.target.coupling not in COHERENT:
             raise error_of("A149.memory", where=pair.target.file, name=pair.target.name)
         if port == "managed" and pair.target.value("package.managed_bandwidth") is None:
             raise error_of("A149.managed", where=pair.target.file, name=pair.target.name)

@@ -161,6 +161,8 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
         return "kept as recorded: no link carries it"
     if port == "managed" and direction in HOST_WAYS:
         return "moved as managed memory, at the rate that the machine file states"
+    if port == "zero-copy" and not target.copies_vanish and direction in HOST_WAYS:
+        return "no copy: kernels read and write the bytes over the coherent link, once"
     if target.copies_vanish and way in HOST_WAYS:
         stated = target.value("package.copy_bandwidth") is not None
         kept = f"copied inside the package, {'as the machine file states' if stated else 'at half of its memory bandwidth'}"

@@ -137,8 +137,9 @@ def nething(
     charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.
     host : how many times faster the target's host runs the code between calls; None takes what the machines say, else a prior.
     kernels : ratios that the user states for kernels of a name; with ``"auto"`` alone.
-    port : what becomes of copies where CPU and GPU share one memory: ``"as-is"`` (they stay), ``"zero-copy"`` (they are dropped) or
-        ``"managed"`` (pages move instead); empty drops them, and the interval holds that they stay.
+    port : what becomes of copies where CPU and GPU share one memory: ``"as-is"`` (they stay), ``"zero-copy"`` (they are dropped;
+        over a coherent link kernels read and write the bytes across it, once) or ``"managed"`` (pages move instead); empty drops them, and
+        the interval holds that they stay.
 
     Raises
     ------
@@ -296,6 +297,9 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         mask = covers(p)
+        if machine is not source and port == "zero-copy" and not machine.copies_vanish:
+            across = link_bandwidth(machine, direction, source)
+            return None if across is None else loggp_seconds(p.size_bytes[mask], 0.0, across)
         if machine is not source and (bandwidth := _ported_bandwidth(machine, port)) is not None:
             name = link_parameter(direction, "latency")
             latency = source.value(name) if machine.value(name) is None else machine.value(name)

@@ -44,7 +44,9 @@ Host = Annotated[
 PortOption = Annotated[
     Literal["as-is", "zero-copy", "managed"] | None,
     Parameter(
-        name="--port", help="copies if CPU and GPU share one memory; left out, they are dropped, and the 90 % range holds that they stay"
+        name="--port",
+        help="copies if CPU and GPU share one memory (zero-copy: or a coherent link); left out, they are dropped, and the 90 % range "
+        "holds that they stay",
     ),
 ]
 Replay = Annotated[
