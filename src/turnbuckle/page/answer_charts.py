@@ -26,7 +26,7 @@ def verdict_strip(verdicts: list[Verdict]) -> Figure:
     """Draw one row a target: dot, middle half and 90 % interval of the change in run time, over zones of slowdown."""
     rows: Rows = [
         {
-            "row": i, "name": folded(v.name, 24), "colour": v.colour, "words": v.words,
+            "row": i, "name": folded(v.name, 20), "colour": v.colour, "words": v.words,
             "change": v.change, "low": v.low, "high": v.high, "half_low": v.half_low, "half_high": v.half_high,
             "figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}",
         }
@@ -119,7 +119,7 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
             tip = f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (part_sum or 1.0))}"
             rows.append({"row": i, "part": words[kind], **ends_of, **look, "label": label, "tip": tip})
         label = f"{seconds(total)}{', ' if change else ''}{change}"
-        ends.append({"row": i, "name": folded(name, 24), "to": rows[-1]["to"], "label": label})
+        ends.append({"row": i, "name": folded(name, 20), "to": rows[-1]["to"], "label": label})
     x, y = quantity("from", [0, longest / divisor], title=f"time [{unit}]", tickCount=6), row_axis(len(runs), inner=0.28, outer=0.1)
     layers = [
         marks.bars(None, x, y, x2="to", tip=True),

@@ -39,7 +39,7 @@ def _steady_table(answer: Answer) -> Table | None:
     """Return the targets of the run without its start-up; None where that is a tenth of the run or less, or cannot be asked."""
     if not answer.steady:
         return None
-    return replace(targets_table(verdicts(answer.steady), "the same without start-up"), caption="The columns of the table above.", notes=())
+    return replace(targets_table(verdicts(answer.steady), "without start-up"), caption="The columns of the table above.", notes=())
 
 
 def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:

@@ -68,7 +68,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
     window = targets[0].projection.measured_kernel_window_seconds if targets else None
     windows = "" if window is None else f", kernel window {seconds(window)}"
     if others:
-        what += " by the coupling alone"
+        what += ", coupling alone"
         caption += " With its own GPU and host the target's kernels and the work between calls change as well."
     title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)}{windows})" if targets else ""
     notes = ["; ".join(filter(None, [coupling_words(v.whole), _with_own(v)])) for v in targets]

@@ -186,7 +186,7 @@ def print_projections(console: Console, answer: Answer) -> None:
     if (begun := answer.run.start_up) is not None and begun.tells:
         console.print()
         if answer.steady:
-            console.print(drawn(targets_table(verdicts(answer.steady), "the same without start-up")))
+            console.print(drawn(targets_table(verdicts(answer.steady), "without start-up")))
         else:
             console.print(Text("without start-up: the rest of the recording cannot answer this", style="yellow"))
     console.print()
