@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.machine import Machine, Parameter
@@ -142,5 +142,5 @@ def _taken(pings: Sequence[Ping], layer: Machine, varied: ParameterName, most: f
             raise error_of("A192.ping", where=ping.name)
         logs.append(math.log(found))
     count = len(logs)
-    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / count) * float(t.ppf(0.95, count - 1)) / NINETY if count > 1 else 1.0
+    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / count) * float(stdtrit(count - 1, 0.95)) / NINETY if count > 1 else 1.0
     return math.exp(statistics.fmean(logs)), spread

@@ -25,7 +25,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from scipy.stats import kendalltau
 
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse
@@ -178,6 +177,9 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         yield Row(case.name, "variants", question.model, name, "s", seconds, measured_seconds)
     if len({*predicted}) < 2 or len({*actual}) < 2 or len(actual) < 3:
         return  # two values, or equal ones, have no order to test
+
+    # imported here: it takes longer than what every answer quotes from the card
+    from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
     yield Row(

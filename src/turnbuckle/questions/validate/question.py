@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
-from scipy.stats import beta, kendalltau
+from scipy.special import betaincinv
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
@@ -285,8 +285,8 @@ def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tupl
     [0.606, 0.995]
     """
     tail = (1.0 - level) / 2
-    low = 0.0 if covered == 0 else float(beta.ppf(tail, covered, stated - covered + 1))
-    high = 1.0 if covered == stated else float(beta.ppf(1.0 - tail, covered + 1, stated - covered))
+    low = 0.0 if covered == 0 else float(betaincinv(covered, stated - covered + 1, tail))
+    high = 1.0 if covered == stated else float(betaincinv(covered + 1, stated - covered, 1.0 - tail))
     return low, high
 
 
@@ -346,6 +346,9 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     )
     if len({*predicted}) < 2 or len({*actual}) < 2:
         return []  # equal values have no order to test
+    # imported here: it takes longer than what every answer quotes from the card
+    from scipy.stats import kendalltau
+
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"
     return [
