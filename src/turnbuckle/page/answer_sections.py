@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.foundation.findings import Finding
-from turnbuckle.machine import Machine
+from turnbuckle.machine import Machine, Pair
 from turnbuckle.page import answer_charts
+from turnbuckle.projection.admission import ports
 from turnbuckle.projection.model import Port, ported
-from turnbuckle.projection.projection import PARTS, Projection
+from turnbuckle.projection.projection import PARTS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
@@ -46,17 +46,18 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
     """Return each target that a program can be ported to in several ways, by port; None where there is none."""
     if answer.model is None or answer.model.machine_free:
         return None
-    rows = []
+    model, rows = answer.model, []
     for v, declared in zip(targets, answer.targets, strict=True):
-        asked: list[tuple[str, Projection]] = []
-        for port, words in _PORTS.items():
-            try:
-                answered = answer.run.project([declared], model=ported(answer.model, port), draws=answer.draws, seed=answer.seed)
-            except CannotAnswer:
-                continue
-            asked.append((words, answered.projections[0]))
-        if v.kind == "self" or len(asked) < 2:
+        target = Pair(answer.run.source, declared).target
+        allowed = ports(target)
+        if v.kind == "self" or len(allowed) < 2:
             continue
+        # where there are two memories, a program that says nothing is ported as it is
+        known = {model.port or ("" if target.copies_vanish else "as-is"): v.whole}
+        for port in set(allowed) - set(known):
+            ask = answer.run.project([declared], model=ported(model, port), draws=answer.draws, seed=answer.seed)
+            known[port] = ask.projections[0]
+        asked = [(_PORTS[port], known[port]) for port in allowed]
         for words, p in asked:
             measured, alone = p.measured_seconds or 1.0, p.by_coupling
             copies = DASH if p.copies is None else number(p.copies.seconds, "s")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.machine import Pair
+from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
+from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.recorders import with_calls
 
@@ -37,10 +38,16 @@ def require(profile: Profile, pair: Pair, port: str = "") -> None:
     """Refuse before any work what the profile cannot answer, and a port that the target does not allow (A149)."""
     if pair.target is not pair.source:
         require_activity(profile)
-        if port == "zero-copy" and not pair.target.copies_vanish and pair.target.coupling not in COHERENT:
-            raise error_of("A149.memory", where=pair.target.file, name=pair.target.name)
-        if port == "managed" and pair.target.value("package.managed_bandwidth") is None:
-            raise error_of("A149.managed", where=pair.target.file, name=pair.target.name)
+        if port and port not in ports(pair.target):
+            case = "A149.memory" if port == "zero-copy" else "A149.managed"
+            raise error_of(case, where=pair.target.file, name=pair.target.name)
+
+
+def ports(target: Machine) -> tuple[Port, ...]:
+    """Return the ways in which a program can be ported to the memory of a machine."""
+    zero_copy = target.copies_vanish or target.coupling in COHERENT
+    managed = target.value("package.managed_bandwidth") is not None
+    return ("as-is", *(("zero-copy",) if zero_copy else ()), *(("managed",) if managed else ()))
 
 
 def require_activity(profile: Profile) -> None:

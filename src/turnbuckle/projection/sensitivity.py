@@ -170,14 +170,16 @@ def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
 def _on_critical_path(replay: TimelineReplay, of: Text) -> dict[str, float]:
     """Return the seconds of every class on the recorded critical path."""
     graph = replay.graph
-    _, path = replay.path(no_change(len(replay.run)))
+    _, path = replay.unchanged_path
     kind, target, lag = graph.kind[path], graph.target[path], graph.lag_ns[path] * 1e-9
     if not len(path):
         return {}
+    names = [*dict.fromkeys([*of.tolist(), REST, HOST_WORK, DELIVERIES, RETURNS, "kernels"])]
+    of_piece = np.array([names.index(name) for name in of.tolist()])
     by_piece = np.isin(kind, [EDGE[w] for w in ("run", "call", "meet")])
-    named = np.where(by_piece, of[replay.piece[(target - 1) // 2]], REST)
+    named = np.where(by_piece, of_piece[replay.piece[(target - 1) // 2]], names.index(REST))
     for word, name in (("host", HOST_WORK), ("deliver", DELIVERIES), ("sync", RETURNS), ("queue", RETURNS), ("fault", "kernels")):
-        named[kind == EDGE[word]] = name
-    spent = {str(n): float(lag[named == n].sum()) for n in np.unique(named.astype(str))}
+        named[kind == EDGE[word]] = names.index(name)
+    spent = {names[n]: float(lag[named == n].sum()) for n in np.flatnonzero(np.bincount(named, minlength=len(names)))}
     spent[REST] = spent.get(REST, 0.0) + float(graph.residual_ns[target].sum()) * 1e-9
     return spent

@@ -21,6 +21,9 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
+#: Per edge the parameter that changes its lag (-1 for none) and what a unit of it is worth [ns], twice.
+Terms = list[tuple[Index, Float]]
+
 
 @dataclass(frozen=True)
 class Change:
@@ -86,11 +89,11 @@ class TimelineReplay:
         run, piece_of_row : pieces of the profile, and the piece of every activity.
         """
         piece = piece_of_row[graph.activity].astype(np.int32) if len(graph.activity) else np.zeros(0, dtype=np.int32)
-        return cls(graph, run, piece, _native(graph, run, piece))
+        return _compiled(graph, run, piece)
 
     def on(self, graph: Graph, spared: Bool | None = None) -> TimelineReplay:
         """Compile the same activities on a changed graph; `spared` ones get no added time."""
-        return TimelineReplay(graph, self.run, self.piece, _native(graph, self.run, self.piece, spared))
+        return _compiled(graph, self.run, self.piece, spared, self._terms if graph is self.graph else None)
 
     def without(self, edges: Bool) -> TimelineReplay:
         """Compile the same run without some edges, as if nothing waited there; other edges still hold."""
@@ -174,7 +177,7 @@ class TimelineReplay:
         return {**seconds, "other": seconds["other"] + beyond}
 
     @cached_property
-    def _terms(self) -> list[tuple[Index, Float]]:
+    def _terms(self) -> Terms:
         return _parameters(self.graph, self.piece, len(self.run))
 
     @cached_property
@@ -193,9 +196,16 @@ class TimelineReplay:
         return weights * 1e-9
 
 
-def _native(graph: Graph, run: Pieces, piece: Index, spared: Bool | None = None) -> Timeline:
+def _compiled(graph: Graph, run: Pieces, piece: Index, spared: Bool | None = None, terms: Terms | None = None) -> TimelineReplay:
     """Build the graph in the native core; `spared` activities scale with their duration but get no added time."""
-    (first, scaled), (second, added) = _parameters(graph, piece, len(run))
+    terms = _parameters(graph, piece, len(run)) if terms is None else terms
+    made = TimelineReplay(graph, run, piece, _native(graph, run, terms, spared))
+    made.__dict__["_terms"] = terms
+    return made
+
+
+def _native(graph: Graph, run: Pieces, terms: Terms, spared: Bool | None) -> Timeline:
+    (first, scaled), (second, added) = terms
     if spared is not None:
         whose = spared[graph.payer]
         second = np.where(whose, -1, second)
@@ -214,7 +224,7 @@ def _native(graph: Graph, run: Pieces, piece: Index, spared: Bool | None = None)
     )
 
 
-def _parameters(graph: Graph, piece: Index, count: int) -> list[tuple[Index, Float]]:
+def _parameters(graph: Graph, piece: Index, count: int) -> Terms:
     """Return per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
     kind = graph.kind
     payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int32)

@@ -116,8 +116,13 @@ class Graph:
     @property
     def payer(self) -> Index:
         """Return per edge the activity whose price its lag is: the call of a delivery, the kernel between its faults, else `owner`."""
-        payer = np.where(self.kind == EDGE["deliver"], (self.source - 1) // 2, self.owner)
-        return payer if self.paid is None else np.where(self.paid >= 0, self.paid, payer)
+        return self.payers(slice(None))
+
+    def payers(self, edges: Int | slice) -> Index:
+        """Return `payer` of some edges."""
+        source, target = self.source[edges], self.target[edges]
+        payer = np.where(self.kind[edges] == EDGE["deliver"], (source - 1) // 2, (target - 1) // 2)
+        return payer if self.paid is None else np.where(self.paid[edges] >= 0, self.paid[edges], payer)
 
 
 @dataclass

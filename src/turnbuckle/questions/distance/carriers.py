@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE, Index
 from turnbuckle.profile.profile import Profile
@@ -107,9 +107,8 @@ def _walked(
     pieces = np.argsort(-rises, kind="stable")[:_WALKED]
     pieces = pieces[rises[pieces] > 0]
     seconds = np.zeros(groups.count)
-    callers = np.zeros(0, dtype=np.int64)
+    called = np.zeros(len(groups.caller), dtype=np.bool_)
     paid = np.zeros((groups.count, len(_PAID)), dtype=np.bool_)
-    calls = len(groups.caller)
     for k in pieces:
         low, high = curve.at[k], ends[k]
         middle, step = (low + high) / 2, (high - low) * 1e-3
@@ -125,10 +124,18 @@ def _walked(
         share = np.bincount(group, weights=slope, minlength=groups.count)
         if share.sum():
             seconds += rises[k] * share / share.sum()
-        callers = np.union1d(callers, group * calls + groups.caller_of(path))
+        called[groups.caller_of(path)] = True
         paid[group, _PAID.index("call") if in_calls else _PAY_OF_EDGE[replay.graph.kind[path]]] = True
     pays = [tuple(word for word, is_paid in zip(_PAID, row, strict=True) if is_paid) for row in paid.tolist()]
-    return seconds, np.bincount(callers // max(calls, 1), minlength=groups.count), pays
+    # a call and all that it started are of one group
+    return seconds, np.bincount(groups.group[called], minlength=groups.count), pays
+
+
+def _among(numbers: Int, count: int) -> Bool:
+    """Return which of so many numbers from zero occur."""
+    occurs = np.zeros(count, dtype=np.bool_)
+    occurs[numbers] = True
+    return occurs
 
 
 @dataclass(frozen=True)
@@ -185,11 +192,11 @@ class _Groups:
             (name, to, None if low is None else (low, high), waits)
             for name, to, waits, low, high in labels.sort("group").drop("group").iter_rows()
         ]
-        return cls(replay, caller, group, words, np.bincount(group[np.unique(caller)], minlength=len(words)))
+        return cls(replay, caller, group, words, np.bincount(group[_among(caller, n)], minlength=len(words)))
 
     def _activity(self, edges: Int) -> Index:
         """Return the activity that each edge charges."""
-        return self.replay.graph.payer[edges]
+        return self.replay.graph.payers(edges)
 
     def of_edge(self, edges: Int) -> Int:
         """Return the group of each edge."""
@@ -201,7 +208,7 @@ class _Groups:
 
     def calls(self, group: int) -> Int:
         """Return the host calls of a group."""
-        return np.unique(self.caller[self.group == group])
+        return np.flatnonzero(_among(self.caller[self.group == group], len(self.caller)))
 
     def named(self, group: int, seconds: float, share: float, count: int, pays: tuple[str, ...]) -> Carrier:
         """Describe a group in words."""

@@ -1,0 +1,67 @@
+"""The first section of the report: targets by title, ports side by side, the run without its start-up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from turnbuckle.examples import sample
+from turnbuckle.machine import load
+from turnbuckle.page.answer_sections import answer_section
+from turnbuckle.projection.model import Port, nething, ported
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.text import number, seconds
+from turnbuckle.show.verdict import names, verdicts
+
+TARGETS = ("mi300a", "gh200", "h100-sxm5", "cdi-row-link")
+
+
+@pytest.fixture(scope="module")
+def asked() -> Answer:
+    with sample() as path:
+        return Run.read(path, use_cache=False).project(TARGETS, draws=50)
+
+
+def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
+    table = answer_section(asked, verdicts(asked.projections))["ports"]
+    rows = [[c.text for c in row] for row in table.rows]
+    mi300a, gh200 = load("mi300a").title, load("gh200").title
+    assert [(row[0], row[1]) for row in rows] == [
+        (mi300a, "as it is"), (mi300a, "zero copy"), (gh200, "as it is"), (gh200, "zero copy"), (gh200, "managed memory"),
+    ], "a machine of one way is left out"  # fmt: skip
+    ways: tuple[tuple[str, Port], ...] = (
+        ("mi300a", "as-is"),
+        ("mi300a", "zero-copy"),
+        ("gh200", ""),
+        ("gh200", "zero-copy"),
+        ("gh200", "managed"),
+    )
+    for row, (target, port) in zip(rows, ways, strict=True):
+        alone = asked.run.project([target], model=replace(nething(port=port), replay="auto"), draws=0)[target]
+        assert alone.copies is not None and row[2] == number(alone.copies.seconds, "s") and row[3] == seconds(alone.by_coupling.seconds)
+        assert row[5] == f"{alone.penalty:.3f}×"
+
+
+def test_no_way_to_choose_is_no_table(asked: Answer) -> None:
+    one = Answer(asked.run, asked.model, asked.targets[3:], asked.projections[3:], asked.seed, asked.draws)
+    assert answer_section(one, verdicts(one.projections))["ports"] is None
+
+
+def test_a_port_changes_the_copies_of_a_model_alone() -> None:
+    model = nething("memory", host=1.5)
+    other = ported(model, "managed")
+    assert (other.port, other.alpha, other.host) == ("managed", "memory", 1.5)
+    kept = [a is b for a, b in zip(model.charges, other.charges, strict=True)]
+    assert [c.name for c, same in zip(model.charges, kept, strict=True) if not same] == ["copy_h2d", "copy_d2h"]
+
+
+def test_the_run_without_its_start_up_stands_below_the_answer(asked: Answer) -> None:
+    table = answer_section(asked, verdicts(asked.projections))["steady"]
+    assert asked.steady and [row[1].text for row in table.rows] == [number(p.by_coupling.seconds, "s") for p in asked.steady]
+
+
+def test_targets_are_called_by_title_unless_two_have_the_same(asked: Answer) -> None:
+    assert names(asked.projections) == [load(t).title for t in TARGETS]
+    twins = [replace(p, title="Our node") for p in asked.projections[:2]]
+    assert names([*twins, asked.projections[2]]) == ["mi300a", "gh200", load("h100-sxm5").title]
