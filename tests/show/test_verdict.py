@@ -34,6 +34,7 @@ def projection(target: str, change: float, low: float, high: float, **more: Any)
         measured_seconds=2.0,
         breakdown={**parts, "copy": 0.4 + 2.0 * change},
         measured_breakdown=parts,
+        change={**dict.fromkeys(parts, 0.0), "copy": 2.0 * change},
         envelope=(2.0 * (1 + min(change, 0)), 2.0 * (1 + max(change, 0))),
         coupling=more.pop("coupling", {}),
         interval=Interval(2.0 * (1 + low), 2.0 * (1 + change), 2.0 * (1 + high), 0.9, 200, 1),

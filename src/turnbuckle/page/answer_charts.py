@@ -156,7 +156,7 @@ def steps(v: Verdict) -> Figure:
     """Draw the way from the recorded run to one target, part by part."""
     p = v.projection
     words = part_words(p.replay)
-    deltas = {part: p.breakdown[part] - p.measured_breakdown[part] for part in PARTS}
+    deltas = {part: p.change[part] for part in PARTS}
     divisor, unit = time_unit(max([*(abs(d) for d in deltas.values()), 1e-9]))
     rows: Rows = [{"step": "recorded", "label": seconds(p.measured_seconds), "colour": RECORDED, "from": 0.0, "to": 0.0, "end": 0.0}]
     reached = 0.0

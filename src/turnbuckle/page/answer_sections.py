@@ -108,7 +108,7 @@ def projection_section(targets: list[Verdict]) -> dict[str, Any]:
     rows = []
     for v in targets:
         p = v.projection
-        deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
+        deltas = [p.change[part] for part in PARTS]
         rows.append(
             cells(
                 Cell(v.name, tone="strong", colour=v.colour),
@@ -123,7 +123,8 @@ def projection_section(targets: list[Verdict]) -> dict[str, Any]:
         "figures": [answer_charts.breakdown(targets)],
         "steps": named([answer_charts.steps(v) for v in shown]),
         "table": Table(
-            f"Change of {'time on the critical path' if on_timeline(targets) else 'exposed time'} by part, against the recorded run.",
+            "Which parts the change of the run time comes from, against the recorded run."
+            + (" On the way the critical path may go over to other work: this is not the difference of two paths." * on_timeline(targets)),
             head,
             rows,
         ),

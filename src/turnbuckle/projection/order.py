@@ -22,6 +22,9 @@ from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
 
+#: Points on the way to a changed run at which its critical path is looked at, and points times instants for long runs.
+_POINTS: Final = 8
+_WALKED: Final = 5_000_000
 #: Names of the unknowns of an order that the rules do not derive.
 OVERLAP: Final = "overlap of what no dependency rule explains"
 UNEXPLAINED: Final = "time that no dependency rule explains"
@@ -71,13 +74,14 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Run times [s], shape of the draws; for a single answer breakdowns too, and by the timeline kernel windows, projected and recorded."""
+    """Run times [s], shape of the draws; for a single answer breakdowns too, which parts the change comes from, and kernel windows."""
 
     seconds: Float
     lower: Float
     upper: Float
     breakdown: dict[str, float]
     measured_breakdown: dict[str, float]
+    change: dict[str, float]
     kernel_windows: tuple[float | None, float | None] = (None, None)
 
 
@@ -87,14 +91,10 @@ def replayed(ready: Prepared, durations: Durations) -> Replayed:
     if ready.timeline is None:
         tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
         total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
-        single = total.exposed_seconds.ndim == 1
-        return Replayed(
-            total.seconds,
-            total.lower,
-            total.upper,
-            _breakdown(run, total.exposed_seconds) if single else {},
-            _breakdown(run, run.exposed_seconds) if single else {},
-        )
+        if total.exposed_seconds.ndim > 1:
+            return Replayed(total.seconds, total.lower, total.upper, {}, {}, {})
+        after, before = _breakdown(run, total.exposed_seconds), _breakdown(run, run.exposed_seconds)
+        return Replayed(total.seconds, total.lower, total.upper, after, before, {part: after[part] - before[part] for part in after})
     return _on_timeline(ready.timeline, ready.measured, durations)
 
 
@@ -129,11 +129,13 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
     if np.ndim(seconds):
-        return Replayed(seconds, lower, upper, {}, {})
+        return Replayed(seconds, lower, upper, {}, {}, {})
     paths = [timeline.path(change), timeline.unchanged_path]
     projected, recorded = (timeline.parts(*path, PART_OF_CATEGORY, measured - was) for path in paths)
     after, before = (timeline.kernel_window(instants) for instants, _ in paths)
-    return Replayed(seconds, lower, upper, projected, recorded, (after, before))
+    points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
+    by_part = timeline.change_by_part(change, PART_OF_CATEGORY, points)
+    return Replayed(seconds, lower, upper, projected, recorded, by_part, (after, before))
 
 
 def timeline_change(durations: Durations) -> Change:

@@ -67,6 +67,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
         measured_breakdown=result.measured_breakdown,
+        change=result.change,
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),

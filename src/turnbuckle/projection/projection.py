@@ -138,6 +138,7 @@ class Projection(Declared):
     model, replay : how the answer was made.
     seconds, measured_seconds : projected and recorded run time [s].
     breakdown, measured_breakdown : exposed time by part [s]; the parts add up to the run time.
+    change : which parts the change of the run time comes from [s]; they add up to it.
     envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
     coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
     order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
@@ -168,6 +169,7 @@ class Projection(Declared):
     coupling: dict[str, Any]
     alpha: float | None = None
     order: dict[str, Any] = field(default_factory=dict)
+    change: dict[str, float] = field(default_factory=dict)
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
     host: float | None = None

@@ -223,7 +223,7 @@ def three_sentences(targets: list[Verdict]) -> list[str]:
 
 def _where(p: Projection, sign: int) -> str:
     """Which parts the change comes from, the largest first."""
-    change = {part: sign * (p.breakdown[part] - p.measured_breakdown[part]) for part in PARTS}
+    change = {part: sign * p.change[part] for part in PARTS}
     total = sum(c for c in change.values() if c > 0)
     named = {"copy": "copies", "launch": "launches", "kernel": "kernels", "other": "waiting and other host calls"}
     against = -sum(c for c in change.values() if c < 0)
