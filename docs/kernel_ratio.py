@@ -16,7 +16,8 @@ import numpy as np
 
 from turnbuckle.machine import Pair, load
 from turnbuckle.profile.kernels import told
-from turnbuckle.projection.elsewhere.kernels import KernelTable, basis_of, kernels_longer
+from turnbuckle.projection.elsewhere.given import KernelTable
+from turnbuckle.projection.elsewhere.kernels import basis_of, kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.uncertainty import DRAWS, SEED, drawn_source, drawn_target
 

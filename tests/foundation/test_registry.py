@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from turnbuckle.examples import sample
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.projection.model import nething
@@ -58,6 +59,15 @@ def _seconds(pieces, machine, source):
     return np.asarray(0.0 if machine is source else 1e-3)
 
 
+def predict(kernels, source, target):
+    assert set(kernels.columns) == {"name", "count", "seconds", "blocks", "threads", "registers", "shared_bytes"}
+    return [(name, {"gh200": 4.0, "h100-sxm5": 2.0}.get(target.name, 1.0), 0.1) for name in kernels["name"]]
+
+
+def nonsense(kernels, source, target):
+    return [(name, -1.0, 0.1) for name in kernels["name"]]
+
+
 toll = Charge("toll", lambda pieces: pieces.kind == "kernel", _seconds, "difference")
 '''
 POINTS = """[turnbuckle.readers]
@@ -69,6 +79,9 @@ kernels = lab:kernels
 lab = lab:folder
 [turnbuckle.charges]
 toll = lab:toll
+[turnbuckle.predictors]
+twofold = lab:predict
+nonsense = lab:nonsense
 """
 
 
@@ -150,3 +163,23 @@ def test_nobody_lists_a_name_twice() -> None:
     for kind in ("readers", "questions", "untimed", "asks", "sweeps", "predictions", "services"):
         names = [name for product in registry.PRODUCTS for name in import_module(product).ADDS.get(kind, {})]
         assert len(names) == len(set(names)), kind
+
+
+def test_a_foreign_predictor_tells_the_kernels_of_each_target(installed: Path) -> None:
+    def project(name: str) -> subprocess.CompletedProcess[str]:
+        words = ("--on", "gh200,h100-sxm5,cdi-row-link", "--kernels", name, "--format", "json", "--draws", "0")
+        with sample() as path:
+            return asked(installed, "project", str(path), *words)
+
+    done = project("twofold")
+    assert done.returncode == 0, done.stderr
+    near, far, same = json.loads(done.stdout)["projections"]
+    for found, faster in ((near, 4.0), (far, 2.0)):
+        kernels = found["kernels"]
+        assert {c["basis"] for c in kernels["classes"]} == {"given"}
+        assert kernels["measured_seconds"] / kernels["seconds"] == pytest.approx(faster)
+    assert same["kernels"]["measured_seconds"] == pytest.approx(same["kernels"]["seconds"]), "its GPU is the source's"
+    wrong = project("nonsense")
+    assert wrong.returncode == 2 and "A432" in wrong.stderr
+    unknown = project("twofolt")
+    assert "A432" in unknown.stderr and "twofold" in unknown.stderr

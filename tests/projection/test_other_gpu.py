@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 from rows import on_device
 from strategies import FULL, LAW, machine, trace_of
 
+from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.projection.elsewhere.kernels import VENDOR, kernel_table
+from turnbuckle.projection.elsewhere.given import kernel_table
+from turnbuckle.projection.elsewhere.kernels import VENDOR
 from turnbuckle.projection.elsewhere.priors import VENDOR_ERROR
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import project_many
 
 #: 100 multiprocessors of 1 GHz, 1 TB/s.
@@ -160,6 +163,32 @@ def test_given_kernels_hold_for_a_changed_coupling_too(tmp_path: Path) -> None:
     model = nething(kernels=kernel_table(table(tmp_path, "k, 2, ,")))
     (found,) = project_many(run(("k", 10)), here(), [load("cdi-row-link")], model, {}, 0, 1)
     assert found.alpha == pytest.approx(2.0)
+
+
+def test_seconds_on_the_target_are_a_ratio_to_the_recorded_mean(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.csv"
+    path.write_text("name, ratio, seconds, error\nstencil*, , 250 us, 0.1\nk1, 3, , \nnever, , 1 ms,\n", encoding="utf-8")
+    seen = run(("stencil<double>", 100_000), ("stencil<float>", 100_000), ("k1", 100_000))
+    resolved = kernel_table(path).on(seen.trace, here(), [there(**FASTER)])
+    assert resolved.ratio == pytest.approx((4.0, 3.0, 1.0)) and not resolved.seconds, "1 ms recorded, 250 us there"
+    for lines in ("k, 2, 1 ms,", "k, , ,"):
+        path.write_text(f"name, ratio, seconds, error\n{lines}\n", encoding="utf-8")
+        with pytest.raises(TurnbuckleError) as refused:
+            kernel_table(path)
+        assert refused.value.code == "A431" and "seconds.csv:2" in refused.value.where
+
+
+def test_what_is_given_reaches_an_answer(tmp_path: Path) -> None:
+    """A question of a `Run` once took the pieces of the run without the table, so that nothing of it was used."""
+    with sample() as path:
+        seen = Run.read(path, use_cache=False)
+    model = replace(nething(kernels=kernel_table(table(tmp_path, "*, 4, 0.05, mine"))), replay="auto")
+    for one in (model, replace(model, replay="sum"), replace(model, replay="timeline")):
+        found = seen.project("gh200", model=one, draws=20).projections[0]
+        assert found.kernels is not None and [c.basis for c in found.kernels.classes] == ["given"] * len(found.kernels.classes)
+        assert found.kernels.measured_seconds / found.kernels.seconds == pytest.approx(4.0)
+    plain = seen.project("gh200", draws=0).projections[0].kernels
+    assert plain is not None and plain.basis != "given"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ readers      module with ``sniff(head, path)`` and ``read(path, ...)``: the firs
 questions    function of a verb, ``turnbuckle NAME`` or ``turnbuckle model NAME``
 machines     function that returns a folder of machine files, which join the catalogue
 charges      `turnbuckle.projection.model.Charge`, which a model charges where it is asked for by name
+predictors   function of kernels and two machines: how many times faster each runs (``turnbuckle.projection.elsewhere.given``)
 untimed      module with ``sniff(path)`` and ``inspect(path, ...)``: files of a program that hold no times
 asks         function of a `Run`, behind its method of the same name
 terminal     function of a console and an answer: what a terminal shows, and a notebook
@@ -20,7 +21,7 @@ predictions  function of a validation case: rows predicted and measured
 services     what a question of one product uses of another
 ============ =========================================================================================================
 
-The first four are open to third parties.  Nothing is imported before it is asked for.
+The first five are open to third parties.  Nothing is imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from typing import Any, Final, NamedTuple
 #: Each with an ``ADDS``, in the order in which their readers are tried.
 PRODUCTS: Final = ("turnbuckle.core", "turnbuckle.mpi", "turnbuckle.papers", "turnbuckle.recorder")
 #: Kinds that packages of third parties may add to.
-OPEN: Final = ("readers", "questions", "machines", "charges")
+OPEN: Final = ("readers", "questions", "machines", "charges", "predictors")
 
 
 class Entry(NamedTuple):

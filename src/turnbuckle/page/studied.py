@@ -68,7 +68,7 @@ def studied(answer: Answer) -> Studies | str:
         lacks = "no host calls" if answer.run.on_device else "no GPU activity"
         return f"The recording holds {lacks}, so there is no time line between host and device to replay."
     try:
-        ready = answer.run.prepared(MODEL)
+        ready = answer.run.prepared(replace(MODEL, kernels=answer.model.kernels if answer.model else None))
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
             return "The recording holds no activity that could be ordered, so there is no time line to replay."
         most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)

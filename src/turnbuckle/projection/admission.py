@@ -39,8 +39,7 @@ def require(profile: Profile, pair: Pair, port: str = "") -> None:
     if pair.target is not pair.source:
         require_activity(profile)
         if port and port not in ports(pair.target):
-            case = "A149.memory" if port == "zero-copy" else "A149.managed"
-            raise error_of(case, where=pair.target.file, name=pair.target.name)
+            raise error_of("A149.memory" if port == "zero-copy" else "A149.managed", where=pair.target.file, name=pair.target.name)
 
 
 def ports(target: Machine) -> tuple[Port, ...]:

@@ -14,8 +14,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
+from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.elsewhere.priors import HOST_SPEED, INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
-from turnbuckle.projection.model import Model, Port, Priced, kernel_rate, link_bandwidth
+from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.recorders import recorder_of
 

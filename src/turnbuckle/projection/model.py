@@ -35,7 +35,8 @@ from turnbuckle.machine.parameter_names import (
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
-from turnbuckle.projection.elsewhere.kernels import KernelTable, given_longer, kernels_longer
+from turnbuckle.projection.elsewhere.given import KernelTable
+from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
 from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
@@ -196,6 +197,12 @@ def ported(model: Model, port: Port) -> Model:
     """Return the model with the program ported to one memory in another way."""
     copies = {f"copy_{direction}": direction for direction in HOST_WAYS}
     return replace(model, port=port, charges=tuple(_copy_charge(copies[c.name], port) if c.name in copies else c for c in model.charges))
+
+
+def with_kernels(model: Model, kernels: KernelTable) -> Model:
+    """Return the model with another table of kernels."""
+    own = _kernel_seconds(model.alpha, kernels)
+    return replace(model, kernels=kernels, charges=tuple(replace(c, seconds=own) if c.name == "kernel" else c for c in model.charges))
 
 
 def coupling_alone(model: Model) -> Model:
@@ -518,14 +525,6 @@ _RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "flop": ("gpu.fp64_matrix", "gpu.fp64"),
     "memory": ("gpu.memory_bandwidth",),
 }
-
-
-def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
-    """Return the rate that scales kernels: double precision (matrix units if any, as the paper's Table I) or memory bandwidth."""
-    if alpha == "memory":
-        return machine.value("gpu.memory_bandwidth")
-    matrix = machine.value("gpu.fp64_matrix")
-    return machine.value("gpu.fp64") if matrix is None else matrix
 
 
 def _kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Callable[[Pieces, Priced, Priced], Float | None]:

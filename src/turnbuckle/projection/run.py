@@ -30,7 +30,7 @@ from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
-from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.model import Model, nething, with_kernels
 from turnbuckle.projection.order import Prepared, prepared
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.shown import Shown
@@ -184,8 +184,8 @@ class Run(Shown):
 
     def prepared(self, model: Model) -> Prepared:
         """Prepare the run for a model's replay; ``auto`` takes the sum where the order cannot be trusted."""
-        if model.replay == "sum" and "ordered" not in self.__dict__:
-            return prepared(self.profile, model)  # no graph is made for it
+        if model.kernels is not None or (model.replay == "sum" and "ordered" not in self.__dict__):
+            return prepared(self.profile, model)  # pieces of its own, or no graph
         return self.ordered.to(model.replay)
 
     # --- questions
@@ -230,6 +230,8 @@ class Run(Shown):
             targets = tuple(self.source if m == "self" else machine_of(m) for m in (DEFAULT_TARGETS if asked is None else asked))
         if any(target is not self.source for target in targets):
             require_calls(self.profile)
+        if model.kernels is not None:
+            model = with_kernels(model, model.kernels.on(self.trace, self.source, targets))
         ready = self.prepared(model)
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))

@@ -24,7 +24,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.elsewhere.kernels import basis_of, scales
+from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
@@ -38,7 +38,7 @@ from turnbuckle.projection.elsewhere.priors import (
     unstated,
     zero_copy_longer,
 )
-from turnbuckle.projection.model import Model, coupling_alone, kernel_rate
+from turnbuckle.projection.model import Model, coupling_alone
 from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, unsure
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order

@@ -11,9 +11,6 @@ No constant is fitted to a validation case.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,12 +18,11 @@ from scipy.special import ndtr
 
 from turnbuckle.cost.waves import blocks_at_once, longer
 from turnbuckle.foundation.arrays import Bool, Float
-from turnbuckle.foundation.errors import clipped, error_of
-from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.machine import Pair
 from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
 
 if TYPE_CHECKING:
@@ -37,8 +33,6 @@ WAVE_ERROR: Final = 0.15
 #: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, arXiv
 #: 2208.11035v3, abstract).
 SAME_GPU: Final = 0.08
-#: A ratio from the user's table without an error of its own.
-GIVEN_ERROR: Final = 0.0
 #: Share of a kernel's time that memory decides, by what holds its class up: between these, the middle stated.
 SHARES: Final[Mapping[str, tuple[float, float]]] = {"pipe": (0.0, 0.5), "memory": (0.5, 1.0), "": (0.0, 1.0)}
 #: What any multiprocessor since 2016 holds where a machine file does not say (CUDA C++ Programming Guide, technical specifications).
@@ -55,54 +49,6 @@ _REACH: Final = 1.6448536269514722
 #: Names among the drivers.
 KERNELS: Final = "kernels on the other GPU"
 VENDOR: Final = "kernels on a GPU of another vendor"
-
-
-@dataclass(frozen=True)
-class KernelTable:
-    """What a user, or another predictor, states of kernels on the target.
-
-    Attributes
-    ----------
-    patterns : names of kernels, with * and ? for any text; the first that matches counts.
-    ratio : how many times faster each runs on the target, shape (rows,).
-    error : relative standard error of each, shape (rows,).
-    source : where the numbers come from.
-    """
-
-    patterns: tuple[str, ...]
-    ratio: tuple[float, ...]
-    error: tuple[float, ...]
-    source: str
-
-    def row(self, name: str) -> int:
-        """Return the row of a kernel's name; -1 where there is none."""
-        return next((k for k, p in enumerate(self.patterns) if p == name or fnmatchcase(name, p)), -1)
-
-
-_COLUMNS: Final = (
-    Column("name", ""), Column("ratio", "1", least=0.0, above=True, most=1e6),
-    Column("error", "1", needed=False, most=3.0), Column("source", "", needed=False),
-)  # fmt: skip
-
-
-def kernel_table(path: str | Path) -> KernelTable:
-    """Read a table of kernels: ``name, ratio, error, source``.
-
-    The ratio says how many times faster a kernel runs on the target, and the error is relative (0.1 is 10 %).
-
-    Raises
-    ------
-    UsageError : A061 to A063 as `read_table`; A431 for a table without a row.
-    """
-    table = read_table(path, _COLUMNS, "the table of kernels")
-    if not len(table):
-        raise error_of("A431", where=table.name)
-    error = np.nan_to_num(table.number("error", GIVEN_ERROR), nan=GIVEN_ERROR)
-    sources = dict.fromkeys(text.strip() for text in table.texts.get("source", []) if text.strip())
-    return KernelTable(
-        tuple(text.strip() for text in table.texts["name"]), tuple(table.number("ratio").tolist()), tuple(error.tolist()),
-        clipped("; ".join(sources) or table.name, 120),
-    )  # fmt: skip
 
 
 def same_model(pair: Pair) -> bool:
@@ -166,7 +112,7 @@ def kernels_longer(
         rows = np.array([b == basis for b in bases])
         chosen = [kind for kind, row in zip(kinds, rows, strict=True) if row]
         if basis == "given" and given is not None:
-            out[:, rows] = _given(chosen, given, draws)
+            out[:, rows] = _given(chosen, given, pair.target.name, draws)
         elif basis == "same GPU":
             out[:, rows] = np.exp(SAME_GPU * draws.of(KERNELS))
         elif basis == "launch geometry":
@@ -176,8 +122,9 @@ def kernels_longer(
     return out if draws.draws else out[0]
 
 
-def _given(kinds: Sequence[KernelKind], given: KernelTable, draws: Draws) -> Float:
-    columns = [np.exp(given.error[k.given] * draws.of(f"given for {given.patterns[k.given]}")) / given.ratio[k.given] for k in kinds]
+def _given(kinds: Sequence[KernelKind], given: KernelTable, target: str, draws: Draws) -> Float:
+    ratio, error = given.of(target)
+    columns = [np.exp(error[k.given] * draws.of(f"given for {given.patterns[k.given]}")) / ratio[k.given] for k in kinds]
     return np.concatenate([np.broadcast_to(c, (draws.draws or 1, 1)) for c in columns], axis=1)
 
 
@@ -238,3 +185,11 @@ def _unfilled(kinds: Sequence[KernelKind], source: Priced) -> Bool:
     """Return which kernels have fewer blocks than their GPU has multiprocessors."""
     units = _middle(source, "gpu.multiprocessors")
     return np.array([k.launched and k.blocks < units for k in kinds], dtype=np.bool_)
+
+
+def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
+    """Return the rate that scales kernels: double precision (matrix units if any, as the paper's Table I) or memory bandwidth."""
+    if alpha == "memory":
+        return machine.value("gpu.memory_bandwidth")
+    matrix = machine.value("gpu.fp64_matrix")
+    return machine.value("gpu.fp64") if matrix is None else matrix

@@ -32,7 +32,9 @@ Alpha = Annotated[
 KernelFile = Annotated[
     Path | None,
     Parameter(
-        name="--kernels", help="CSV: name, ratio (times faster on the target), error, source of kernels that you know; with --alpha auto"
+        name="--kernels",
+        help="CSV of kernels that you know: name, ratio (times faster on the target) or seconds there, error, source; or the name of an "
+        "installed predictor",
     ),
 ]
 Host = Annotated[
@@ -75,7 +77,7 @@ def model_of(
 
     Raises A003 for an alpha or a host that is none, A012 for options that exclude each other.
     """
-    from turnbuckle.projection.elsewhere.kernels import kernel_table
+    from turnbuckle.projection.elsewhere.given import kernel_table
     from turnbuckle.projection.model import additive, nething
 
     if host is not None and not 1e-2 <= host <= 1e2:
