@@ -16,6 +16,7 @@ from turnbuckle.machine import Fact, Machine, Pair, load
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.model import Model, additive, link_bandwidth, nething
 from turnbuckle.projection.project import project
 from turnbuckle.trace.trace import Trace
