@@ -44,11 +44,12 @@ CARD = """## The card
 
 *Off* is WMAPE (the sum of all absolute errors over the sum of all measured times) where there are many activities, else the relative error.
 *In the interval*: how many of the stated 90 % intervals hold the measured value, and in brackets the 90 % interval of that share (Clopper
-and Pearson) of as many draws as there are cases, because the quantities of one case err together. A row without intervals is one where
-Turnbuckle states none. *Score* is the mean interval score over the measured value (Gneiting and Raftery 2007): the width of the
-interval, and twenty times what it misses by; a value without an interval counts as one of no width. Rows of "nothing changes", "peak
-bandwidth" and "A's mean rate" are what a model has to beat. The four cases of whole runs are two pairs of recordings, each asked both
-ways and by three ratios; phases of a run are counted beside the run.
+and Pearson) of as many draws as there are cases, because the quantities of one case err together. *Clusters*: cases that share a
+recording, or were measured on one machine of ours, may err together too; where they are few, the brackets are too narrow. A row without
+intervals is one where Turnbuckle states none. *Score* is the mean interval score over the measured value (Gneiting and Raftery 2007): the
+width of the interval, and twenty times what it misses by; a value without an interval counts as one of no width. Rows of "nothing
+changes", "peak bandwidth" and "A's mean rate" are what a model has to beat. The four cases of whole runs are two pairs of recordings,
+each asked both ways and by three ratios; phases of a run are counted beside the run.
 
 """
 SCATTER = """
@@ -109,8 +110,8 @@ SCATTER = """
 def card(found: Validation) -> str:
     """The card as a table."""
     out = [
-        "| kind of question | answered by | cases | quantities | median off | worst off | in the interval | score |",
-        "| --- | --- | --: | --: | --: | --: | --: | --: |",
+        "| kind of question | answered by | cases | clusters | quantities | median off | worst off | in the interval | score |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for g in found.card:
         held = "none stated" if g.low is None or g.high is None else f"{g.covered} of {g.stated} [{g.low:.0%}, {g.high:.0%}]"
@@ -120,7 +121,16 @@ def card(found: Validation) -> str:
         out.append(
             "| "
             + " | ".join(
-                (TITLES[g.kind], MODEL_TITLES[g.model], str(g.cases), str(g.count), *off, held, "" if g.score is None else f"{g.score:.3g}")
+                (
+                    TITLES[g.kind],
+                    MODEL_TITLES[g.model],
+                    str(g.cases),
+                    str(g.clusters),
+                    str(g.count),
+                    *off,
+                    held,
+                    "" if g.score is None else f"{g.score:.3g}",
+                )
             )
             + " |"
         )
@@ -160,7 +170,11 @@ def cases(found: Validation) -> str:
             continue
         out.append(f"### {about.title}\n\n`{about.name}`. ")
         out[-1] += f"From: {about.a}. Answer: {about.b}. " if about.a else f"Answer: {about.b}. "
-        out[-1] += f"Known before: {about.known}.\n" if about.known else "\n"
+        out[-1] += f"Known before: {about.known}. " if about.known else ""
+        out[-1] += f"Cluster: {about.cluster}. " if about.cluster != about.name else ""
+        out[-1] += f"**Blind**: predicted by {about.blind}. " if about.blind else ""
+        out[-1] += f"**Weak**: {about.weak}. " if about.weak else ""
+        out[-1] = out[-1].rstrip() + "\n"
         if len(rows) > MOST_LINES:
             out.append(card(replace(found, rows=tuple(rows))))
         else:
@@ -190,7 +204,12 @@ def left(found: Validation) -> str:
 def page(found: Validation) -> str:
     """The whole page."""
     count = len({r.case for r in found.rows} - {"(all)"})
-    about = f"Found on {found.day} with version {found.release}: {len(found.rows)} quantities of {count} cases."
+    blind, weak = (sum(bool(getattr(a, mark)) for a in found.abouts) for mark in ("blind", "weak"))
+    about = (
+        f"Found on {found.day} with version {found.release}: {len(found.rows)} quantities of {count} cases. "
+        f"{blind or 'None'} of them {'is' if blind == 1 else 'are'} blind, predicted before the answer was opened; {weak} are marked weak, "
+        "and say why."
+    )
     every = found.coverage
     said = ""
     if every is not None and every.coverage is not None and every.low is not None and every.high is not None:
@@ -201,7 +220,7 @@ def page(found: Validation) -> str:
         )
         said = (
             f"**Of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}** "
-            f"(between {every.low:.0%} and {every.high:.0%}, of {every.cases} cases). {held}"
+            f"(between {every.low:.0%} and {every.high:.0%}, of {every.cases} cases in {every.clusters} clusters). {held}"
         )
     parts = (HEAD.format(about=about, said=said), CARD, card(found), widths(found), SCATTER, cases(found), left(found))
     return "".join(parts[:5]) + "\n".join(parts[5:])

@@ -18,7 +18,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
-from turnbuckle.questions.validate.cases import ASKS, find, read_case
+from turnbuckle.questions.validate.cases import ASKS, clusters, find, read_case
 from turnbuckle.questions.validate.question import (
     MODEL_TITLES,
     TITLES,
@@ -388,3 +388,28 @@ def test_questions_that_cannot_be_answered_are_told(tmp_path: Path, run: Path, q
         assert error.code.startswith(code) and error.where.startswith("one/case.toml:")
     else:
         assert left.code == "A362" and code in left.why
+
+
+def test_cases_that_share_a_recording_or_a_machine_are_one_cluster(tmp_path: Path) -> None:
+    ask, own = '[[ask]]\nmodel = "datasheet"\non = "pcie4-x16"\n', '[a]\nfile = "./r.csv"\nmachine = "./machine.toml"\n'
+    sides = {
+        "one": '[a]\nfile = "set/x.csv"\n[b]\nfile = "set/y.csv"\n', "two": '[a]\nfile = "set/y.csv"\n[b]\nfile = "other/z.csv"\n',
+        "three": '[a]\nfile = "alone/w.csv"\n[b]\nfile = "alone/v.csv"\n', "four": own, "five": own, "six": own,
+    }  # fmt: skip
+    for name, text in sides.items():
+        place = case_at(tmp_path, f'title = "t"\nblind = "0.1.0, 2026-11-24"\nweak = "a repeat"\n{text}{ask}', name, r=CURVE)
+        (place / "machine.toml").write_text('[machine]\nname = "bench"\n' + ("# another" if name == "six" else ""), encoding="utf-8")
+    cases = [read_case(tmp_path / name) for name in sides]
+    assert {(case.blind, case.weak) for case in cases} == {("0.1.0, 2026-11-24", "a repeat")}
+    assert clusters(cases) == {"one": "set", "two": "set", "three": "three", "four": "bench", "five": "bench", "six": "six"}
+
+
+def test_the_card_counts_clusters_and_marks() -> None:
+    card = shipped()
+    assert all(1 <= g.clusters <= g.cases for g in card.card if g.kind != "ranking")
+    by_case = {about.name: about for about in card.abouts}
+    assert by_case["transfers_a100_to_h100"].cluster == by_case["transfers_a100_to_gh200"].cluster, "from one recording"
+    assert not any(about.blind for about in card.abouts), "all recordings were at hand"
+    assert by_case["messages_netpipe"].weak and not by_case["transfers_a100_to_h100"].weak
+    given = next(g for g in card.card if (g.kind, g.model) == ("replay", "timeline"))
+    assert 0 < given.weak <= given.cases

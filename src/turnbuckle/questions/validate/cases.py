@@ -78,7 +78,7 @@ _MEASURED: Final = {
     "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "delay": "s",
     "file": "text",
 }  # fmt: skip
-_TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text"}
+_TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text", "blind": "text", "weak": "text"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
 _TEXT = 1500
 
@@ -159,6 +159,8 @@ class Case:
     a, b : what the prediction is made from, and the answer.
     measured : answers as numbers.
     asks : the questions.
+    blind : version and day of the prediction, where it was made before the answer was opened; else empty.
+    weak : why it proves less than it seems to; empty where it does not.
     """
 
     name: str
@@ -171,6 +173,8 @@ class Case:
     b: Side
     measured: tuple[Number, ...]
     asks: tuple[Ask, ...]
+    blind: str = ""
+    weak: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -261,6 +265,27 @@ def read_case(folder: Path) -> Case:
     return _Reading(folder, text).case()
 
 
+def clusters(cases: Sequence[Case]) -> dict[str, str]:
+    """Return the cluster of each case: cases that share a recording, or that were made on one machine of their own, may err together.
+
+    A cluster is called by what most of its cases share, and a case that shares nothing by its own name.
+    """
+    shared: dict[str, list[str]] = {}
+    for case in cases:
+        machines = [side.machine for side in (case.a, case.b) if side.machine.startswith("./") and (case.folder / side.machine).is_file()]
+        own = [f"machine {(case.folder / m).read_text(encoding='utf-8')}" for m in machines]
+        for what in [*(f for f in case.files if not f.startswith("./")), *own]:
+            shared.setdefault(what, []).append(case.name)
+    of = {case.name: case.name for case in cases}
+    for what, names in sorted(shared.items(), key=lambda item: -len(item[1])):
+        found = re.search(r'^name = "(.+)"', what, re.MULTILINE)
+        label = (found[1] if found else Path(what.partition("::")[0]).parent.name) if len(names) > 1 else names[0]
+        joined = {of[name] for name in names}
+        kept = next((c for c in joined if c not in names), label)
+        of |= {name: kept for name, cluster in of.items() if cluster in joined}
+    return of
+
+
 class _Reading:
     """One case file being read, with the position of each of its values."""
 
@@ -286,7 +311,8 @@ class _Reading:
         if asks and not a.file and any(ask.model != "rate" for ask in asks):
             raise self._flaw("A417.source", ("a",))
         self._parts(a, b, asks)
-        case = Case(self.name, self.folder, about["title"], about.get("known", ""), about.get("why", ""), waits, a, b, numbers, asks)
+        known, why, blind, weak = (str(about.get(key, "")) for key in ("known", "why", "blind", "weak"))
+        case = Case(self.name, self.folder, about["title"], known, why, waits, a, b, numbers, asks, blind, weak)
         for file in case.files:
             self._stays(file)
         self._can_fail(case)

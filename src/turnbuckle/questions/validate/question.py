@@ -31,7 +31,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.validate.cases import Case, find
+from turnbuckle.questions.validate.cases import Case, clusters, find
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 #: Kinds of question in words.
@@ -110,6 +110,9 @@ class Group(Declared):
     low, high : 90 % interval of the coverage; None without intervals.
     orders : (tau, p value, how many were put in order) of each order.
     score : mean interval score, over the measured value; smaller is better.
+    clusters : groups of cases that share a recording or a machine of their own, and may err together; few of them in many cases make
+        the interval of the coverage too narrow.
+    blind, weak : cases predicted before the answer was opened, and cases that prove less than they seem to.
     """
 
     kind: str
@@ -125,6 +128,9 @@ class Group(Declared):
     high: float | None
     orders: tuple[tuple[float, float, int], ...] = ()
     score: float | None = None
+    clusters: int = 0
+    blind: int = 0
+    weak: int = 0
 
     @property
     def coverage(self) -> float | None:
@@ -156,6 +162,9 @@ class About(Declared):
     why: str
     a: str
     b: str
+    cluster: str = ""
+    blind: str = ""
+    weak: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,13 +204,13 @@ class Validation(Shown):
     def card(self) -> list[Group]:
         """Return one group per kind and model, in the order of the kinds."""
         keys = dict.fromkeys((r.kind, r.model) for r in self.rows)
-        return [_group([r for r in self.rows if (r.kind, r.model) == key]) for key in sorted(keys, key=lambda k: KINDS.index(k[0]))]
+        return [self._group([r for r in self.rows if (r.kind, r.model) == key]) for key in sorted(keys, key=lambda k: KINDS.index(k[0]))]
 
     @property
     def coverage(self) -> Group | None:
         """Return all intervals as one group; None without any."""
         stated = [r for r in self.rows if r.covered is not None]
-        return _group(stated) if stated else None
+        return self._group(stated) if stated else None
 
     @property
     def by_width(self) -> list[tuple[str, Group]]:
@@ -210,7 +219,28 @@ class Validation(Shown):
         edges = [1.0, *_WIDTHS, np.inf]
         words = [f"to {_WIDTHS[0]:g} times", *(f"{a:g} to {b:g} times" for a, b in pairwise(_WIDTHS)), f"{_WIDTHS[-1]:g} times and more"]
         bins = [[r for r, width in stated if low <= width < high] for low, high in pairwise(edges)]
-        return [(word, _group(rows)) for word, rows in zip(words, bins, strict=True) if rows]
+        return [(word, self._group(rows)) for word, rows in zip(words, bins, strict=True) if rows]
+
+    def _group(self, rows: Sequence[Row]) -> Group:
+        abouts = {about.name: about for about in self.abouts}
+        cluster = {name: about.cluster or name for name, about in abouts.items()}
+        off = [(r.off, r.case) for r in rows if r.off is not None]
+        worst, where = max(off, default=(None, ""))
+        stated = [r for r in rows if r.covered is not None]
+        covered = sum(bool(r.covered) for r in stated)
+        # quantities of one case err together: each case counts as one draw
+        draws = len({r.case for r in stated})
+        low, high = coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
+        orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
+        median = float(np.median([o for o, _ in off])) if off else None
+        cases = {r.case for r in rows}
+        scores = [r.score for r in rows if r.score is not None]
+        return Group(
+            rows[0].kind, rows[0].model, len(cases), len(rows), median, worst, where, covered, len(stated), low, high, orders,
+            float(np.mean(scores)) if scores else None, len({cluster.get(name, name) for name in cases}),
+            sum(bool(about.blind) for name, about in abouts.items() if name in cases),
+            sum(bool(about.weak) for name, about in abouts.items() if name in cases),
+        )  # fmt: skip
 
     @property
     def findings(self) -> list[Finding]:
@@ -260,22 +290,6 @@ def _held(group: Group) -> str:
     return f"{group.covered} of {group.stated}"
 
 
-def _group(rows: Sequence[Row]) -> Group:
-    off = [(r.off, r.case) for r in rows if r.off is not None]
-    worst, where = max(off, default=(None, ""))
-    stated = [r for r in rows if r.covered is not None]
-    covered = sum(bool(r.covered) for r in stated)
-    # quantities of one case err together: each case counts as one draw
-    draws = len({r.case for r in stated})
-    low, high = coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
-    orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
-    median = float(np.median([o for o, _ in off])) if off else None
-    cases = len({r.case for r in rows})
-    scores = [r.score for r in rows if r.score is not None]
-    score = float(np.mean(scores)) if scores else None
-    return Group(rows[0].kind, rows[0].model, cases, len(rows), median, worst, where, covered, len(stated), low, high, orders, score)
-
-
 def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934).
 
@@ -308,8 +322,10 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
     rows: list[Row] = []
     left: list[NotRun] = []
     listed = list(cases)
+    together = clusters(listed)
     for case in listed:
-        abouts.append(About(case.name, case.title, case.known, case.why, case.a.what, case.b.what or case.a.what))
+        what = (case.a.what, case.b.what or case.a.what)
+        abouts.append(About(case.name, case.title, case.known, case.why, *what, together[case.name], case.blind, case.weak))
         if progress is not None:
             progress(case.name)
         if case.waits:
