@@ -115,7 +115,7 @@ def targets(result: dict[str, Any]) -> Aims:
     ratio = _median(result, ASKED, "cpu") / _median(result, FETCHED, "cpu")
     memory = _median(result, ASKED, "bytes_a_row")
     return [
-        (ratio < 8, f"a whole question takes {ratio:.2f} times the CPU time of fetching its rows with sqlite3; target under 8"),
+        (ratio < 5, f"a whole question takes {ratio:.2f} times the CPU time of fetching its rows with sqlite3; target under 5"),
         (memory < 700, f"a whole question takes {memory:.0f} bytes of memory a row; target under 700"),
     ]
 
