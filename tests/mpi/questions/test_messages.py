@@ -118,6 +118,15 @@ def test_ranks_of_one_gpu_share_its_time_or_wait_for_it() -> None:
     assert alone < in_turn and alone < at_once
     # 80 us of compute in all on one GPU
     assert in_turn >= 8e-5 and at_once >= 8e-5
+    own = replayed(four, replace(BARE, ranks_per_node=4)).row
+    assert own.gpu_wait_seconds == 0 == own.chain_gpu_seconds
+    for turns in ("exclusive", "time"):
+        done = replayed(four, replace(shared, gpu_shared=turns))  # type: ignore[arg-type]
+        row = done.row
+        assert done.done is not None and row.gpu_wait_seconds > row.compute_seconds, "three others compute on it"
+        ends = float(np.mean(done.done.ends[:4]))
+        assert row.compute_seconds + row.gpu_wait_seconds + row.communication_seconds == pytest.approx(ends)
+        assert row.chain_gpu_seconds >= 0.9 * 8e-5 and row.chain_compute_seconds + row.chain_others_seconds < 0.1 * row.seconds
     with pytest.raises(UsageError) as refused:
         replayed(four, replace(shared, gpu_shared="time", fidelity="logp"))
     assert refused.value.code == "A074"

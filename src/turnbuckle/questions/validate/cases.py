@@ -273,7 +273,7 @@ def clusters(cases: Sequence[Case]) -> dict[str, str]:
     shared: dict[str, list[str]] = {}
     for case in cases:
         machines = [side.machine for side in (case.a, case.b) if side.machine.startswith("./") and (case.folder / side.machine).is_file()]
-        own = [f"machine {(case.folder / m).read_text(encoding='utf-8')}" for m in machines]
+        own = [f"machine {read_text(case.folder / m, 'the machine of a case')}" for m in machines]
         for what in [*(f for f in case.files if not f.startswith("./")), *own]:
             shared.setdefault(what, []).append(case.name)
     of = {case.name: case.name for case in cases}

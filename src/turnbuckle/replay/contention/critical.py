@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
 
 
@@ -57,6 +58,15 @@ def chain(program: Program, done: Contended) -> Chain:
     if not len(done.done):
         return Chain(*np.zeros(len(_KINDS)).tolist())
     return Chain(**_Walk(program, done).back())
+
+
+def in_resources(program: Program, done: Contended, processes: int) -> Float:
+    """Return how long each of the first processes uses shared resources or waits for them [s]; `done` is traced."""
+    if not len(done.done):
+        return np.zeros(processes)
+    walk = _Walk(program, done)
+    seconds = np.append(0.0, np.cumsum(np.where(walk.kind == _KINDS.index("resources"), walk.spent, 0.0)))
+    return np.asarray(np.diff(seconds[walk.begins[: processes + 1]]))
 
 
 class _Walk:

@@ -29,6 +29,7 @@ CHAIN: Final = {
     "compute": ("compute", PARTS["other"]),
     "copies": ("copies", PARTS["copy"]),
     "network": ("messages under way", CATEGORIES["mpi"]),
+    "gpu": ("GPUs that ranks share", PARTS["kernel"]),
     "others": ("pinning, handshakes, overheads", "#35978f"),
 }
 #: Node shapes, few ranks a node to many: light to dark.

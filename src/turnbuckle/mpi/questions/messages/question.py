@@ -21,7 +21,7 @@ from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
+from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of, shares_gpus
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
@@ -31,7 +31,7 @@ from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
-from turnbuckle.replay.contention.critical import chain
+from turnbuckle.replay.contention.critical import chain, in_resources
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
@@ -48,14 +48,16 @@ class Row(Declared):
     ranks, ranks_per_node, nodes : numbers of ranks, ranks per node, and nodes.
     path : data path of the messages.
     seconds : run time [s].
-    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all other time [s].
+    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all other time but
+        the next [s].
+    gpu_wait_seconds : mean over the ranks of the time for which a rank waits for a GPU that it shares [s].
     between_bytes, inside_bytes : bytes of messages between nodes, and inside nodes [B].
     card_bytes : bytes through the busiest link of a NIC, in one direction (flow) [B].
     busiest, busiest_share : link with the most bytes for its bandwidth, and the share of the run time in which it would be busy at full
         bandwidth (flow).
-    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : parts of the run time along the chain of
-        operations that waited for each other (`replay.contention.critical`); they add up to the run time; nan for programs of more than
-        `LONGEST_CHAIN` operations [s].
+    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_gpu_seconds, chain_others_seconds : parts of the run time
+        along the chain of operations that waited for each other (`replay.contention.critical`); they add up to the run time; nan for
+        programs of more than `LONGEST_CHAIN` operations [s].
     stuck : circle of ranks that wait for each other (a deadlock), because sends relied on buffers that this path lacks; times are then nan.
     """
 
@@ -66,6 +68,7 @@ class Row(Declared):
     seconds: float
     compute_seconds: float
     communication_seconds: float
+    gpu_wait_seconds: float
     between_bytes: float
     inside_bytes: float
     card_bytes: float
@@ -74,6 +77,7 @@ class Row(Declared):
     chain_compute_seconds: float = math.nan
     chain_copies_seconds: float = math.nan
     chain_network_seconds: float = math.nan
+    chain_gpu_seconds: float = math.nan
     chain_others_seconds: float = math.nan
     stuck: str = ""
 
@@ -117,13 +121,16 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
         waits_described = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
         detail = f": {'; '.join(waits_described)}" if waits_described else ""
         stuck = graph.waits_in(error.waiting) if graph else error.found + detail
-        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
+        row = Row(*shape, math.nan, float(compute.mean()), math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
-    communication = float(np.mean(done.ends[: len(compute)] - compute))
+    shared = graph is None and shares_gpus(setup, network)
+    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if shared and (traced or followed) else np.zeros(1)
+    communication = float(np.mean(done.ends[: len(compute)] - compute - queued))
     parts = chain(program, done) if followed else None
-    times = (parts.compute, parts.copies, parts.network, parts.delays + parts.overheads + parts.resources) if parts else (math.nan,) * 4
-    row = Row(*shape, done.seconds, float(compute.mean()), communication, between, within, nic_bytes, busiest, share, *times)
+    times = (parts.compute, parts.copies, parts.network, parts.resources, parts.delays + parts.overheads) if parts else (math.nan,) * 5
+    talk = (communication, float(queued.mean()))
+    row = Row(*shape, done.seconds, float(compute.mean()), *talk, between, within, nic_bytes, busiest, share, *times)
     return Replayed(row, program, network, node, done)
 
 

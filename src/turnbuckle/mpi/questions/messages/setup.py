@@ -361,13 +361,18 @@ def _balanced(ports: int) -> Dragonfly:
     return Dragonfly(2 * h * h + 1, 2 * h, h, h)
 
 
+def shares_gpus(setup: Setup, network: Network) -> bool:
+    """Return whether ranks of a node take turns on its GPUs between their calls."""
+    return 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node and setup.gpu_shared != "no"
+
+
 def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
     node = _mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
     device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
-    shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node and setup.gpu_shared != "no"
+    shared = shares_gpus(setup, network)
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
     options: dict[str, Any] = {

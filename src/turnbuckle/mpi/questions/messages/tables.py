@@ -62,15 +62,15 @@ def _made_of(console: Console, study: GpuDirectStudy) -> None:
     """Print the parts of the run times."""
     console.print()
     title = "parts of the run times"
-    columns = ("ranks per node", "NICs", "path", "run time", "compute", "copies", "under way", "others")
+    columns = ("ranks per node", "NICs", "path", "run time", "compute", "copies", "under way", "shared GPUs", "others")
     table = titled(console, title, *columns, words=("path",))
     for case in study.cases:
         row = case.row
         link = show(case.card_bandwidth, "B/s")
         if row.stuck:
-            table.add_row(str(row.ranks_per_node), link, row.path, "stuck", *4 * [""])
+            table.add_row(str(row.ranks_per_node), link, row.path, "stuck", *5 * [""])
             continue
-        parts = (row.chain_compute_seconds, row.chain_copies_seconds, row.chain_network_seconds, row.chain_others_seconds)
+        parts = [getattr(row, f"chain_{part}_seconds") for part in ("compute", "copies", "network", "gpu", "others")]
         cells = ["" if math.isnan(p) else seconds(p) for p in parts]
         table.add_row(str(row.ranks_per_node), link, row.path, seconds(row.seconds), *cells)
     console.print(table)
