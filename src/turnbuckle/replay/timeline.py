@@ -175,7 +175,7 @@ class TimelineReplay:
 
         On the way from the recorded run to the changed one, each step is what the edges of the critical path there take longer or shorter
         (Aumann and Shapley 1974): a part changes by no more than its own durations do, even where the critical path goes over to another.
-        The way is walked at so many points, by Gauss and Legendre; what they miss is shared in proportion.
+        The way is walked at so many points, by Gauss and Legendre; what they miss is shared in proportion, and bounds the statement.
         """
         values = change.values
         found = np.zeros(len(_PARTS))

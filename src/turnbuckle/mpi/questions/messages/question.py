@@ -50,7 +50,8 @@ class Row(Declared):
     seconds : run time [s].
     compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all other time but
         the next [s].
-    gpu_wait_seconds : mean over the ranks of the time for which a rank waits for a GPU that it shares [s].
+    gpu_wait_seconds : mean over the ranks of the time for which a rank waits for a GPU that it shares [s]; nan, and part of the
+        communication, for schedules and for programs of more than `LONGEST_CHAIN` operations.
     between_bytes, inside_bytes : bytes of messages between nodes, and inside nodes [B].
     card_bytes : bytes through the busiest link of a NIC, in one direction (flow) [B].
     busiest, busiest_share : link with the most bytes for its bandwidth, and the share of the run time in which it would be busy at full
@@ -124,12 +125,15 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
         row = Row(*shape, math.nan, float(compute.mean()), math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
-    shared = graph is None and shares_gpus(setup, network)
-    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if shared and (traced or followed) else np.zeros(1)
+    # the resources of a graph are its processors as well
+    shared, told = shares_gpus(setup, network), graph is None and (traced or followed)
+    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if shared and told else np.zeros(1)
     communication = float(np.mean(done.ends[: len(compute)] - compute - queued))
-    parts = chain(program, done) if followed else None
-    times = (parts.compute, parts.copies, parts.network, parts.resources, parts.delays + parts.overheads) if parts else (math.nan,) * 5
-    talk = (communication, float(queued.mean()))
+    parts, times = chain(program, done) if followed else None, (math.nan,) * 5
+    if parts is not None:
+        on_gpu = parts.resources if graph is None else 0.0
+        times = (parts.compute, parts.copies, parts.network, on_gpu, parts.delays + parts.overheads + parts.resources - on_gpu)
+    talk = (communication, math.nan if shared and not told else float(queued.mean()))
     row = Row(*shape, done.seconds, float(compute.mean()), *talk, between, within, nic_bytes, busiest, share, *times)
     return Replayed(row, program, network, node, done)
 
