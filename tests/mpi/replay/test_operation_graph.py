@@ -114,9 +114,7 @@ def test_places_and_shared_gpus(tmp_path: Path) -> None:
     assert replayed(run, one).row.seconds == near.seconds, "time between calls is the host's, unless a GPU is declared"
     assert near.seconds < replayed(run, replace(one, gpu_shared="exclusive")).row.seconds == pytest.approx(200e-6, rel=0.05)
     told = replayed(run, replace(one, gpu_shared="exclusive")).row
-    assert np.isnan(told.gpu_wait_seconds) and told.chain_gpu_seconds == 0 == near.gpu_wait_seconds, (
-        "its resources are more than GPUs"
-    )
+    assert np.isnan(told.gpu_wait_seconds) and told.chain_gpu_seconds == 0 == near.gpu_wait_seconds, "its resources are more than GPUs"
     both = replayed(run, Setup(gpus_per_node=1, ranks_per_node=2, gpu_shared="time"))
     assert both.done is not None and both.done.ends[:2].min() > 199e-6
     assert traffic_matrix(run).tolist() == [[0.0, 8.0], [0.0, 0.0]]
