@@ -1,6 +1,7 @@
 """What an answer contains is declared once: a row of `fields.csv` beside its question names a key, its unit and its meaning.
 
-The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  Columns:
+The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  A class describes in its docstring only
+attributes without a row.  Columns:
 
     answer   class that has the key
     key      where it stands in the document: `measured_seconds`, `curve[].penalty`, `tolerance.<share>.slack_s`

@@ -48,15 +48,7 @@ class Cell(Declared):
 
     Attributes
     ----------
-    application, technology : row and column of the table.
-    printed : text of the table, without the ``x`` or ``:1``.
-    recomputed : value in the same unit (a ratio; cores); None where it cannot be recomputed.
     low, high : least and most within the rounding of the inputs; `high` is infinite for a lower bound.
-    link : link that the number is about.
-    change : change of its latency and bandwidth (decision D17).
-    method : equation or model.
-    verdict : verdict of `turnbuckle.papers.numbers`.
-    note : reason of the verdict, or the missing inputs.
     """
 
     application: str

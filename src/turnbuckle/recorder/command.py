@@ -255,10 +255,8 @@ _REFUSED_OTHERWISE: Final = (
 def _keep(folder: Path, place: Path, ran: Any) -> None:
     """Convert the recorder's files into the trace at `place`, and report what it holds.
 
-    Raises
-    ------
-    NativeError : N008 where CUPTI refused; N009 where the trace cannot be written (the recorder's files are kept).
-    CannotAnswer : A182 where the program made no call of CUDA; A183 where it did nothing on a device.
+    Raises N008 where CUPTI refused; N009 where the trace cannot be written (the recorder's files are kept); A182 where the program made no
+    call of CUDA; A183 where it did nothing on a device.
     """
     from turnbuckle.trace.readers import parquet
     from turnbuckle.trace.readers.recorded import reader as recorded

@@ -46,6 +46,8 @@ def measure(
 ) -> list[str]:
     """Run the sections and write the line of each to `place` when it is complete.
 
+    Raises A185, A186, A187 where no usable device is present; N020 to N024; A414.
+
     Parameters
     ----------
     quick : use fewer sizes and repetitions.
@@ -56,12 +58,6 @@ def measure(
     Returns
     -------
     Sections that failed or ran out of time, each with its message.
-
-    Raises
-    ------
-    CannotAnswer : A185, A186, A187 where no usable device is present.
-    NativeError : N020 to N024.
-    UsageError : A414.
     """
     wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
     if unknown := [s for s in wanted if s not in SECTIONS]:

@@ -26,7 +26,7 @@ def record_opencl(
     cupti_only: Mapping[str, bool],
     keep: Callable[[Path, Path, Any], None],
 ) -> int:
-    """Run `command` under the layer, and convert its files into the trace.
+    """Run `command` under the layer, and convert its files into the trace.  Raises N001, N004, N005, N007, N009, N011, N016 to N019, N024.
 
     Parameters
     ----------
@@ -35,10 +35,6 @@ def record_opencl(
     headers : folder of ``CL/cl_layer.h``.
     cupti_only : options of CUPTI alone, and whether each was given.
     keep : function that writes the trace and reports on it; it takes the folder of the files, the place of the trace and the run.
-
-    Raises
-    ------
-    NativeError : N001, N004, N005, N007, N009, N011, N016 to N019, N024.
     """
     from turnbuckle.trace.cache import cache
 

@@ -28,16 +28,14 @@ _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\
 def build(target: Path, *, headers: Path | None = None, strict: bool = False) -> None:
     """Compile the layer into the file `target`.
 
+    Raises N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first error, N018 where the folder
+    cannot be written.
+
     Parameters
     ----------
     target : path of the library, which is written whole or not at all.
     headers : folder that holds ``CL/cl_layer.h``; the compiler's own if not given.
     strict : make warnings errors, as the tests do.
-
-    Raises
-    ------
-    NativeError : N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first error, N018 where
-        the folder cannot be written.
     """
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
@@ -63,9 +61,7 @@ def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:
 def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, bool]]:
     """Lend a copy of the layer from the folder `cache`, and say whether it was built for that.
 
-    Raises
-    ------
-    NativeError : N001, N016 to N018, and N024 where another user may change the cache.
+    Raises N001, N016 to N018, and N024 where another user may change the cache.
     """
     digest = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
     for name in sorted([*SOURCES, *(path.name for path in native().glob("*.h"))]):

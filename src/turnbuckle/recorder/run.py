@@ -75,9 +75,7 @@ def program(command: Sequence[str]) -> str:
 def place_of(output: Path | None, command: Sequence[str]) -> Path:
     """Return the folder of the recording; in its name %r is the rank and %p the process id.
 
-    Raises
-    ------
-    NativeError : N005 where it exists, N007 where its parent folder is missing or not writable.
+    Raises N005 where it exists, N007 where its parent folder is missing or not writable.
     """
     own_rank = rank()
     ranked = "" if own_rank is None else f".{own_rank}"
@@ -111,9 +109,7 @@ def inherited() -> dict[str, str]:
 def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the program: this one, with the variables that load and steer the recorder.
 
-    Raises
-    ------
-    NativeError : N010 where another tool is set to be loaded into CUDA programs.
+    Raises N010 where another tool is set to be loaded into CUDA programs.
     """
     for name in (INJECTION, NVTX):
         if other := os.environ.get(name):

@@ -157,6 +157,8 @@ def _defined(header: Path, name: str) -> int:
 def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     """Return the CUPTI to build against: that in `folder`, or the one of all in `folders` that best suits a driver of CUDA `driver`.
 
+    Raises N002 where there is none, or only for newer drivers.
+
     Of several CUPTIs of one release the newest wins, because updates repair defects: CUPTI of 13.0 records no waits for the device and
     may fail in a flush; its update 1 repairs both.  Of equal ones the first in the order of `folders` wins.
 
@@ -164,10 +166,6 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     ----------
     driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is unknown.
     folder : the only folder to search.
-
-    Raises
-    ------
-    NativeError : N002 where there is none, or only for newer drivers.
     """
     places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
     cuptis = [cupti for place in places if (cupti := at(place))]
@@ -206,16 +204,14 @@ def native() -> Path:
 def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = False) -> None:
     """Compile the recorder into the file `target`.
 
+    Raises N001 without a compiler, N003 with the compiler's first error, N012 where the folder cannot be written.
+
     Parameters
     ----------
     cupti : CUPTI to build against.
     target : path of the library, which is written whole or not at all.
     run_path : folder in which the loaded library looks for CUPTI's library; that of `cupti` if empty.
     strict : make warnings errors, as the tests do.
-
-    Raises
-    ------
-    NativeError : N001 without a compiler, N003 with the compiler's first error, N012 where the folder cannot be written.
     """
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
     # -isystem would move the compiler's own folder in its search order
@@ -267,9 +263,7 @@ def key(cupti: Cupti) -> str:
 def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
     """Lend a copy of the recorder for `cupti` from the folder `cache`, and say whether it was built for that.
 
-    Raises
-    ------
-    NativeError : N001, N003, N012, and N024 where another user may change the cache.
+    Raises N001, N003, N012, and N024 where another user may change the cache.
     """
     with lent(cache, key(cupti), LIBRARY, lambda target: build(cupti, target), _unwritten) as copy:
         yield copy
@@ -280,6 +274,8 @@ def lent(
     cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], TurnbuckleError]
 ) -> Iterator[tuple[Path, bool]]:
     """Lend a private copy of a library that the cache keeps; programs load it by its path.
+
+    Raises N024 where another user may change the cache; those of `build` and `unwritten`.
 
     The library is read once and compared with the digest of its build.  The copy holds the bytes that were read.
 
@@ -294,10 +290,6 @@ def lent(
     Yields
     ------
     The copy, which is removed at the end, and whether the library was built now.
-
-    Raises
-    ------
-    NativeError : N024 where another user may change the cache; those of `build` and `unwritten`.
     """
     folder = cache / "native" / key
     with ExitStack() as stack:
@@ -331,9 +323,7 @@ def _kept(library: Path) -> bytes | None:
 def carry(cupti: Cupti, folder: Path) -> list[Path]:
     """Write a recorder for another machine to `folder`, with CUPTI's library, which it looks for beside itself.
 
-    Raises
-    ------
-    NativeError : N001, N003, N012.
+    Raises N001, N003, N012.
     """
     target = folder / LIBRARY
     build(cupti, target, run_path="$ORIGIN")

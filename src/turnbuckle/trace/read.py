@@ -41,6 +41,14 @@ _SQLITE = (".sqlite", ".sqlite3", ".db")
 def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read one recorded run.
 
+    Raises P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording, P008 a needed column is
+    absent, P009 locked, P010 no permission, P011 a report that must be exported before it is read, P013 unknown format, P014 and P057 to
+    P061 a folder of Turnbuckle's own that cannot be believed, P015 to P019 an OTF2 archive that is incomplete, damaged, packed, of clocks
+    that cannot be aligned, or only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or
+    cannot be read, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace whose header
+    or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or not complete, P035 to P037
+    a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
+
     Parameters
     ----------
     path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
@@ -50,17 +58,6 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     use_cache : keep a copy of big files' tables in the user's cache folder, and use it.
     threads : number of reading threads; 0 means one per core.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
-
-    Raises
-    ------
-    ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
-        P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported before it is read,
-        P013 unknown format, P014 and P057 to P061 a folder of Turnbuckle's own that cannot be believed, P015 to P019 an OTF2 archive
-        that is incomplete, damaged, packed, of clocks that cannot be aligned, or only a part of one, P020, P022 and P024 text files of
-        ranks that are not all there, do not belong together or cannot be read,
-        P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
-        whose header or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or
-        not complete, P035 to P037 a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
     """
     place = Path(path)
     if parquet.sniff(b"", place):

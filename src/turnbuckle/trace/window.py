@@ -80,13 +80,10 @@ class Part:
     def parse(cls, text: str, rank: int | None = None) -> Part:
         """Return the part that ``--part`` names: ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
 
+        Raises A070; U0xx for what is no time.
+
         >>> Part.parse("2s..3s").window_ns, Part.parse("step=5-9").steps, Part.parse("nvtx=solve#3").span, Part.parse("steady").of
         ((2000000000, 3000000000), (5, 9), 'solve#3', 'steady')
-
-        Raises
-        ------
-        UsageError : A070.
-        UnitError : U0xx for what is no time.
         """
         if text in ("whole", "steady", "kernels"):
             return cls(rank=rank, of=text)  # type: ignore[arg-type]  # one of the three words
@@ -118,7 +115,7 @@ def _window_ns(text: str) -> tuple[int, int]:
 
 
 def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Instant | None = None) -> Trace:
-    """Return a part of a recording, with its bounds in ``facts["part"]``.
+    """Return a part of a recording, with its bounds in ``facts["part"]``.  Raises A070, A421, A422, A423.
 
     Parameters
     ----------
@@ -126,10 +123,6 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
     part : the selection.
     exchanges : function that numbers MPI exchanges; None treats each call alone.
     steady : function that finds the end of start-up; a part ``steady`` needs it.
-
-    Raises
-    ------
-    UsageError : A070, A421, A422, A423.
     """
     if part.rank is not None:
         trace = of_rank(trace, part.rank)

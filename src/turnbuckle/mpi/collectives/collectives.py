@@ -392,15 +392,13 @@ def operation_of(name: str, *, plain: bool = True) -> str | None:
 def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments: int = 1) -> Pattern:
     """Return the messages of one collective among `ranks`.
 
+    Raises A073, an unknown operation or algorithm, fewer than one rank, a root outside the ranks, or segments for an algorithm that does
+    not cut the vector.
+
     Parameters
     ----------
     algorithm : one of `ALGORITHMS`, or ``A + B`` (see above).
     segments : number of pieces into which trees and chains cut the vector; each rank forwards a piece before the next arrives.
-
-    Raises
-    ------
-    UsageError : A073, an unknown operation or algorithm, fewer than one rank, a root outside the ranks, or segments for an algorithm
-        that does not cut the vector.
 
     >>> p = pattern("allreduce", "recursive_doubling", 4)
     >>> list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist()))[:4]

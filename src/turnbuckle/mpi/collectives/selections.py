@@ -70,15 +70,11 @@ def _sizes(operation: str, ranks: int, selection: str) -> tuple[float, list[floa
 
 
 def chosen(operation: str, block_bytes: float, ranks: int, selection: Selection) -> str:
-    """Return the algorithm that a library selects for a block of this size [B].
+    """Return the algorithm that a library selects for a block of this size [B].  Raises A073, an unknown operation or selection.
 
     ``short and long`` selects the latency-bound algorithm for short vectors and the bandwidth-bound one for long vectors.  ``tracer``
     selects TraceR's: binary trees, allgather by Bruck up to 163,840 B in all, alltoall by Bruck up to 512 B.  ``open mpi`` follows the
     fixed rules of Open MPI 4.1.4.  ``mpich`` follows MPICH for messages between processes, without its composition by nodes.
-
-    Raises
-    ------
-    UsageError : A073, an unknown operation or selection.
 
     >>> chosen("allreduce", 8192, 64, "open mpi"), chosen("allgatherv", 8192, 64, "mpich")
     ('recursive_doubling', 'ring')

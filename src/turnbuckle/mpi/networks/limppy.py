@@ -84,12 +84,7 @@ class Spoken:
 
 
 def sound(protocol: Protocol) -> None:
-    """Refuse impossible parameters; A090 names the offending field.
-
-    Raises
-    ------
-    UsageError : A090.
-    """
+    """Refuse impossible parameters; A090 names the offending field.  Raises A090."""
     for field in fields(protocol):
         value = getattr(protocol, field.name)
         least = 1 if field.name == "packet_bytes" else 0
@@ -215,13 +210,11 @@ class Packed:
 def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protocol, *, alone: bool = False) -> Packed:
     """Return the protocol's messages as packets over the links of a network, from NIC to NIC.
 
+    Raises A090, too many packets; nodes with more than one part.
+
     Parameters
     ----------
     alone : replay every message as if it had the network to itself: its packets wait only for each other, as one long packet.
-
-    Raises
-    ------
-    UsageError : A090, too many packets; nodes with more than one part.
     """
     if isinstance(network, Network) and len(network.made_of.parts) != 1:
         raise _refused("nodes of several parts", "packets go from node to node")

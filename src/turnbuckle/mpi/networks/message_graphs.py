@@ -64,16 +64,12 @@ class MessageGraph:
 
 
 def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = False) -> Program:
-    """Return a graph of messages as a program, with a process at the sender and one at the receiver of every message.
+    """Return a graph of messages as a program, with a process at the sender and one at the receiver of every message.  Raises A089.
 
     Parameters
     ----------
     eager_limit : messages up to this size do not wait for their receiver [B].
     acknowledged : whether a message is complete only when its sender is informed.
-
-    Raises
-    ------
-    UsageError : A089.
     """
     _sound(graph)
     count, edges = len(graph.source), len(graph.before)
@@ -108,11 +104,7 @@ def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = 
 
 def read(path: Path) -> MessageGraph:
     """Read a graph from a table: message, from, to, size [B], after (messages separated by blanks), delay [s]; the last two may be
-    missing.
-
-    Raises
-    ------
-    UsageError : A061 to A063 (`turnbuckle.foundation.table_file`), A089.
+    missing.  Raises A061 to A063 (`turnbuckle.foundation.table_file`), A089.
     """
     table = read_table(path, _COLUMNS, "a graph of messages")
     names = table.texts["message"]
@@ -180,11 +172,7 @@ PATTERNS: Final[dict[str, tuple[int, Callable[..., MessageGraph]]]] = {
 
 def pattern(text: str, size_bytes: float) -> MessageGraph:
     """Return a pattern by its name and numbers: ``ping-pong:10`` (rounds), ``sweep:4x4`` (rows, columns), ``shift:16x4`` (nodes,
-    distance).
-
-    Raises
-    ------
-    UsageError : A089.
+    distance).  Raises A089.
     """
     name, _, rest = text.strip().partition(":")
     entry = PATTERNS.get(name)

@@ -119,9 +119,7 @@ class Graph:
 def read(path: Path) -> Graph:
     """Read a graph from a table of its cables: from, to.
 
-    Raises
-    ------
-    UsageError : A061 to A063 (`foundation.table_file`); A090, a cable from a switch to itself, or switches without a way to the others.
+    Raises A061 to A063 (`foundation.table_file`); A090, a cable from a switch to itself, or switches without a way to the others.
     """
     table = read_table(path, _COLUMNS, "a graph of switches")
     ends = np.stack([table.numbers["from"], table.numbers["to"]], axis=1).astype(np.int64)
@@ -166,13 +164,11 @@ def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
 def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
     """Return the distinct routes of messages, and the index of each message's route.
 
+    Raises A090, more links than one replay holds, or a graph too large to find so many routes on it.
+
     Parameters
     ----------
     source, target : NICs of each message, shape (messages,).
-
-    Raises
-    ------
-    UsageError : A090, more links than one replay holds, or a graph too large to find so many routes on it.
 
     >>> paths, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
     >>> paths, which.tolist()

@@ -78,10 +78,8 @@ def sniff(head: bytes, path: Path) -> bool:
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read the files of all ranks; `path` is one of them.
 
-    Raises
-    ------
-    ProfileError : P018, times too far apart; P020, the file of a rank is missing; P022, files that do not belong together; P024, a line
-        that cannot be read.
+    Raises P018, times too far apart; P020, the file of a rank is missing; P022, files that do not belong together; P024, a line that cannot
+    be read.
     """
     del threads
     first = _rank_file(path, progress)

@@ -46,10 +46,7 @@ def sniff(path: Path) -> bool:
 def figures(path: Path) -> Figures:
     """Return the counts of a schedule.
 
-    Raises
-    ------
-    ProfileError : P020 to P023, a schedule that cannot be read.
-    UsageError : A077, no schedule; A079, ranks that do not take part in the same collectives.
+    Raises P020 to P023, a schedule that cannot be read; A077, no schedule; A079, ranks that do not take part in the same collectives.
     """
     reader = _format(path)
     if reader is None:
@@ -80,17 +77,13 @@ def timed(path: Path) -> bool:
 def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
     """Return the traffic of a schedule, in the form that recordings have.
 
+    Raises P020 to P023, P031, a schedule that cannot be read; A077, no schedule, or a speed that is invalid, missing or needless; A078,
+    receives without a known message; A079, ranks that do not take part in the same collectives; A164, GOAL without messages.
+
     Parameters
     ----------
     path : anchor file of the schedule, or the file that holds all ranks.
     flops_per_second : speed of each rank [flop/s]; needed for a time-independent trace, and refused for GOAL, which has durations.
-
-    Raises
-    ------
-    ProfileError : P020 to P023, P031, a schedule that cannot be read.
-    UsageError : A077, no schedule, or a speed that is invalid, missing or needless; A078, receives without a known message; A079, ranks
-        that do not take part in the same collectives.
-    CannotAnswer : A164, GOAL without messages.
     """
     reader = _format(path)
     if reader is None:

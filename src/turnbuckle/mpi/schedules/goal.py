@@ -283,12 +283,7 @@ class _Reading:
 
 
 def read(path: Path) -> Goal:
-    """Read a schedule.
-
-    Raises
-    ------
-    ProfileError : P023, with the line that is not GOAL; P031, operations that wait for each other in a ring.
-    """
+    """Read a schedule.  Raises P023, with the line that is not GOAL; P031, operations that wait for each other in a ring."""
     reading = _Reading(path)
     for number, line in _lines(path):
         reading.number = number
@@ -341,6 +336,8 @@ def _ring(before: Int, after: Int, count: int) -> list[int]:
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:
     """Return a schedule as a program: a process for each rank, each operation, and each message that arrives.
 
+    Raises A077, impossible costs; A078, receives without a known message.
+
     The processor of each rank is a resource, first come, first served.  A send occupies it for o + n O, a computation for its duration.  A
     message that arrives occupies it for o + n O once it is complete, whether its receive is posted or not.  In ``logp`` the first byte of a
     message is free, as in LogGOPSim; in ``flow`` all bytes count.
@@ -348,10 +345,6 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
     Returns
     -------
     Processes in the order of the ranks, then of the operations, then of the messages.
-
-    Raises
-    ------
-    UsageError : A077, impossible costs; A078, receives without a known message.
     """
     costs = costs or Costs()
     _sound(costs)
@@ -364,9 +357,7 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
 def traffic(goal: Goal) -> OperationGraph:
     """Return a schedule as traffic, whose activities are operations in the order of the file.
 
-    Raises
-    ------
-    UsageError : A078, receives without a known message.
+    Raises A078, receives without a known message.
     """
     met, sends, receives = goal.matched, goal.sends, goal.receives
     refuse_lone(met, Side(goal.peer[receives], goal.rank[receives], goal.tag[receives], goal.line[receives]), goal.name)

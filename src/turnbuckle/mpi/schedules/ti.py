@@ -116,11 +116,9 @@ class TimeIndependent:
     def traffic(self, flops_per_second: float) -> Traffic:
         """Return the traffic of the ranks, with work priced at a processor speed [flop/s].
 
-        Its recorded run time is nan, because nothing was run.
+        Raises A077, an invalid speed; A078, receives without a known message.
 
-        Raises
-        ------
-        UsageError : A077, an invalid speed; A078, receives without a known message.
+        Its recorded run time is nan, because nothing was run.
         """
         if not (math.isfinite(flops_per_second) and flops_per_second > 0):
             raise error_of("A077.speed", found=f"{flops_per_second:g} flop/s")
@@ -375,10 +373,7 @@ def _at_least(number: int, least: int) -> int:
 def read(path: Path) -> TimeIndependent:
     """Read a trace; `path` is its anchor, or the file that holds all ranks.
 
-    Raises
-    ------
-    ProfileError : P020, P021, P022 (see the module).
-    UsageError : A079, ranks that do not take part in the same collectives.
+    Raises P020, P021, P022 (see the module); A079, ranks that do not take part in the same collectives.
     """
     files, parts = lines_of_each(path)
     reader = _Reader(files)

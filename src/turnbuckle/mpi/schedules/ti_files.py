@@ -128,12 +128,7 @@ def _apart(where: str, found: str) -> TurnbuckleError:
 
 
 def lines_of_each(path: Path) -> tuple[list[Path], list[Iterator[Line]]]:
-    """Return the file of each rank, and the lines of each file with their numbers, as words.
-
-    Raises
-    ------
-    ProfileError : P020, P021, P022.
-    """
+    """Return the file of each rank, and the lines of each file with their numbers, as words.  Raises P020, P021, P022."""
     files, together = _files(path)
     if together:
         parts = [iter(lines) for lines in _of_one_file(files[0])]

@@ -88,12 +88,7 @@ class Application:
 
 
 def application(name: str) -> Application:
-    """Return one of `NAMES`, in any case.
-
-    Raises
-    ------
-    UsageError : A093 for another name.
-    """
+    """Return one of `NAMES`, in any case.  Raises A093 for another name."""
     names = {n.lower(): n for n in NAMES}
     if name.lower() not in names:
         fix = did_you_mean(name.lower(), names) or ", ".join(NAMES)
@@ -249,15 +244,7 @@ def small_payload(pattern: Pattern) -> float:
 
 @dataclass(frozen=True)
 class Compared(Declared):
-    """Printed range, and the replayed range under one assumption.
-
-    Attributes
-    ----------
-    what : ``gain`` of GPUDirect in communication, or the ``increase`` of communication from 1 to 6 ranks a node, by either path.
-    ranks : number of ranks; 0 for all.
-    printed_low, printed_high : ends of the printed range, each with the interval of its digits [1].
-    found_low, found_high : least and most of the replays [1]; nan where no compute gives the printed share.
-    """
+    """Printed range, and the replayed range under one assumption."""
 
     application: str
     assumption: str
@@ -325,9 +312,7 @@ class Replayed:
 def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks_per_node: Sequence[int] = SHAPES) -> Iterator[Replayed]:
     """Replay an application under each assumption, on all numbers of ranks of the paper if none are given.
 
-    Raises
-    ------
-    UsageError : A074, A093 for shapes out of range, or larger than the network.
+    Raises A074, A093 for shapes out of range, or larger than the network.
     """
     if alone := [n for n in ranks if n < 2]:
         raise error_of("A093.ranks", found=f"{app.name} on {alone[0]} ranks")

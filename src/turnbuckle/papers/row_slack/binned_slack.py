@@ -154,6 +154,9 @@ class Bounds:
 def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads: int = 1, equation: Equation = "run time") -> Bounds:
     """Return the prediction of the paper's method for a profile.
 
+    Raises A131 for slack or threads outside the surface; A132 where it lacks kernel times or call counts; A133 where the profile holds
+    neither kernels nor copies.
+
     Parameters
     ----------
     profile : recording whose kernels and copies between host and device are binned.
@@ -161,11 +164,6 @@ def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads:
     slack_seconds : delay of each call [s].
     threads : number of streams of work that the application keeps ready; 1 is pessimistic (the paper takes 8 and 4 by hand).
     equation : ``"run time"`` bins T(s)/T(0); ``"seed_S"`` subtracts the slack first, as the paper does.
-
-    Raises
-    ------
-    CannotAnswer : A131 for slack or threads outside the surface; A132 where it lacks kernel times or call counts; A133 where the profile
-        holds neither kernels nor copies.
     """
     if not profile.has & {"kernel", "copy_h2d", "copy_d2h"}:
         raise error_of("A133", fix=what_to_record("gpu", profile.trace.facts))
@@ -240,14 +238,12 @@ def beside(
 ) -> list[Beside]:
     """Return the timeline's answer (each call delayed, as in the paper) and the binned one, for some slacks [s].
 
+    Raises A122 where the recorded order cannot be trusted; and those of `binned`.
+
     Parameters
     ----------
     surface : None takes the modelled surface at these slacks.
     threads, equation : see `binned`.
-
-    Raises
-    ------
-    CannotAnswer : A122 where the recorded order cannot be trusted; and those of `binned`.
     """
     surface = surface or published_surface(slack_seconds, (threads,))
     guesses = [binned(profile, surface, s, threads=threads, equation=equation) for s in slack_seconds]
@@ -265,13 +261,11 @@ def beside(
 def besides(profile: Profile, surface: str) -> list[Beside]:
     """Return the binned answers beside the timeline's: for one thread, and for as many as the surface has.
 
+    Raises what `turnbuckle.papers.row_slack.surface.read_surface` and `beside` raise.
+
     Parameters
     ----------
     surface : ``modelled``, the proxy in our replay, or the CSV of a measured surface.
-
-    Raises
-    ------
-    TurnbuckleError : what `turnbuckle.papers.row_slack.surface.read_surface` and `beside` raise.
     """
     slacks = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     if surface == "modelled":

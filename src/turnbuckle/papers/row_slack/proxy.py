@@ -145,17 +145,13 @@ def modelled(
     served_at: float = 0.0,
     in_turn: bool = False,
 ) -> ProxyRun:
-    """Compile the proxy as a graph of instants and edges.
+    """Compile the proxy as a graph of instants and edges.  Raises A065 for threads, iterations or slack out of range.
 
     Parameters
     ----------
     proxy : matrix size with its times.
     threads : host threads, each with its own matrices and its own stream; all start at once and run `proxy.iterations`.
     waits, one_at_a_time, served_at, in_turn : see the head of this module.
-
-    Raises
-    ------
-    UsageError : A065 for threads, iterations or slack out of range.
 
     Examples
     --------

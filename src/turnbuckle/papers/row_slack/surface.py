@@ -82,9 +82,7 @@ class Surface:
     def sizes(self, threads: int) -> Float:
         """Return the matrix sizes run with so many threads [B], ascending.
 
-        Raises
-        ------
-        CannotAnswer : A131 where the surface has no run with so many threads.
+        Raises A131 where the surface has no run with so many threads.
         """
         sizes = sorted({p.size_bytes for p in self.points if p.threads == threads})
         if not sizes:
@@ -92,12 +90,7 @@ class Surface:
         return np.array(sizes)
 
     def kernel_seconds(self, threads: int) -> Float:
-        """Return the time of one kernel at each of `sizes` [s].
-
-        Raises
-        ------
-        CannotAnswer : A132, the surface does not say.
-        """
+        """Return the time of one kernel at each of `sizes` [s].  Raises A132, the surface does not say."""
         seconds = np.array([self._column(size, threads)[0].kernel_seconds for size in self.sizes(threads)])
         if np.isnan(seconds).any() or (np.diff(seconds) <= 0).any():
             raise error_of("A132.kernel", where=self.label)
@@ -106,11 +99,9 @@ class Surface:
     def seconds(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
         """Return the run time at a size and thread count of the runs, linear in slack between runs [s].
 
-        Run time in one order is convex in slack, so a straight line between two modelled runs lies above it.
+        Raises A131, the point lies outside the surface.
 
-        Raises
-        ------
-        CannotAnswer : A131, the point lies outside the surface.
+        Run time in one order is convex in slack, so a straight line between two modelled runs lies above it.
         """
         line = self._column(size_bytes, threads)
         slack = np.array([p.slack_seconds for p in line])
@@ -123,9 +114,7 @@ class Surface:
     def penalty(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
         """Return T(s)/T(0): between sizes linear in the logarithm of the size, between slacks linear in T (decision D10).
 
-        Raises
-        ------
-        CannotAnswer : A131, the point lies outside the surface.
+        Raises A131, the point lies outside the surface.
         """
         sizes = self.sizes(threads)
         if not sizes[0] <= size_bytes <= sizes[-1]:
@@ -137,12 +126,7 @@ class Surface:
         return float(np.interp(math.log(size_bytes), np.log(near), ratios))
 
     def calls(self, size_bytes: float, threads: int) -> float:
-        """Return the delayed calls of one thread, for equation 1.
-
-        Raises
-        ------
-        CannotAnswer : A132, the surface does not say.
-        """
+        """Return the delayed calls of one thread, for equation 1.  Raises A132, the surface does not say."""
         calls = self._column(size_bytes, threads)[0].calls
         if math.isnan(calls):
             raise error_of("A132.calls", where=self.label)

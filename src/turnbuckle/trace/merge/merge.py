@@ -209,10 +209,8 @@ def _span(trace: Trace) -> tuple[int, int] | None:
 def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
     """Return the begin of each recording after the first one [ns], which puts all on one clock as the files state it.
 
-    Raises
-    ------
-    CannotAnswer : A178 one recording begins after all before it ended (with ``collectives`` an hour after); A179 ``recorded`` without a
-        stated clock.
+    Raises A178 one recording begins after all before it ended (with ``collectives`` an hour after); A179 ``recorded`` without a stated
+    clock.
     """
     began = [trace.facts.get("session_start_utc_ns") for trace in traces]
     stated = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]

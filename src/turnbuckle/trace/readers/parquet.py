@@ -72,14 +72,12 @@ def sniff(head: bytes, path: Path) -> bool:
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read and check a folder.
 
+    Raises P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table that is missing, cannot be read, or has
+    other columns, types or rows than it should; P058 impossible values; P059 rows or texts beyond what files of that size hold; P060 a file
+    of it is a link out of the folder, or no ordinary file; P061 unknown facts or findings.
+
     Tables, names and findings are those that were written.  The trace has the folder's name, and its facts ``sha256`` (over names and
     SHA-256 of the files read) and ``size_bytes`` are the folder's.  The fact ``recording`` keeps those of the original recording.
-
-    Raises
-    ------
-    ProfileError : P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table that is missing, cannot be
-        read, or has other columns, types or rows than it should; P058 impossible values; P059 rows or texts beyond what files of that
-        size hold; P060 a file of it is a link out of the folder, or no ordinary file; P061 unknown facts or findings.
     """
     try:
         return _read(path, progress)

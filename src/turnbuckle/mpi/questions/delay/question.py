@@ -116,16 +116,14 @@ class Program:
 def calibrated(trace: Trace, most_bytes: float) -> Setup:
     """Fit the network's parameters to an undelayed ping-pong: straight lines through its shortest and its longest messages.
 
+    Raises A192 where the first two ranks do not exchange messages of several sizes.
+
     A send occupies its processor for o + n O, and so does a receive; the rest of the time from the begin of the send to the end of the
     receive is L + n G.
 
     Parameters
     ----------
     most_bytes : no message is longer, and all of them leave at once.
-
-    Raises
-    ------
-    CannotAnswer : A192 where the first two ranks do not exchange messages of several sizes.
     """
     mpi = trace.mpi.with_columns(text=trace.text(trace.mpi)).join(trace.mpi_ranks, on="thread").sort("start_ns")
     send, receive = (mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv")))
@@ -163,7 +161,7 @@ def most_messages(traffic: Traffic) -> int:
 def programs(
     measurements: Mapping[str, Any], recordings: Path, network: str, fidelities: Sequence[Fidelity] = (MODEL,)
 ) -> tuple[Setup, list[Program]]:
-    """Predict every point of measurements.
+    """Predict every point of measurements.  Raises A192 where a program has no recording or no points, or `network` is no ping-pong.
 
     Parameters
     ----------
@@ -174,10 +172,6 @@ def programs(
     Returns
     -------
     The network, and the programs in the order of the file.
-
-    Raises
-    ------
-    CannotAnswer : A192 where a program has no recording or no points, or `network` is no ping-pong.
     """
     # Only folders that exist are read, so a name in the measurements cannot lead outside the recordings.
     places = {place.parent.name: place for place in sorted(recordings.glob("*/rank-0.txt*"))}

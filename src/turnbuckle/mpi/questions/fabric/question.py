@@ -31,15 +31,7 @@ _MOST_LINKS: Final = 1 << 26
 
 @dataclass(frozen=True)
 class Way(Declared):
-    """Route from one part of a node to another.
-
-    Attributes
-    ----------
-    source, target : names of the parts.
-    wires : wires of the route, named by their ends.
-    bandwidth : bandwidth of the narrowest wire [B/s].
-    seconds : latency of all wires together [s].
-    """
+    """Route from one part of a node to another."""
 
     source: str
     target: str
@@ -75,16 +67,6 @@ class Fabric(Declared):
     Attributes
     ----------
     described : description of the network in the machine's file.
-    nodes : number of nodes.
-    cards, links_between, links_inside : numbers of NICs, of links between them, and of wires of all nodes; each direction counts.
-    diameter_links : number of links of the longest route between two NICs.
-    diameter_seconds : latency of that route [s].
-    bisection_bandwidth : bandwidth from one half of the NICs to the other, in one direction [B/s].
-    injection_bandwidth : bandwidth of that half's NICs, in one direction [B/s].
-    ways : routes between hosts, GPUs and NICs of a node.
-    together : bandwidths of concurrent messages.
-    idle : wires that no route uses.
-    left_out : number of hosts, GPUs and NICs of a node that `ways` leaves out.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
@@ -143,13 +125,11 @@ def shape_dict(shape: FatTree | Torus | Dragonfly | None) -> dict[str, Any]:
 def fabric(described: Described, nodes: int = 0) -> Fabric:
     """Return a machine as a network, with all its nodes or some.
 
+    Raises A052, more nodes than the machine has, or than links can be counted for.
+
     Parameters
     ----------
     nodes : number of nodes; 0 for all, or for one where the file allows any number.
-
-    Raises
-    ------
-    UsageError : A052, more nodes than the machine has, or than links can be counted for.
 
     >>> from turnbuckle.replay.contention.network_file import read_network
     >>> lassen = fabric(read_network("lassen"))

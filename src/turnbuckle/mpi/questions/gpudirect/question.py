@@ -54,8 +54,6 @@ class Case(Declared):
 
     Attributes
     ----------
-    per : bandwidth of each link of the network: as given (``node``), or multiplied by the GPUs of a node (``gpu``).
-    card_bandwidth : bandwidth of each link of the network, in one direction [B/s].
     row, links : result of the replay, and utilisation of its links (None in `logp`, or for a deadlock).
     """
 
@@ -91,9 +89,6 @@ class GpuDirectStudy(Declared):
     Attributes
     ----------
     answered : replays by `host`, `hostcopy` and `gpudirect` on every shape.
-    cases : replays by host copies and by GPUDirect with their links, on every shape, with the bandwidth of the network as given and
-        multiplied by the GPUs of a node.
-    sizes : classes of message size, on every shape.
     matrix : bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B].
     node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node.
     slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty for too many replays.
@@ -282,16 +277,12 @@ def study(
     ranks_per_node: Sequence[int] = (1, 2, 4),
     progress: Callable[[float], object] | None = None,
 ) -> GpuDirectStudy:
-    """Return the GPUDirect study of a recorded run.
+    """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat.
 
     Parameters
     ----------
     setup : all settings but the path and the ranks per node.
     progress : function that receives the share of the replays done.
-
-    Raises
-    ------
-    UsageError : A074, and what `replayed` refuses.  CannotAnswer : A170, no grid to repeat.
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
     if setup.ranks and setup.ranks != traffic.ranks:

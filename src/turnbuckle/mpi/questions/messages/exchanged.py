@@ -84,15 +84,13 @@ def _possible(name: str, value: float | str) -> None:
 def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
     """Return the traffic of a recording or of a schedule.
 
+    Raises A068, A069 (see the module); A077 to A079, an impossible schedule; P0xx; A164.
+
     Parameters
     ----------
     flops_per_second : speed of each rank [FLOP/s]; needed for a time-independent trace, refused for recordings and GOAL.
     profile : function that returns the recording as a `turnbuckle.profile.profile.Profile`; the file is read if left out.  Not called for
         a schedule.
-
-    Raises
-    ------
-    UsageError : A068, A069 (see the module); A077 to A079, an impossible schedule.  ProfileError : P0xx.  CannotAnswer : A164.
     """
     schedule = schedules.sniff(path)
     counts_flops = schedule and not schedules.timed(path)

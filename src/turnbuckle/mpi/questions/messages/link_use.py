@@ -23,9 +23,7 @@ class LinkUse(Declared):
 
     Attributes
     ----------
-    classes : kinds of link of a node.
     busy : share of the run time in which the busiest link of each kind would be busy at full bandwidth, shape (classes, nodes).
-    between : name and share of the busiest link between switches or routers; 0 where there is none.
     in_communication : share of the time in which each node communicates that the busiest direction of its NICs is busy, shape (nodes,).  A
         node communicates when one of its ranks does not compute, or a message between it and another node is under way.
     """

@@ -41,26 +41,7 @@ LONGEST_CHAIN: Final = 5_000_000
 
 @dataclass(frozen=True)
 class Row(Declared):
-    """Result of one replay.
-
-    Attributes
-    ----------
-    ranks, ranks_per_node, nodes : numbers of ranks, ranks per node, and nodes.
-    path : data path of the messages.
-    seconds : run time [s].
-    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all other time but
-        the next [s].
-    gpu_wait_seconds : mean over the ranks of the time for which a rank waits for a GPU that it shares [s]; nan, and part of the
-        communication, for schedules and for programs of more than `LONGEST_CHAIN` operations.
-    between_bytes, inside_bytes : bytes of messages between nodes, and inside nodes [B].
-    card_bytes : bytes through the busiest link of a NIC, in one direction (flow) [B].
-    busiest, busiest_share : link with the most bytes for its bandwidth, and the share of the run time in which it would be busy at full
-        bandwidth (flow).
-    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_gpu_seconds, chain_others_seconds : parts of the run time
-        along the chain of operations that waited for each other (`replay.contention.critical`); they add up to the run time; nan for
-        programs of more than `LONGEST_CHAIN` operations [s].
-    stuck : circle of ranks that wait for each other (a deadlock), because sends relied on buffers that this path lacks; times are then nan.
-    """
+    """Result of one replay."""
 
     ranks: int
     ranks_per_node: int
@@ -95,15 +76,11 @@ class Replayed:
 
 
 def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
-    """Replay a run under one setup.
+    """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat.
 
     Parameters
     ----------
     traced : keep the times of every message and operation.
-
-    Raises
-    ------
-    UsageError : A072, A074, A091 to A094, A099: an impossible setup.  CannotAnswer : A170, no grid to repeat.
     """
     checked(setup)
     if setup.ranks and setup.ranks != traffic.ranks:
@@ -307,13 +284,11 @@ def shapes(ranks_per_node: Sequence[int]) -> list[int]:
 def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Answered:
     """Replay a recorded MPI run by three data paths, for several node shapes.
 
+    Raises A074, an impossible number of ranks per node, or what `replayed` refuses.
+
     Parameters
     ----------
     setup : all settings but the path and the ranks per node.
-
-    Raises
-    ------
-    UsageError : A074, an impossible number of ranks per node, or what `replayed` refuses.
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
     rows = tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS)

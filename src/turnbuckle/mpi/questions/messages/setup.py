@@ -157,11 +157,7 @@ class Setup:
 
 
 def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
-    """Return a setup with some fields changed by ``name=value``.
-
-    Raises
-    ------
-    UsageError : A081, an unknown name or an impossible value.  UnitError : U0xx.
+    """Return a setup with some fields changed by ``name=value``.  Raises A081, an unknown name or an impossible value; U0xx.
 
     >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes
     65536.0
@@ -233,12 +229,7 @@ def charges_of(setup: Setup) -> tuple[Charges, Charges]:
 
 
 def network_of(setup: Setup, nodes: int) -> Network:
-    """Return the network of so many nodes.
-
-    Raises
-    ------
-    UsageError : A074, more nodes than the machine has; A050, an unknown network.
-    """
+    """Return the network of so many nodes.  Raises A074, more nodes than the machine has; A050, an unknown network."""
     described = read_network(setup.network) if setup.network else None
     if described and described.nodes and nodes > described.nodes:
         raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks per node")

@@ -55,17 +55,7 @@ class MessageTimes:
 
 @dataclass(frozen=True)
 class SizeClass(Declared):
-    """Messages from `low_bytes` to less than twice that size, on one node shape.
-
-    Attributes
-    ----------
-    ranks_per_node, between : node shape, and whether the messages are between nodes or inside them.
-    count, size_bytes : number of messages, and their mean size [B].
-    hostcopy_seconds, gpudirect_seconds : mean time of a message without waiting for its partner [s].
-    hostcopy_elapsed_seconds, gpudirect_elapsed_seconds : the same with waiting [s].
-    hostcopy_alone_seconds, gpudirect_alone_seconds : closed forms (`mpi.questions.gpudirect.cost`) of a message of the mean size, its wire
-        alone on this network [s].
-    """
+    """Messages from `low_bytes` to less than twice that size, on one node shape."""
 
     ranks_per_node: int
     between: bool

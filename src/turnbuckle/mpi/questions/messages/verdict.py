@@ -29,13 +29,7 @@ MOST_MESSAGES: Final = 200_000
 
 @dataclass(frozen=True)
 class Point(Declared):
-    """Gain of communication with one cost changed.
-
-    Attributes
-    ----------
-    name : the change in words.
-    gain : communication by host copies over that by GPUDirect, less 1.
-    """
+    """Gain of communication with one cost changed."""
 
     name: str
     gain: float
@@ -47,12 +41,7 @@ class Verdict(Declared):
 
     Attributes
     ----------
-    word : ``helps``, ``does not help``, ``makes no difference``, ``undecided`` or ``cannot be told``.
-    ranks_per_node : node shape that it is about: that of the largest gain.
     gain, low, high : gain of communication as set, and its range over `points`.
-    points : the gain with each unknown cost changed.
-    decides : the change that moves the gain most; empty where none does.
-    sentence : the answer in words.
     """
 
     word: str

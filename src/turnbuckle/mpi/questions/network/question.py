@@ -51,14 +51,7 @@ class Row(Declared):
 
     Attributes
     ----------
-    topology : name in the form that `topology` reads, with all its numbers.
-    links, used : number of directed links between nodes and switches, and of those that carry messages.
-    seconds : run time [s].
     alone_seconds : run time if no message ever waited for another on a link (packets), else nan [s].
-    busiest : name of the link that is occupied longest.
-    busiest_share : share of the run time in which that link is occupied; for flows the share of its capacity.
-    mean_share : mean share of the links used.
-    packets : number of packets, 0 for flows.
     """
 
     topology: str
@@ -79,14 +72,7 @@ class Row(Declared):
 
 @dataclass(frozen=True)
 class Answered(Declared):
-    """Results of the same messages on several topologies.
-
-    Attributes
-    ----------
-    nodes, messages : numbers of nodes and messages of the run or graph.
-    recorded_seconds : run time of a recorded run, else nan [s].
-    compute : factor on the recorded compute, or nan where there is none.
-    """
+    """Results of the same messages on several topologies."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
@@ -122,15 +108,11 @@ class Messages:
 
 
 def of_run(traffic: Traffic, protocol: Protocol, compute: float = 1.0) -> Messages:
-    """Return the messages of a recorded MPI run, with a node for each rank.
+    """Return the messages of a recorded MPI run, with a node for each rank.  Raises A090, an invalid factor.
 
     Parameters
     ----------
     compute : factor on the compute between calls; 0, as in LiMPPy, leaves messages alone.
-
-    Raises
-    ------
-    UsageError : A090, an invalid factor.
     """
     if not (math.isfinite(compute) and compute >= 0):
         raise error_of("A090.compute", found=f"{compute:g}")
@@ -143,28 +125,19 @@ def of_run(traffic: Traffic, protocol: Protocol, compute: float = 1.0) -> Messag
 
 
 def of_graph(graph: MessageGraph, protocol: Protocol) -> Messages:
-    """Return the messages of a graph.
-
-    Raises
-    ------
-    UsageError : A089, A090.
-    """
+    """Return the messages of a graph.  Raises A089, A090."""
     sound(protocol)
     return Messages(as_program(graph, protocol.eager_bytes, acknowledged=protocol.acknowledged), protocol, graph.nodes, len(graph.source))
 
 
 def topology(text: str, nodes: int) -> tuple[str, Shape]:
-    """Return the full name and the shape of a topology, as large as the nodes need where the text has no numbers.
+    """Return the full name and the shape of a topology, as large as the nodes need where the text has no numbers.  Raises A090.
 
     Parameters
     ----------
     text : ``switch``; ``fat-tree`` or ``fat-tree:4x4:1x2`` (children of each level, parents of each); ``torus`` or ``torus:4x4x2``;
         ``dragonfly`` or ``dragonfly:9x4x2x2`` (groups, routers of each, cards and channels of each router); or the name of a CSV
         table of cables, from and to, between switches with a node each.
-
-    Raises
-    ------
-    UsageError : A090.
 
     >>> topology("torus", 12), topology("fat-tree", 16)[0], topology("dragonfly", 30)[0]
     (('torus:3x2x2', Torus(dims=(3, 2, 2), cards=1)), 'fat-tree:4x4:1x4', 'dragonfly:9x4x2x2')
@@ -238,9 +211,7 @@ def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:
 def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity: Fidelity = "limppy") -> Answered:
     """Replay the same messages on several topologies.
 
-    Raises
-    ------
-    UsageError : A071, messages that wait for each other; A090, impossible topologies or parameters; A072 from the replay.
+    Raises A071, messages that wait for each other; A090, impossible topologies or parameters; A072 from the replay.
     """
     if not topologies or not 2 <= messages.nodes <= MOST_NODES:
         what = f"{messages.nodes:,} nodes" if topologies else "no topology"

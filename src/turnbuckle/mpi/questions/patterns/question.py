@@ -66,9 +66,7 @@ class Gain:
 def gains(traffic: Traffic, ranks_per_node: Sequence[int], setup: Setup) -> list[Gain]:
     """Return the gain of GPUDirect over host copies for several node shapes; nan where a path gets stuck.
 
-    Raises
-    ------
-    UsageError : A074, an impossible number of ranks per node, or what else `turnbuckle.mpi.questions.messages.question.replayed` refuses.
+    Raises A074, an impossible number of ranks per node, or what else `turnbuckle.mpi.questions.messages.question.replayed` refuses.
     """
     out = []
     for each in shapes(ranks_per_node):
@@ -148,9 +146,7 @@ SIZED: Final[dict[str, Pattern]] = {
 def by_size(sizes: Sequence[float], ranks_per_node: Sequence[int], setup: Setup, *, ranks: int = 64) -> Iterator[Sized]:
     """Yield the gains of a ping-pong between two ranks, and of halos among `ranks`, at each size [B].
 
-    Raises
-    ------
-    UsageError : A093, impossible sizes or ranks; A074.
+    Raises A093, impossible sizes or ranks; A074.
     """
     for what, pattern in SIZED.items():
         many = 2 if pattern.form == "pingpong" else ranks

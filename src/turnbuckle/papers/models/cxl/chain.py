@@ -70,7 +70,6 @@ class Link(Declared):
 
     Attributes
     ----------
-    kind : ``pcie`` (eq 9), ``cxl1`` (eq 10), ``cxl2`` (eq 11), ``time`` (always `time`), ``loggp`` (latency + n / bandwidth).
     pcie : wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy.
     start_up, share, line_time, lines_in_flight : parameters of the equations, see `turnbuckle.papers.models.cxl.cost`.
     time, latency, bandwidth : measured values [s], [s], [B/s].
@@ -240,9 +239,7 @@ class _Steps:
 def play(chain: Chain) -> Played:
     """Replay every flow of a chain.
 
-    Raises
-    ------
-    UsageError : A029 where two devices talk without a link, or a stage or the number of items is left to a recording.
+    Raises A029 where two devices talk without a link, or a stage or the number of items is left to a recording.
 
     >>> stages = (Stage("unpack", "fpga", 2.0), Stage("sum", "gpu", 1.0, {"unpack": 1e6}))
     >>> slow = Link("time", time=0.5)
@@ -379,7 +376,7 @@ def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple
 
 
 def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kernel"] = "run", stage: str | None = None) -> Chain:
-    """Complete the GPU stage of a chain from a recording.
+    """Complete the GPU stage of a chain from a recording.  Raises A139, A147; A029.
 
     The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that this stage and the next one receive are
     the bytes copied to the device and back.  An undeclared link between host and GPU takes as long as these copies took.  Values
@@ -390,10 +387,6 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
     per : one item is the whole ``run``, or one ``kernel``: then all values are divided by the number of kernels, which is
         the number of items unless the chain has one.
     stage : name of the stage; if left out, the only stage without a time.
-
-    Raises
-    ------
-    CannotAnswer : A139, A147.  UsageError : A029.
     """
     index = _open_stage(chain, stage)
     trace = profile.trace

@@ -43,12 +43,7 @@ _LEAST, _MOST = 1e-15, 1e18  # of any quantity, SI
 
 
 def read_chain(path: str | Path) -> Chain:
-    """Read a chain file.
-
-    Raises
-    ------
-    UsageError : A061 where the file cannot be read, A027 with file:line:column.  UnitError : U0xx.
-    """
+    """Read a chain file.  Raises A061 where the file cannot be read, A027 with file:line:column; U0xx."""
     text = read_text(path, "the chain", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")
     return _Reading(Path(path).name, text).chain()
 

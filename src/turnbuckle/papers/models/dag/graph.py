@@ -119,12 +119,7 @@ def is_graph(path: Path) -> bool:
 
 
 def read_graph(tasks: Path, edges: Path) -> TaskGraph:
-    """Read a task graph.
-
-    Raises
-    ------
-    UsageError : A043, A061 to A063.
-    """
+    """Read a task graph.  Raises A043, A061 to A063."""
     table, between = _table(tasks, TASKS, "the table of tasks"), _table(edges, EDGES, "the table of edges")
     names = table.texts["task"]
     if not names:

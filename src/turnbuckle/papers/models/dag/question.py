@@ -53,15 +53,7 @@ def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
 
 @dataclass(frozen=True)
 class Gain(Declared):
-    """Ratio of two run times, with both sides named (decisions D16 and D17).
-
-    Attributes
-    ----------
-    what : name of the variant.
-    ratio : run time of `of` over that of `to`; above 1 is faster.
-    of, to : run of the machine as it is, and run of the variant.
-    changes : link, latency and bandwidth that the variant changes, in words.
-    """
+    """Ratio of two run times, with both sides named (decisions D16 and D17)."""
 
     what: What
     ratio: float
@@ -72,20 +64,7 @@ class Gain(Declared):
 
 @dataclass(frozen=True)
 class Solves(Declared):
-    """Solves of one matrix on several numbers of GPUs, as is and changed.
-
-    Attributes
-    ----------
-    supernodes : supernodes of the matrix; None for a task graph.
-    graph : task graph; None for a matrix.
-    fabric : GPUs of the machine and their messages.
-    layout : distribution of blocks over GPUs, in words.
-    variants : variants of the machine that were replayed.
-    runs : one run for each GPU count and variant.
-    dependency : wait for another supernode on the same GPU [s].
-    one_at_a_time : whether a GPU receives one message at a time.
-    ranks_per_gpu : ranks on each GPU, whose messages share its link; None where links are not shared.
-    """
+    """Solves of one matrix on several numbers of GPUs, as is and changed."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
@@ -170,7 +149,7 @@ def sweep(
     one_at_a_time: bool = False,
     ranks_per_gpu: int | None = None,
 ) -> Solves:
-    """Replay the solve of a matrix, or a task graph, on several numbers of GPUs, each as is and changed.
+    """Replay the solve of a matrix, or a task graph, on several numbers of GPUs, each as is and changed.  Raises A043; A156, A157.
 
     Parameters
     ----------
@@ -180,11 +159,6 @@ def sweep(
     layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
     owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
     changes, dependency, merged, one_at_a_time : see `variants` and `solve`.
-
-    Raises
-    ------
-    UsageError : A043.
-    CannotAnswer : A156, A157.
 
     >>> import scipy.sparse
     >>> from turnbuckle.papers.models.dag.tiers import fabric

@@ -100,17 +100,12 @@ class Triangle:
 
 
 def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
-    """Read a triangular matrix.
+    """Read a triangular matrix.  Raises A040, A041, A042; A157.
 
     Parameters
     ----------
     path : Matrix Market file, coordinate form, not packed.
     side : triangle to take of a matrix that has entries on both sides of its diagonal; None refuses such a matrix.
-
-    Raises
-    ------
-    UsageError : A040, A041, A042.
-    CannotAnswer : A157.
     """
     path = Path(path)
     kind, symmetry = _header(path)
@@ -470,9 +465,7 @@ def _merged(matrix: Supernodes, gone: Bool) -> Supernodes:
 def read_map(path: str | Path, columns: int) -> Int:
     """Return the GPU of each column, from a table ``column, gpu``: each line holds from its column (counted from 1) up to the next line.
 
-    Raises
-    ------
-    UsageError : A043, or what `turnbuckle.foundation.table_file.read_table` raises.
+    Raises A043, or what `turnbuckle.foundation.table_file.read_table` raises.
     """
     whole = {"unit": "1", "whole": True}
     fields = (Column("column", least=1, most=columns, **whole), Column("gpu", least=0, most=MOST_GPUS - 1, **whole))  # type: ignore[arg-type]

@@ -111,12 +111,7 @@ class Work:
 
 
 def work(matrix: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
-    """Build the task graph of a solve.
-
-    Raises
-    ------
-    CannotAnswer : A157, a graph too large to replay.
-    """
+    """Build the task graph of a solve.  Raises A157, a graph too large to replay."""
     value = matrix.triangle.value_bytes
     column, row, height = matrix.blocks
     held = matrix.width[column] * height * value + height * INDEX_BYTES
@@ -213,16 +208,8 @@ class Run(Declared):
 
     Attributes
     ----------
-    gpus, nodes : number of GPUs and nodes of the run.
-    what : name of the variant.
     seconds : run time [s]: the longest path, or the time to read the memory of the busiest GPU if that is longer.
-    path_seconds, memory_seconds : these two times [s].
-    compute_seconds, dependency_seconds : tasks on the path, and waits for another supernode on the same GPU [s].
     messages, message_seconds : number and time [s] of the messages on the path, by tier.
-    message_bytes : bytes of the messages on the path, as sent, not rounded up [B].
-    latency_seconds : sum over the messages on the path of the time of the quickest message of their tier [s].
-    tasks : number of tasks on the path.
-    all_messages, all_bytes : number and bytes of the messages of the whole solve.
     """
 
     gpus: int
@@ -261,7 +248,7 @@ def solve(
     merged: int | None = None,
     queue: Queue | None = None,
 ) -> Run:
-    """Replay a solve.
+    """Replay a solve.  Raises A156, messages cross a tier without latency and bandwidth.
 
     Parameters
     ----------
@@ -271,10 +258,6 @@ def solve(
     queue : place where messages wait for each other, in the order of their sending: None is nowhere, as in the paper; a ``receiver`` takes
         one message at a time for its whole time; the ``link`` of the sender's GPU carries the bytes of one message after the other, while
         latencies overlap.
-
-    Raises
-    ------
-    CannotAnswer : A156, messages cross a tier without latency and bandwidth.
     """
     variant = variant or variants()[0]
     nodes = -(-done.dealt.gpus // fabric.gpus_per_node)

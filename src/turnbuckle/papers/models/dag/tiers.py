@@ -200,12 +200,7 @@ class Fabric:
             raise error_of("A043.bandwidths", found=values)
 
     def message(self, tier: int) -> Tier:
-        """Return the tier with index `tier` into `TIERS`.
-
-        Raises
-        ------
-        CannotAnswer : A156.
-        """
+        """Return the tier with index `tier` into `TIERS`.  Raises A156."""
         name = TIERS[tier]
         times = self.tiers.get(name) or (self.tiers.get("node") if name == "socket" else None)
         if times is None:
@@ -245,11 +240,7 @@ def fabrics() -> tuple[str, ...]:
 
 
 def fabric(name: str = DEFAULT) -> Fabric:
-    """Return a shipped machine, each of its numbers with a source.
-
-    Raises
-    ------
-    UsageError : A043 for an unknown name.
+    """Return a shipped machine, each of its numbers with a source.  Raises A043 for an unknown name.
 
     >>> fabric().gpus_per_node, round(fabric("summit-v100").high / 1e9, 3)
     (8, 5.175)
@@ -278,9 +269,7 @@ def fabric(name: str = DEFAULT) -> Fabric:
 def read_tiers(path: str | Path, base: Fabric) -> Fabric:
     """Return the machine `base` with the tiers of a table: ``tier, size, bandwidth`` point by point, or ``tier, latency, bandwidth``.
 
-    Raises
-    ------
-    UsageError, UnitError : A043, or what `turnbuckle.foundation.table_file.read_table` raises.
+    Raises A043, or what `turnbuckle.foundation.table_file.read_table` raises.
     """
     table = read_table(path, _TABLE, "the table of tiers")
     size, bandwidth, latency = table.number("size"), table.number("bandwidth"), table.number("latency")

@@ -138,12 +138,7 @@ class KernelTimes:
     alpha: float = math.nan
 
     def at(self, size: Float | float) -> Float:
-        """Return the kernel time [s] at some sizes.
-
-        Raises
-        ------
-        CannotAnswer : A160 a size beyond those measured.
-        """
+        """Return the kernel time [s] at some sizes.  Raises A160 a size beyond those measured."""
         return self._along(np.asarray(size, dtype=np.float64), self.seconds)
 
     def ends(self, size: float) -> tuple[float, float] | None:
@@ -166,9 +161,7 @@ class KernelTimes:
 def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
     """Return kernel times as the host's time over alpha, for kernels without measurements.
 
-    Raises
-    ------
-    UsageError : A047 where alpha is not above 1, or the rate not above 0.
+    Raises A047 where alpha is not above 1, or the rate not above 0.
     """
     if not (1.0 < alpha <= 1e4 and 0 < host_rate < math.inf):
         raise error_of("A047.rates", found=f"{alpha:g}, {host_rate:g} FLOP/s")
@@ -179,10 +172,7 @@ def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
 def by_peak(machine: Machine, host_rate: float = HOST_RATE, element_bytes: int = DOUBLE) -> KernelTimes:
     """Return kernel times at the peak of a machine's GPU: alpha is its best rate over the host's.
 
-    Raises
-    ------
-    UsageError : A047 where the GPU is not faster than the host.
-    CannotAnswer : A160 where the machine states no rate for such elements.
+    Raises A047 where the GPU is not faster than the host; A160 where the machine states no rate for such elements.
     """
     rate = peak(machine, element_bytes)
     times = by_alpha(rate / host_rate, host_rate)
@@ -232,9 +222,7 @@ def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, s
 def read_times(path: str | Path) -> KernelTimes:
     """Read measured products from a table: size, and time [s] or rate [FLOP/s].
 
-    Raises
-    ------
-    UsageError : A047 for a line with neither time nor rate, or with both; A061 to A063.
+    Raises A047 for a line with neither time nor rate, or with both; A061 to A063.
     """
     table = read_table(path, COLUMNS, "the table of products")
     size, time, rates = table.number("size"), table.number("time"), table.number("rate")
@@ -249,6 +237,8 @@ def read_times(path: str | Path) -> KernelTimes:
 def recorded(profile: Profile, name: str = "gemm", size: int | None = None, element_bytes: int = DOUBLE) -> tuple[KernelTimes, int]:
     """Return the kernel times of a recording, and how many of the kernels were left out.
 
+    Raises A160 where no kernel matches, or no copies give a size; A047 for a size or an element out of range.
+
     The size of a product follows from its copies: two copies in before it and one back after it, each of e N^2 bytes.
     Kernels without such copies are left out.
 
@@ -257,11 +247,6 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     name : part of the kernel's name.
     size : N of all these kernels; None takes it from the copies.
     element_bytes : e [B].
-
-    Raises
-    ------
-    CannotAnswer : A160 where no kernel matches, or no copies give a size.
-    UsageError : A047 for a size or an element out of range.
     """
     _inside("--element", [element_bytes], _ELEMENT)
     _inside("--size", [] if size is None else [size], _SIZES)
@@ -335,12 +320,7 @@ class Study(Declared):
 
     Attributes
     ----------
-    launches, bandwidths : varied launch times [s] and bandwidths [B/s], ascending.
-    latency, element_bytes, host_rate : latency of a copy [s], element size [B] and rate of the host [FLOP/s], which are fixed.
-    products : products, one for each size.
     pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
-    left_out : number of recorded kernels without a size.
-    machine : name of the machine asked about, or None.
     """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
@@ -383,15 +363,12 @@ def study(
 ) -> Study:
     """Return the speed-up over the host by size, launch time and bandwidth.
 
+    Raises A047 for a number out of range; A160 a size beyond those measured.
+
     Parameters
     ----------
     sizes : N of the products; None takes the measured sizes, or those of Fig 3 with alpha.
     latency : latency of one copy [s]; the paper has none.
-
-    Raises
-    ------
-    UsageError : A047 for a number out of range.
-    CannotAnswer : A160 a size beyond those measured.
     """
     chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
     launch, bandwidth = np.unique(np.asarray(launches, dtype=np.float64)), np.unique(np.asarray(bandwidths, dtype=np.float64))

@@ -37,15 +37,13 @@ SHARES: Final = {
 def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[Finding]]:
     """Apply the additive model to each application of a table of five terms [s], with optional columns, or of shares of run time.
 
+    Raises A039 where the numbers of a line contradict each other, where the table has neither terms nor shares, or both, or where a lambda
+    is given for a class without a column.
+
     Returns
     -------
     Rows with sum, closure defect, projection and ratios over the sum and over the stated total, each ratio with the least and most within
     the digits of the table. Finding A341 counts the rows whose terms exceed the stated total by more than their digits.
-
-    Raises
-    ------
-    UsageError : A039 where the numbers of a line contradict each other, where the table has neither terms nor shares, or both, or where a
-        lambda is given for a class without a column.
     """
     columns = [Column("name", "", needed=False)]
     columns += [Column(n, "s", needed=False, most=MOST_SECONDS) for n in (*TERMS, "total", "waits", *PARTS)]

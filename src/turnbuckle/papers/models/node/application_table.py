@@ -22,9 +22,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 def share(text: str, option: str) -> Interval:
     """Return a share given on the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
 
-    Raises
-    ------
-    UsageError : A036 where it does not lie between 0 and 1.
+    Raises A036 where it does not lie between 0 and 1.
     """
     value = parse(text, "1")
     if not 0 <= value <= 1:

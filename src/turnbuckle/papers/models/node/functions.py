@@ -50,8 +50,6 @@ class Functions(Declared):
     ----------
     rows : one row per function, in the order of `CLASSES`, longest first: class, call_class (of host calls; ``nested`` inside another
         call, else null), function, time_ns (plain sum), waited_ns (the part of it in calls that wait for the device), calls, exposed_ns.
-    run_time_ns : time from the first instant of the run to its last [ns].
-    processes : number of processes over which the plain times are summed; shares of run time are those of a mean process.
     """
 
     rows: pl.DataFrame

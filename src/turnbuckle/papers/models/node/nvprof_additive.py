@@ -31,6 +31,9 @@ _NOTHING: Final = exact(0.0)
 def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) -> tuple[list[dict[str, Any]], list[Finding]]:
     """Apply the additive model to each process of a summary.
 
+    Raises P041, P042 where the file cannot be read; A400 where `total` is out of range, A401 for a lambda of a term that the summary lacks,
+    A039 for a lambda out of range.
+
     Copies between host and device and migrations are data, host calls are control, all other device activity is GPU.  Calls that wait
     for the device are counted once, as what they wait for.  A summary does not hold CPU and MPI time: with `total` CPU is the difference,
     without it every ratio lies between that of the sums and 1, and only this range is given.
@@ -38,11 +41,6 @@ def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) ->
     Returns
     -------
     One row per process, as `from_terms` makes them, with the terms [s]; terms that the summary does not hold are None.
-
-    Raises
-    ------
-    ProfileError : P041, P042 where the file cannot be read.
-    UsageError : A400 where `total` is out of range, A401 for a lambda of a term that the summary lacks, A039 for a lambda out of range.
     """
     within_range(lambdas)
     stated = None if total is None else _total(total)

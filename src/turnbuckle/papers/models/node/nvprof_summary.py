@@ -98,11 +98,8 @@ class Summary:
 def read_summary(path: Path) -> Summary:
     """Read a file of nvprof's output.
 
-    Raises
-    ------
-    ProfileError : P041 where it holds no table, or only tables that cannot be read; P042 for a trace in columns of spaces, whose
-        fields are ambiguous.
-    UsageError : A061 where the file cannot be read as text.
+    Raises P041 where it holds no table, or only tables that cannot be read; P042 for a trace in columns of spaces, whose fields are
+    ambiguous; A061 where the file cannot be read as text.
     """
     text = read_text(path, "the summary", fix="nvprof --log-file SUMMARY.txt ./application")
     reading = _Reading(path.name)

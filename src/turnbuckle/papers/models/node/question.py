@@ -54,13 +54,6 @@ class Communication(Declared):
 
     Attributes
     ----------
-    ranks : number of ranks in the recording.
-    world : ranks of the whole run where the recording has its communicators; otherwise the recorded ranks.
-    seconds : time between MPI_Init and MPI_Finalize, mean over ranks; the run time where these calls were not recorded.
-    share : share of that time in MPI calls (c).
-    p2p, collectives, synchronising : shares of the MPI time in messages, in collectives with data, and in the rest (barriers,
-        communicators); they add up to 1.
-    p2p_volume : share of the sent bytes that point-to-point messages carry.
     messages : one row per sent message: source and target (ranks of the world, null where unknown), size_bytes.
     collective_calls : one row per collective call of each rank: function, members, size_bytes, seconds.
     functions : one row per function: function, what (p2p, collective, synchronising), seconds over all ranks, calls.
@@ -108,17 +101,8 @@ class Closer(Declared):
 
     Attributes
     ----------
-    of : shares of the recording, from which the gain follows.
-    ranks_per_node, gpus_per_node : ranks on a node now, and on the new node.
-    off_node : share of the message bytes that leaves a node now; None where it is unknown.
-    moved : share that leaves a node now and would stay on the new node.
-    least_bytes : size from which bandwidth limits messages and collectives [B]; shares of bytes are of these.
-    bandwidth_ratio : of the path that the moved messages take, new over old; with latencies where both paths are given.
-    speedup, speedup_bound : run time now over the projected run time (section 8.1), and the same with a path that costs nothing.
-    speedup_all : speed-up with every rank on one node.
     bytes_from : source of the time that messages themselves take: ``paths``, ``recording``, ``paths and recording`` (the shorter time
         counts), or None.  The rest of MPI time is waiting for late ranks, which no path shortens.
-    speedup_bytes : speed-up from the time that the moved messages themselves take; None where it is unknown.
     on_node_factor : bandwidth on the node, new over old.
     parts : shares of run time that bandwidth limits, with their stages (section 8.2).
     share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
@@ -162,13 +146,9 @@ class Closer(Declared):
 
 
 def communication(profile: Profile) -> Communication:
-    """Return the shares of run time and of bytes by kind of MPI call.
+    """Return the shares of run time and of bytes by kind of MPI call.  Raises A153 where the recording holds no MPI calls.
 
     A wait or test counts as the message or collective that it completes. The time of a call includes its wait for a late rank.
-
-    Raises
-    ------
-    CannotAnswer : A153 where the recording holds no MPI calls.
     """
     trace = profile.trace
     if not trace.mpi.height or not (trace.mpi["kind"] <= 2).any():
@@ -342,6 +322,9 @@ def closer(
 ) -> Closer:
     """Return the gain of the run from a larger node, from a faster one, or from each of them separately.
 
+    Raises A035 where neither section is asked for or an off-node share would be split, A036 and A037 for numbers out of range; A153 without
+    MPI; A154 where the recording has no message partners and no off-node share is given.
+
     Parameters
     ----------
     ranks_per_node : ranks on a node now.
@@ -352,11 +335,6 @@ def closer(
     off_node : share of the message bytes that leaves a node, for a recording that does not name partners; the new node then holds
         every rank.
     least_bytes : messages and collectives from this size on are limited by bandwidth; smaller ones keep their time.
-
-    Raises
-    ------
-    UsageError : A035 where neither section is asked for or an off-node share would be split, A036 and A037 for numbers out of range.
-    CannotAnswer : A153 without MPI; A154 where the recording has no message partners and no off-node share is given.
     """
     if bandwidth_ratio is None and paths is None and on_node_factor is None:
         raise error_of("A035.nothing")

@@ -173,12 +173,7 @@ def shipped() -> tuple[Part, ...]:
 
 
 def read_parts(path: str | Path) -> tuple[Part, ...]:
-    """Read parts from a table: part, year, rate [FLOP/s], power [W], source.
-
-    Raises
-    ------
-    UsageError, UnitError : A061 to A063, U0xx.
-    """
+    """Read parts from a table: part, year, rate [FLOP/s], power [W], source.  Raises A061 to A063, U0xx."""
     table = read_table(path, COLUMNS, "the table of parts")
     sources = table.texts.get("source", [""] * len(table))
     return tuple(
@@ -194,12 +189,7 @@ def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.i
 
 
 def fitted(parts: Sequence[Part], which: Rate = "best") -> Trend:
-    """Fit the trend through some parts.
-
-    Raises
-    ------
-    CannotAnswer : A161 for fewer than three parts, or parts of a single year.
-    """
+    """Fit the trend through some parts.  Raises A161 for fewer than three parts, or parts of a single year."""
     years = np.array([p.year for p in parts])
     log2 = np.log2([p.rate(which) / p.power for p in parts])
     if len(parts) < FEWEST or float(np.ptp(years)) == 0.0:
@@ -362,16 +352,13 @@ def power_study(
 ) -> PowerStudy:
     """Return the design points of a year, from a trend through parts or from a stated doubling time.
 
+    Raises A161; A048 for a number out of range.
+
     Parameters
     ----------
     parts : parts of the trend; unused with `doubling_years` and `base`.
     doubling_years : years in which the rate per watt of `base` doubles; None fits the trend through the parts.
     base : part at which the trend starts; None takes the line of the fitted trend.
-
-    Raises
-    ------
-    CannotAnswer : A161.
-    UsageError : A048 for a number out of range.
     """
     x = observed_exponent(which) if exponent is None else exponent
     asked = {

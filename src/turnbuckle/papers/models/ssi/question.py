@@ -56,16 +56,12 @@ class Distance:
 
 
 def distance(text: str, speed: float = 1.0) -> Distance:
-    """Return the propagation time of a length, of a time, or of a class of link of `turnbuckle.machine.hops`.
+    """Return the propagation time of a length, of a time, or of a class of link of `turnbuckle.machine.hops`.  Raises A088.
 
     Parameters
     ----------
     text : ``2 cm``, ``0.7 us`` or ``rack``.
     speed : speed of the signal over that of light in vacuum; the report takes 1, glass has 0.67.
-
-    Raises
-    ------
-    UsageError : A088.
 
     >>> round(distance("2 cm").propagation_seconds * 1e12, 2), distance("1 us").propagation_seconds
     (66.71, 1e-06)
@@ -162,9 +158,7 @@ class Answered(Declared):
 def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], quantum: Quantum = "message") -> Answered:
     """Replay a loop over a link without length, as it is, and longer.
 
-    Raises
-    ------
-    UsageError : A087 for a loop or link out of range; A088 for a link that is not longer than today's.
+    Raises A087 for a loop or link out of range; A088 for a link that is not longer than today's.
     """
     if not longer or not now.propagation_seconds > 0:
         raise error_of("A088.ends", found=now.name[:40])
@@ -222,13 +216,11 @@ class Simulated:
 def recorded(profile: Profile, kernel: str = "") -> Simulated:
     """Return bytes, kernel time and calls of a recording.
 
+    Raises A169 where no kernel matches; A139 where the bytes of copies are not recorded.
+
     Parameters
     ----------
     kernel : part of a name; empty or ``all`` takes all kernels, ``largest`` the one with the most time, as the report does.
-
-    Raises
-    ------
-    CannotAnswer : A169 where no kernel matches; A139 where the bytes of copies are not recorded.
     """
     rows = profile.of("kernel")
     named = rows.with_columns(called=profile.trace.text(rows).fill_null(summary.UNNAMED))

@@ -98,10 +98,8 @@ def _metadata(head: bytes) -> bool:
 def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> ExecutionGraph:
     """Read an execution trace; of an archive ``ARCHIVE::MEMBER``.
 
-    Raises
-    ------
-    ProfileError : P029 a NUL byte in the text of JSON, P051 the file is damaged, P052 it holds no nodes, P053 it has another schema, P025,
-        P026 and P037 as every packed file.
+    Raises P029 a NUL byte in the text of JSON, P051 the file is damaged, P052 it holds no nodes, P053 it has another schema, P025, P026 and
+    P037 as every packed file.
     """
     head = beginning(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n")
     result = _json(path, progress) if head.startswith(b"{") else _wire(path, progress)
@@ -114,10 +112,7 @@ def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> E
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read an execution trace with start times as a recording.
 
-    Raises
-    ------
-    ProfileError : as `graph` does.
-    CannotAnswer : A174 nodes have no start times; A175 the device's starts are those of launches.
+    Raises as `graph` does; A174 nodes have no start times; A175 the device's starts are those of launches.
     """
     del threads
     execution_graph = graph(path, progress=progress)

@@ -61,12 +61,7 @@ def is_summary(path: Path) -> bool:
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a file.
-
-    Raises
-    ------
-    ProfileError : P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text.
-    """
+    """Read a file.  Raises P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text."""
     del threads
     with opened(path) as file:
         if file.read(len(MAGIC)) != MAGIC:

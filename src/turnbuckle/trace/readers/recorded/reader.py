@@ -59,16 +59,14 @@ def read(path: Path, *, threads: int = 0, progress: Progress | None = None) -> T
 def together(paths: Sequence[Path], *, name: str = "", progress: Progress | None = None) -> Trace:
     """Read the recordings of all processes of a run into one trace.
 
+    Raises P063 another version, P064 no columns, P065 no records at all, P066 files of several machines, or of one that was booted between
+    them.
+
     Parameters
     ----------
     paths : files of one machine.
     name : name of the trace; the first file's name if empty.
     progress : called with the share of the work done, 0 to 1.
-
-    Raises
-    ------
-    ProfileError : P063 another version, P064 no columns, P065 no records at all, P066 files of several machines, or of one that was booted
-        between them.
     """
     files: list[Recorded] = []
     for place, path in enumerate(paths):

@@ -97,12 +97,7 @@ class Recorded:
 
 
 def load(path: Path, progress: Callable[[float], object] | None = None) -> Recorded:
-    """Read one file.
-
-    Raises
-    ------
-    ProfileError : P063 another version of the format, P064 its columns are not named or several recordings follow each other.
-    """
+    """Read one file.  Raises P063 another version of the format, P064 its columns are not named or several recordings follow each other."""
     recorded = Recorded(path, path.stat().st_size)
     done, hashed = 0, hashlib.sha256()
     with opened(path) as file:
