@@ -36,7 +36,7 @@ def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Be
     library = toolkit / "lib64" / "libcupti.so"
     text = "".join(path.read_text(encoding="utf-8") for path in real.includes[0].glob("cupti_activity*.h"))
     headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    common = [*toolchain.compiler(), *WARNINGS, *headers, "-idirafter", str(toolchain.native() / "headers")]
+    common = [*toolchain.compiler(), *WARNINGS, *headers, "-idirafter", str(toolchain.stand_ins())]
     named = toolchain.record_options(text)
     subprocess.run(
         [*common, *named, "-fPIC", "-shared", "-Wl,-soname,libcupti.so", str(HERE / "standin.c"), "-ldl", "-o", library], check=True
@@ -59,7 +59,7 @@ def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.Te
     library = bench.toolkit / "lib64" / "libcupti.so"
     headers = [word for path in real.includes for word in ("-isystem", str(path))]
     words = [*toolchain.compiler(), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *headers]
-    words += ["-idirafter", str(toolchain.native() / "headers"), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
+    words += ["-idirafter", str(toolchain.stand_ins()), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
     subprocess.run([*words, f"-Wl,-rpath,{library.parent}", "-ldl", "-o", str(made)], check=True)
     return made
 

@@ -236,7 +236,7 @@ def test_the_program_builds_without_a_complaint(tmp_path: Path) -> None:
         "-Wall",
         "-Wextra",
         "-Werror",
-        str(NATIVE / "microbench.c"),
+        str(NATIVE / "microbench" / "microbench.c"),
         "-o",
         str(tmp_path / "m"),
         "-ldl",

@@ -47,7 +47,7 @@ def asked(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Ca
     program = tmp_path_factory.mktemp("real") / "real_cupti"
     text = "".join(path.read_text(encoding="utf-8") for path in real.includes[0].glob("cupti_activity*.h"))
     headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    words = [*toolchain.compiler(), *WARNINGS, *toolchain.record_options(text), *headers, "-idirafter", str(toolchain.native() / "headers")]
+    words = [*toolchain.compiler(), *WARNINGS, *toolchain.record_options(text), *headers, "-idirafter", str(toolchain.stand_ins())]
     source = Path(__file__).with_name("real_cupti.c")
     subprocess.run([*words, str(source), str(real.library), f"-Wl,-rpath,{real.library.parent}", "-ldl", "-o", program], check=True)
 

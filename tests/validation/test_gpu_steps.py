@@ -263,7 +263,7 @@ def test_a_driver_that_the_loader_does_not_find_is_looked_for(tmp_path: Path, mo
 def test_the_recorder_s_tools_are_found_without_the_package_s_dependencies() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['polars'] = None; import builder; chain = builder.toolchain(); "
-        "assert chain.SOURCES and chain.native().is_dir() and 'turnbuckle' not in sys.modules"
+        "assert chain.FOLDERS and chain.native().is_dir() and 'turnbuckle' not in sys.modules"
     )
     subprocess.run([sys.executable, "-S", "-c", code, str(GPU)], check=True)
 

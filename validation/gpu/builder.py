@@ -109,7 +109,7 @@ def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
     except Exception as error:  # whatever is wrong there, the other steps go on
         built["no_recorder"] = str(error)
     sources = PACKAGE / "recorder" / "native"
-    words = [*_compiler(chain), "-O2", "-std=gnu11", str(sources / "microbench.c"), "-ldl", "-lpthread", "-lm", "-o"]
+    words = [*_compiler(chain), "-O2", "-std=gnu11", str(sources / "microbench" / "microbench.c"), "-ldl", "-lpthread", "-lm", "-o"]
     _made(words, folder / "microbench", built)
     _programs(chain, folder, built)
     known.write_text(json.dumps(built, indent=1))

@@ -356,7 +356,7 @@ def lengths(folder: Path) -> Iterator[Verdict]:
             *chain.record_options(text),
             *headers,
             "-idirafter",
-            str(builder.PACKAGE / "recorder" / "native" / "headers"),
+            str(chain.stand_ins()),
         ]
         words += [str(source), str(cupti.library), f"-Wl,-rpath,{cupti.library.parent}", "-ldl", "-o", str(folder / "real_cupti")]
         subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)

@@ -112,7 +112,7 @@ def build(folder: Path) -> Path:
     except NativeError as error:
         raise error_of("N020", found=error.found) from None
     program = folder / "microbench"
-    command = [*words, *OPTIONS, str(native() / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
+    command = [*words, *OPTIONS, str(native() / "microbench" / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
     try:
         made = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
         message, code = made.stderr.strip(), made.returncode

@@ -5,7 +5,6 @@ Nothing is downloaded, and no OpenCL library is linked: the loader hands the lay
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
-from turnbuckle.recorder.toolchain import compiler, complaint, lent, native
+from turnbuckle.recorder.toolchain import compiler, complaint, digest, lent, sources
 
-SOURCES: Final = (
-    "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
-    "opencl_link.c", "output.c", "clock.c", "settings.c", "slack.c", "link.c",
-)  # fmt: skip
+#: Folders of ``native/`` that make the layer.
+FOLDERS: Final = ("shared", "opencl")
 #: Options of the compiler, part of the key of a cached library.  The runtime may call the layer after the loader, hence nodelete.
 OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-opencl.so"
@@ -40,12 +37,11 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise error_of("N016", where="" if headers is None else str(headers), found=first)
-    sources = [str(native() / name) for name in SOURCES]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
-            first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources, "-o", str(made)])
+            first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o", str(made)])
             if first is not None:
                 raise error_of("N017", found=first)
             made.replace(target)
@@ -63,10 +59,8 @@ def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, boo
 
     Raises N001, N016 to N018, and N024 where another user may change the cache.
     """
-    digest = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
-    for name in sorted([*SOURCES, *(path.name for path in native().glob("*.h"))]):
-        digest.update(name.encode() + b"\0" + (native() / name).read_bytes())
-    with lent(cache, digest.hexdigest()[:20], LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
+    key = digest(FOLDERS, (OPTIONS, compiler(), headers))
+    with lent(cache, key, LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
         yield copy
 
 

@@ -23,7 +23,7 @@ from typing import Final
 from turnbuckle.foundation import private_folder
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
-#: Records that CUPTI renumbers, by the macros of ``native/records.c``: NAME_RECORD and NAME_NUMBER.
+#: Records that CUPTI renumbers, by the macros of ``native/cupti/records.c``: NAME_RECORD and NAME_NUMBER.
 RECORDS: Final = {
     "KERNEL": "CUpti_ActivityKernel",
     "COPY": "CUpti_ActivityMemcpy",
@@ -38,8 +38,8 @@ RECORDS: Final = {
     "MARKER": "CUpti_ActivityMarker",
     "DEVICE": "CUpti_ActivityDevice",
 }
-SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "link.c", "copies.c", "delays.c", "records.c", "recorder.c")
-HEADERS: Final = ("output.h", "clock.h", "settings.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
+#: Folders of ``native/`` that make the recorder.
+FOLDERS: Final = ("shared", "cupti")
 #: Options of the compiler, part of the key of a cached library.  A thread of the library may outlive its loader, hence nodelete.
 OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-cupti.so"
@@ -201,6 +201,25 @@ def native() -> Path:
     return Path(str(files("turnbuckle.recorder") / "native"))
 
 
+def stand_ins() -> Path:
+    """Return the folder of headers that CUPTI's own include and that may be missing."""
+    return native() / "cupti" / "headers"
+
+
+def sources(folders: tuple[str, ...]) -> list[str]:
+    """Return the compiler's words for the C files in these folders of ``native/``, which see each other's headers."""
+    places = [native() / folder for folder in folders]
+    return [*(f"-I{place}" for place in places), *(str(path) for place in places for path in sorted(place.glob("*.c")))]
+
+
+def digest(folders: tuple[str, ...], about: object) -> str:
+    """Return the key of a built library: a digest of what it is built with and of all C files and headers in these folders."""
+    out = hashlib.sha256(repr(about).encode())
+    for path in sorted(path for folder in folders for path in (native() / folder).rglob("*.[ch]")):
+        out.update(path.relative_to(native()).as_posix().encode() + b"\0" + path.read_bytes())
+    return out.hexdigest()[:20]
+
+
 def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = False) -> None:
     """Compile the recorder into the file `target`.
 
@@ -216,10 +235,9 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
     # -isystem would move the compiler's own folder in its search order
     headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
-    sources = [str(native() / name) for name in SOURCES]
     words = [
-        *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(native() / "headers"),
-        *sources, str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
+        *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(stand_ins()),
+        *sources(FOLDERS), str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
     ]  # fmt: skip
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -253,10 +271,7 @@ def complaint(words: list[str], text: str = "") -> str | None:
 def key(cupti: Cupti) -> str:
     """Return the key of a built library: a digest of sources, options, compiler, CUPTI (path, version, size and time of its library)."""
     about = cupti.library.stat()
-    digest = hashlib.sha256(repr((OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns)).encode())
-    for name in (*SOURCES, *HEADERS):
-        digest.update(name.encode() + b"\0" + (native() / name).read_bytes())
-    return digest.hexdigest()[:20]
+    return digest(FOLDERS, (OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns))
 
 
 @contextmanager

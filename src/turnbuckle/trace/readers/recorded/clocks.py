@@ -1,7 +1,7 @@
 """Alignment of an OpenCL device's clock with the host's, where the device is on another machine.
 
 The recorder puts the profile of each command on the host's clock at once, and assumes that a command is queued before its call returns
-(``opencl_commands.c``).  A runtime on another machine reports "queued" when the command has arrived there, so that the recorder's offset
+(``opencl/commands.c``).  A runtime on another machine reports "queued" when the command has arrived there, so that the recorder's offset
 wanders with the length of the queue.  Two facts hold for any device.  A command is queued no earlier than its call began.  It has ended by
 the first instant at which the host knew so: the return of a blocking call, or of a wait for the command or for a later one in its queue.
 Where recorded times contradict this, the recorder's offsets are removed, and one straight line puts the device's clock on the host's: the

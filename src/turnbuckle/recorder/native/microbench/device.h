@@ -1,4 +1,4 @@
-/* microbench_device.h - the sections of microbench.c about what host and device do by themselves and side by side. */
+/* device.h - the sections of microbench.c about what host and device do by themselves and side by side. */
 #pragma once
 
 static bool own_clock; /* the driver's */

@@ -1,4 +1,4 @@
-/* microbench_driver.h - the part of the CUDA driver API that microbench.c calls, declared by ourselves: no toolkit is needed to build it.
+/* driver.h - the part of the CUDA driver API that microbench.c calls, declared by ourselves: no toolkit is needed to build it.
  * Names and numbers are those of the driver's stable binary interface; functions are looked up in libcuda.so.1 when the program starts. */
 #pragma once
 #include <dlfcn.h>

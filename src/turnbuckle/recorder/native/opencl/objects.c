@@ -1,10 +1,10 @@
-/* opencl_objects.c - the program's OpenCL objects, as far as the recording needs to know them.
+/* objects.c - the program's OpenCL objects, as far as the recording needs to know them.
  *
  * A handle may be used again once its object is gone: making an object writes over what was known under its handle.  What the
  * program releases for the last time is forgotten, so that the tables are no larger than what the program itself holds.
  */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -8,9 +8,9 @@
  * cc -O2 -std=gnu11 microbench.c -o microbench -ldl -lpthread -lm
  */
 #define _GNU_SOURCE
-#include "microbench_driver.h"
-#include "microbench_kernels.h"
-#include "microbench_kit.h"
+#include "driver.h"
+#include "kernels.h"
+#include "kit.h"
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -494,8 +494,8 @@ static void section_alloc(void)
     }
 }
 
-#include "microbench_device.h"
-#include "microbench_slack.h"
+#include "device.h"
+#include "slack.h"
 
 static const struct { const char *name; void (*run)(void); bool needs_device; const char *what; } sections[] = {
     { "host", section_host, false, "cores, an interpreter's loop, STREAM triad by threads" },

@@ -1,5 +1,5 @@
-/* opencl_memory.c - the calls that make and release memory: buffers, images, shared virtual memory. */
-#include "opencl_layer.h"
+/* memory.c - the calls that make and release memory: buffers, images, shared virtual memory. */
+#include "layer.h"
 
 void memory_row(const struct call *call, int what, int64_t context, int64_t bytes, enum memory_kind kind, int64_t number, int filled)
 {

@@ -1,4 +1,4 @@
-/* opencl_commands.c - from a call that enqueues a command to the row that tells when it ran.
+/* commands.c - from a call that enqueues a command to the row that tells when it ran.
  *
  * Every command that runs gets a callback, which notes the time and hands it over; one thread of the layer reads the four times
  * of the command's profile, puts them on the host's clock and writes the row.
@@ -8,7 +8,7 @@
  * when its callback ran.  The offset moves only when it falls outside such bounds, and then just inside.
  */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include "clock.h"
 #include "link.h"

@@ -1,4 +1,4 @@
-/* opencl_layer.c - an OpenCL layer: records what a program asks of its devices, and when they did it; if asked, delays its calls.
+/* layer.c - an OpenCL layer: records what a program asks of its devices, and when they did it; if asked, delays its calls.
  *
  * The loader (ocl-icd 2.3 or newer, Khronos' 2021.06.30 or newer) loads the library that OPENCL_LAYERS names and calls
  * clInitLayer: from then on every call of the program comes through here.
@@ -16,7 +16,7 @@
  * Where a setting is wrong one line says so, and the program goes on neither recorded nor delayed.  A child of fork records
  * nothing; what it executes does. */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include "clock.h"
 #include "link.h"

@@ -1,4 +1,4 @@
-/* microbench_kit.h - clock, arguments, samples and JSON of microbench.c. */
+/* kit.h - clock, arguments, samples and JSON of microbench.c. */
 #pragma once
 #include <math.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* microbench_slack.h - two sections of microbench.c: copies between two devices, and the proxy application of the slack study (Shorts and Grant, SC24-W): what delays of every call cost.
+/* slack.h - two sections of microbench.c: copies between two devices, and the proxy application of the slack study (Shorts and Grant, SC24-W): what delays of every call cost.
  *
  * A turn is five calls on the default stream: two matrices there, their product, one back, a wait.  After each of them the
  * thread is held for the slack.  Threads have matrices of their own. */

@@ -1,4 +1,4 @@
-/* opencl_layer.h - what the parts of the OpenCL layer share: the runtime below it, what it knows of the program's objects, and the
+/* layer.h - what the parts of the OpenCL layer share: the runtime below it, what it knows of the program's objects, and the
  * commands in flight.  docs/record-opencl.md tells what is recorded.
  *
  * While the runtime is called no lock is held that another call of the program may need: the runtime may call the program, and the
@@ -69,7 +69,7 @@ int64_t thread_number(void);
 struct device {
     cl_device_id handle;
     int64_t number;
-    /* the clock, see opencl_commands.c: the host's time is the device's plus offset, which lies between low and high */
+    /* the clock, see commands.c: the host's time is the device's plus offset, which lies between low and high */
     int aligned, timer;
     int64_t offset, low, high, told, looked, worst;
     uint64_t commands, outside;
@@ -197,7 +197,7 @@ void commands_collect(void);
 /* Waits a bounded time for the commands in flight; then nothing is recorded any more. */
 void commands_stop(void);
 
-/* ---- a slower link, see opencl_link.c ---- */
+/* ---- a slower link, see link.c ---- */
 
 /* Whether a command is a copy between host and device that TB_LINK_BANDWIDTH limits. */
 int link_crosses(const struct command *command);

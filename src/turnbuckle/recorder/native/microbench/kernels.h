@@ -1,4 +1,4 @@
-/* microbench_kernels.h - kernels as PTX text, which the driver compiles for whatever device there is.
+/* kernels.h - kernels as PTX text, which the driver compiles for whatever device there is.
  *
  * PTX 6.3 for compute capability 6.0 and newer.  `microbench ptx` prints it. */
 #pragma once

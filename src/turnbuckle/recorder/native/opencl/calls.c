@@ -1,6 +1,6 @@
-/* opencl_calls.c - the program's calls of OpenCL: their rows, and the delays they are made to take. */
+/* calls.c - the program's calls of OpenCL: their rows, and the delays they are made to take. */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include "clock.h"
 

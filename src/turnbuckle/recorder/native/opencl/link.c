@@ -1,4 +1,4 @@
-/* opencl_link.c - a slower link: copies between host and device that end later than they did.
+/* link.c - a slower link: copies between host and device that end later than they did.
  *
  * A blocking copy is over when its call returns: the call waits.  Behind any other a barrier goes into the same queue (a marker, where
  * the queue has no order), which waits for an event of the layer: that is set once the copy has ended and what is missing has passed.
@@ -6,7 +6,7 @@
  * barrier's, so that what waits for the copy waits for its later end; of what the program asks of it, its kind and its profile are
  * the copy's own. */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include "clock.h"
 #include "link.h"

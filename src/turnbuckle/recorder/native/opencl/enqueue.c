@@ -1,6 +1,6 @@
-/* opencl_enqueue.c - the calls that put a command into a queue: what each moves or runs, and where. */
+/* enqueue.c - the calls that put a command into a queue: what each moves or runs, and where. */
 #define _GNU_SOURCE
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* opencl_usm.c - Intel's unified shared memory (cl_intel_unified_shared_memory), which SYCL and OpenMP use on OpenCL.
+/* usm.c - Intel's unified shared memory (cl_intel_unified_shared_memory), which SYCL and OpenMP use on OpenCL.
  *
  * A program fetches these functions by name and calls them past the loader: it gets own ones in their place.  A runtime has its
  * own address for each; where a program fetches them from two runtimes, the second's are not seen, and that is said. */
-#include "opencl_layer.h"
+#include "layer.h"
 
 #include <string.h>
 
