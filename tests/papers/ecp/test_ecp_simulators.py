@@ -1,4 +1,4 @@
-"""SSI and AgoChart: the laws behind what they printed, row by row, against the recorded verdicts."""
+"""SSI and AgoChart: the laws behind what they printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from published_rows import agrees, recorded
+from published_rows import misprint
 
 from turnbuckle.papers.ecp import simulators as ecp_simulators
 from turnbuckle.papers.ecp.simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
@@ -24,13 +24,6 @@ REAL = {
     "softmax_uvm_t4": "report2.sqlite",
 }
 ROWS = {row.id: row for row in recompute()}
-FAMILIES = re.compile(r"R\.(SSI\..+|AGO\..+|5\.5)")
-
-
-def test_every_row_is_as_recorded(shared: Path) -> None:
-    golden = recorded(shared, FAMILIES)
-    assert set(ROWS) == set(golden) and len(golden) == 14
-    assert [difference for id, row in ROWS.items() for difference in agrees(row, golden[id])] == []
 
 
 def test_every_row_says_why_and_every_contradiction_what_we_do() -> None:
@@ -64,10 +57,7 @@ def test_bounds_of_agochart() -> None:
 
 
 def test_a_penalty_above_its_bound_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = [
-        s._replace(text="7.7") if (s.subject, s.quantity) == ("OpenMC", "disaggregation penalty") else s for s in ecp_simulators.TABLES.all
-    ]
-    monkeypatch.setitem(ecp_simulators.TABLES.__dict__, "all", tuple(changed))
+    misprint(monkeypatch, ecp_simulators.TABLES, {("OpenMC", "disaggregation penalty"): "7.7"})
     assert {row.id: row.verdict for row in recompute()}["R.AGO.OpenMC"] == "reproduced*"
 
 
