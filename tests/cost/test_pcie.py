@@ -241,9 +241,8 @@ def test_links_that_do_not_exist(code: str, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("size", [-1, math.nan, math.inf, 2.0**54, [1, 2, -3], "many", None, [[1], [2, 3]]])
 def test_sizes_that_are_none(size: Any) -> None:
-    with pytest.raises(UsageError) as e:
+    with pytest.raises(UsageError, match="A018"):
         Pcie(4).bandwidth(size, "read")
-    assert e.value.code == "A018"
 
 
 @pytest.mark.parametrize("way", ["reads", "", "up", None])

@@ -68,9 +68,8 @@ def test_refusals() -> None:
     recorded = chain(20, 100)
     assert cleaned(recorded, recorded.seconds) is recorded
     for seconds, code, kind in ((0.0, "A424", UsageError), (1.0, "A424", UsageError), (1e-6, "A198", CannotAnswer)):
-        with pytest.raises(kind) as refused:
+        with pytest.raises(kind, match=code):
             cleaned(recorded, seconds)
-        assert refused.value.code == code
     with pytest.raises(UsageError):
         cleaned(recorded, float("nan"))
 

@@ -29,9 +29,8 @@ def test_an_inspection_recognises_its_machine() -> None:
     answer = seen()
     assert answer.source.name == "a100-sxm4-40" and answer.as_dict()["provenance"]["targets"] == []
     assert "M101" not in {f.code for f in answer.findings}
-    with pytest.raises(MachineError) as refused:
+    with pytest.raises(MachineError, match="M016"):
         Run.of(answer.profile, source="cdi-row-link")
-    assert refused.value.code == "M016"
     assert Run.of(answer.profile, source="gh200").source.name == "gh200"
     with pytest.raises(ProfileError):
         Run.read(SAMPLE.with_name("missing.sqlite"))
@@ -51,9 +50,8 @@ def test_own_machine_in_any_place() -> None:
         answer = seen().project(names, draws=10)
         for p, name in zip(answer.projections, names, strict=True):
             assert (p.target, p.penalty == 1) == (name, name == "self")
-    with pytest.raises(MachineError) as refused:
+    with pytest.raises(MachineError, match="M001"):
         seen().project(["nvlink-c2"])
-    assert refused.value.code == "M001"
 
 
 def test_provenance_is_enough_to_ask_again() -> None:

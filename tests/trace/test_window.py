@@ -185,12 +185,10 @@ def test_ranges_by_name_and_number() -> None:
     assert cut(trace, Part((10, 20), span="step#3")).facts["part"]["bounds_ns"] == [510, 520]
     refusals = {"step": "A422", "stop": "A421", "step#9": "A421", "step#3-2": "A421", "step#0": "A421", "step#0-2": "A421", "": "A421"}
     for name, code in refusals.items():
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match=code):
             cut(trace, Part(span=name))
-        assert refused.value.code == code
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A070"):
         cut(trace, Part((2000, 3000)))
-    assert refused.value.code == "A070"
 
 
 def test_a_rank_is_its_processes() -> None:
@@ -206,9 +204,8 @@ def test_a_rank_is_its_processes() -> None:
     with pytest.raises(UsageError) as refused:
         cut(trace, Part(rank=2))
     assert refused.value.code == "A423" and refused.value.found == "ranks 0, 1"
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A423"):
         cut(made(kernels=[kernel(0, 1, process=PROCESS)]), Part(rank=0))
-    assert refused.value.code == "A423"
 
 
 @strategies.LAW
@@ -279,9 +276,8 @@ def test_steps_are_ranges_that_a_number_names() -> None:
     assert of(trace((0, 900, 2)), 5, 5) == [0, 900] and of(trace((10, 90, 5)), 12, 12) == [10, 90]
     assert cut(both, Part(steps=(5, 6))).facts["part"]["steps"] == [5, 6]
     for seen, step in ((both, 7), (trace((500, 600, 4)), 5), (trace(), 5)):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="A421"):
             of(seen, step, step)
-        assert refused.value.code == "A421"
 
 
 def test_the_kernels_are_the_kernel_window() -> None:

@@ -206,19 +206,16 @@ def test_a_program_without_messages_stays_as_it_is() -> None:
 @pytest.mark.parametrize("name", ["packet_bytes", "eager_bandwidth", "remote_bandwidth", "eager_node_seconds", "remote_switch_seconds"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_parameters_that_cannot_be(name: str, value: float) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A090"):
         sound(replace(PLAIN, **{name: value}))  # type: ignore[arg-type]
-    assert caught.value.code == "A090"
 
 
 def test_too_many_packets_are_refused() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A090"):
         as_packets(ping_pong(1e10, 10), SWITCH)
-    assert caught.value.code == "A090"
 
 
 def test_nodes_of_parts_are_refused() -> None:
     node = Node(("host", "gpu"), (Wire(0, 1, 1e9, shared=True),), (0,), (0,))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A090"):
         as_packets(ping_pong(10.0, 1), replace(SWITCH, node=node))
-    assert caught.value.code == "A090"

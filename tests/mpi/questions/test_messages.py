@@ -127,9 +127,8 @@ def test_ranks_of_one_gpu_share_its_time_or_wait_for_it() -> None:
         ends = float(np.mean(done.done.ends[:4]))
         assert row.compute_seconds + row.gpu_wait_seconds + row.communication_seconds == pytest.approx(ends)
         assert row.chain_gpu_seconds >= 0.9 * 8e-5 and row.chain_compute_seconds + row.chain_others_seconds < 0.1 * row.seconds
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A074"):
         replayed(four, replace(shared, gpu_shared="time", fidelity="logp"))
-    assert refused.value.code == "A074"
 
 
 def test_a_card_a_gpu_widens_what_a_card_a_node_narrows() -> None:
@@ -163,9 +162,8 @@ def test_rules_say_where_buffers_are() -> None:
         "host;",
         "device; host if rank 0",
     ):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="A099"):
             seconds(one, replace(BARE, buffers=rules))
-        assert refused.value.code == "A099", rules
 
 
 @pytest.mark.parametrize("topology", ["topology=switch", "topology=fat-tree", "topology=torus", "topology=dragonfly", "network=lassen"])
@@ -196,9 +194,8 @@ def test_a_tapered_tree_is_never_wider() -> None:
     ],
 )  # fmt: skip
 def test_setups_that_cannot_be(words: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A074"):
         replayed(exchange(8, 8.0), with_settings(BARE, re.split(r" (?=[a-z_]+=)", words)))
-    assert refused.value.code == "A074"
 
 
 def mixed() -> Traffic:
@@ -332,9 +329,8 @@ def test_a_real_run_on_three_shapes(shared: Path) -> None:
         assert found.gain(each) == pytest.approx(copied.communication_seconds / direct.communication_seconds - 1)
     assert found.row(4, "host").card_bytes == 0 < found.row(2, "host").card_bytes <= found.row(1, "host").card_bytes
     for several in ([0], [10**30], []):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="A074"):
             paths(traffic, ranks_per_node=several)
-        assert refused.value.code == "A074"
 
 
 def test_a_circle_is_told_by_ranks_calls_and_times() -> None:

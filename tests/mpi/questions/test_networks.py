@@ -45,9 +45,8 @@ def test_the_usual_shapes_have_room_and_read_back(nodes: int, name: str) -> None
      "dragonfly:2x2", "[red]", "fat-tree:4x4:0x2", "torus:9999999", "dragonfly:40x2x2x1"],
 )  # fmt: skip
 def test_topologies_that_cannot_be(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A090"):
         networks(of_graph(shift(16, 1, 8.0), LIMPPY), [text])
-    assert caught.value.code == "A090"
 
 
 def test_a_shift_is_free_where_there_are_as_many_ways() -> None:
@@ -141,18 +140,15 @@ def test_a_recorded_run(shared: Path) -> None:
 def test_questions_that_cannot_be() -> None:
     graph = of_graph(sweep(2, 2, 8.0), LIMPPY)
     for messages, topologies in ((graph, []), (replace(graph, nodes=1), ["switch"]), (replace(graph, nodes=1 << 30), ["switch"])):
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError, match="A090"):
             networks(messages, topologies)
-        assert caught.value.code == "A090"
     nothing = np.zeros(0, dtype=np.int64)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A089"):
         of_graph(MessageGraph(nothing, nothing, np.zeros(0), nothing, nothing), LIMPPY)
-    assert caught.value.code == "A089"
 
 
 @pytest.mark.parametrize("compute", [-1.0, float("nan"), float("inf")])
 def test_a_factor_that_cannot_be(shared: Path, compute: float) -> None:
     traffic = recorded(Run.read(shared / "traces" / "otf2" / "pingpong_2rank" / "traces.otf2").profile)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A090"):
         of_run(traffic, LIMPPY, compute)
-    assert caught.value.code == "A090"

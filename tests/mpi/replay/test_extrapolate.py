@@ -191,9 +191,8 @@ def test_no_more_than_can_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
     small = stencil((3, 3), (True, True))
     for most in (100, len(small.rank) + 1):
         monkeypatch.setattr(extrapolate, "MOST_CALLS", most)
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="A094"):
             repeated(small, (3, 4))
-        assert refused.value.code == "A094"
     monkeypatch.setattr(extrapolate, "MOST_CALLS", len(small.rank) * 2)
     many = replace(
         small, messages=Messages(*(np.tile(a, 20) for a in (getattr(small.messages, f.name) for f in dataclasses.fields(Messages))))
@@ -295,9 +294,8 @@ def test_a_grid_that_is_known() -> None:
     with pytest.raises(CannotAnswer):
         repeated(flat, (2, 6), grid_of(flat, (1, 6)))
     for shape, periodic in (((5,), None), ((0, 6), None), ((), None), (None, (True,)), ((2, 3), (True,))):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="A094"):
             grid_of(flat, shape, periodic)
-        assert refused.value.code == "A094"
 
 
 REAL = {

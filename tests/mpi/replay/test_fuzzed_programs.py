@@ -319,6 +319,5 @@ def test_a_circle_is_named_beside_one_that_waits_in_vain() -> None:
 def test_no_operation_is_left_out() -> None:
     """Operations before the first of the first process belong to nobody."""
     one = Drawing(np.random.default_rng(0), [[(Op.WORK, 0), (Op.WORK, 1)]], [], []).program()
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A072"):
         replay(replace(one, first=np.array([1, 2])), NETWORK)
-    assert refused.value.code == "A072"

@@ -103,9 +103,8 @@ def test_collectives_count_as_the_messages_they_are() -> None:
 
 
 def test_too_many_ranks_for_a_table() -> None:
-    with pytest.raises(CannotAnswer) as refused:
+    with pytest.raises(CannotAnswer, match="A171"):
         traffic_matrix(replace(exchange(), ranks=MOST_RANKS + 1))
-    assert refused.value.code == "A171"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +164,5 @@ def test_files_that_do_not_fit(tmp_path: Path, text: str, code: str, found: str)
 
 def test_no_text_at_all(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_bytes(b"\x00\xff\xfe")
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A061"):
         read_placement(tmp_path / "places.csv", 3, 2)
-    assert refused.value.code == "A061"

@@ -74,9 +74,8 @@ def test_distances() -> None:
     ("text", "speed"), [("the moon", 1.0), ("2 cm", 0.0), ("2 cm", float("nan")), ("2 cm", 2.0), ("-1 s", 1.0), ("2 h", 1.0)]
 )
 def test_distances_that_cannot_be(text: str, speed: float) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A088"):
         distance(text, speed)
-    assert caught.value.code == "A088"
 
 
 def test_a_length_without_unit() -> None:
@@ -94,15 +93,13 @@ def test_a_length_without_unit() -> None:
     ],
 )
 def test_links_that_cannot_be_compared(now: Distance, far: list[Distance], code: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=code):
         answer(Loop(10, 1e6, 1e6, 1e-4), LINK, now, far)
-    assert caught.value.code == code
 
 
 def test_a_loop_without_any_time() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="A087"):
         answer(Loop(10, 0.0, 0.0, 0.0), LINK, Distance("now", 1e-6), [Distance("far", 1e-5)])
-    assert caught.value.code == "A087"
 
 
 def test_a_recording(shared: Path) -> None:
@@ -118,6 +115,5 @@ def test_a_recording(shared: Path) -> None:
     assert largest.calls * largest.kernel_seconds >= some.calls * some.kernel_seconds
     loop = largest.loop(calls=5, streams=2)
     assert (loop.calls, loop.streams, loop.kernel_seconds) == (5, 2, largest.kernel_seconds)
-    with pytest.raises(CannotAnswer) as caught:
+    with pytest.raises(CannotAnswer, match="A169"):
         recorded(profile, "no such kernel")
-    assert caught.value.code == "A169"

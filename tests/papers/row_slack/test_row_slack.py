@@ -122,9 +122,8 @@ def test_equation_1_makes_the_bins_blind(profile: tb.Profile) -> None:
 
 @pytest.mark.parametrize(("slack", "threads", "code"), [(1.0, 1, "A131"), (1e-4, 3, "A131"), (-1.0, 1, "A131")])
 def test_questions_beyond_the_surface(profile: tb.Profile, slack: float, threads: int, code: str) -> None:
-    with pytest.raises(CannotAnswer) as caught:
+    with pytest.raises(CannotAnswer, match=code):
         binned(profile, published_surface([1e-4]), slack, threads=threads)
-    assert caught.value.code == code
 
 
 def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:

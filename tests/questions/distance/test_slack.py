@@ -230,16 +230,13 @@ def test_where_a_table_looks() -> None:
 
 
 def test_what_cannot_be_said() -> None:
-    with pytest.raises(CannotAnswer) as refused:
+    with pytest.raises(CannotAnswer, match="A121"):
         tolerate(on_full(profile_of(api=[call(1_000, 2_000, 1, "cudaMalloc")])))
-    assert refused.value.code == "A121"
     beside = [on_device(1_000 * i, 1_000 * i + 1_500) for i in range(1, 9)]
-    with pytest.raises(CannotAnswer) as refused:
+    with pytest.raises(CannotAnswer, match="A122"):
         tolerate(on_full(profile_of(api=[call(500, 900, 99, "cudaMalloc")], kernels=beside)))
-    assert refused.value.code == "A122"
-    with pytest.raises(CannotAnswer) as refused:
+    with pytest.raises(CannotAnswer, match="A140"):
         tolerate(on_full(profile_of(kernels=[on_device(1_000, 2_000)])))
-    assert refused.value.code == "A140", "without host calls nothing would seem to depend on distance"
 
 
 def test_runs_with_hardly_anything() -> None:

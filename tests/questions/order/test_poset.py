@@ -136,14 +136,12 @@ def test_a_stream_is_the_same_whichever_begins_first() -> None:
 
 
 def test_one_recording_tells_no_order(profile: tb.Profile) -> None:
-    with pytest.raises(CannotAnswer) as refused:
+    with pytest.raises(CannotAnswer, match="A162"):
         matched([profile])
-    assert refused.value.code == "A162"
 
 
 def test_a_run_without_activities_is_no_run_of_the_program(profile: tb.Profile) -> None:
     empty = replace(profile, activities=profile.activities.clear())
     for both in ([empty, profile], [profile, empty], [empty, empty]):
-        with pytest.raises(CannotAnswer) as refused:
+        with pytest.raises(CannotAnswer, match="A163"):
             matched(both)
-        assert refused.value.code == "A163"

@@ -79,9 +79,8 @@ def test_a_case_of_a_part_is_about_that_part(tmp_path: Path) -> None:
     part = Run.read(tmp_path / "a.sqlite", part="kernels", use_cache=False).profile.seconds
     assert next(r.measured for r in rows if r.quantity.startswith("run time")) == pytest.approx(part, rel=1e-9)
     for asked, code in (('model = "line"\ndirection = "h2d"\n', "A417"), ('model = "repeat"\n', "A070")):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match=code):
             read_case(case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
-        assert refused.value.code == code
 
 
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
@@ -137,9 +136,8 @@ def test_flaws_of_a_case_file_are_told_with_their_place(tmp_path: Path, change: 
 
 def test_paths_out_of_the_data_folder_have_a_code_of_their_own(tmp_path: Path) -> None:
     for k, path in enumerate(("../x.csv", "/x.csv", "a/../../x", "C:/x", "a\\\\b", "a/**", "**x")):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError, match="A418"):
             read_case(case_at(tmp_path, asking('model = "line"\ndirection = "h2d"', a=path), f"case{k}"))
-        assert told.value.code == "A418"
 
 
 def test_an_answer_does_not_predict_itself(tmp_path: Path) -> None:
@@ -186,9 +184,8 @@ def test_cases_are_found_by_name_and_by_folder(tmp_path: Path) -> None:
     assert [c.name for c in find(["two", str(one), "two"], tmp_path)] == ["two", "one"]
     assert [c.name for c in find([str(tmp_path)], tmp_path / "none")] == ["one", "two"]
     for words, root in ((["too"], tmp_path), ([], tmp_path / "none"), (["x\0y"], tmp_path)):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError, match="A416"):
             find(words, root)
-        assert told.value.code == "A416"
     assert "two" in _refused(lambda: find(["twoo"], tmp_path)).fix and two.exists()
 
 
@@ -237,9 +234,8 @@ def test_what_a_model_refuses_is_told_with_its_code(tmp_path: Path, question: st
 
 def test_a_question_without_a_file_is_refused(tmp_path: Path) -> None:
     case = read_case(case_at(tmp_path, asking('model = "repeat"'), a=CURVE, b=CURVE))
-    with pytest.raises(CannotAnswer) as told:
+    with pytest.raises(CannotAnswer, match="A192"):
         Data(None).path(case, "")
-    assert told.value.code == "A192"
     with pytest.raises(CannotAnswer):
         Data(None).path(case, "needs/data.csv")
 

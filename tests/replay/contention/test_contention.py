@@ -185,18 +185,16 @@ def test_a_circle_is_named() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(broken: Program) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A072"):
         replay(broken, LINK)
-    assert refused.value.code == "A072"
 
 
 @pytest.mark.parametrize(
     "network", [Network(2, 0.0, 0.0), Network(2, float("nan"), 0.0), Network(2, 1e9, -1.0), Network(9, 1e9, 0.0, FatTree((2,), (1,), (1,)))]
 )
 def test_a_network_that_cannot_be(network: Network) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A072"):
         replay(ping_pong(1.0, 1), network)
-    assert refused.value.code == "A072"
 
 
 @pytest.mark.parametrize(
@@ -219,9 +217,8 @@ def test_networks_that_cannot_be(network: Network, found: str) -> None:
 
 
 def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="A072"):
         replay(replace(ping_pong(8.0, 2), size_bytes=np.ones(3)), LINK)
-    assert refused.value.code == "A072"
 
 
 def test_flows_of_many_sizes_on_one_link() -> None:

@@ -341,9 +341,8 @@ def test_inspect_has_the_keys_of_a_recording(written: Any, capsys: pytest.Captur
     assert "60 nodes, 40 data dependencies" in out and "20 h2d" in out and "durations, no start times" in out
     inspect(path, "csv", None, {})
     assert "graph.nodes" in capsys.readouterr().out
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="A077"):
         inspect(path, "table", None, {"--minus": Path("x")})
-    assert raised.value.code == "A077"
 
 
 def test_names_do_not_steer_the_terminal(written: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -438,13 +437,11 @@ def test_strange_json_is_counted_or_refused(written: Any) -> None:
         "{1: 2}",
         '{"a": ' + "[" * 5000,
     ):
-        with pytest.raises(ProfileError) as raised:
+        with pytest.raises(ProfileError, match="P051"):
             chakra.graph(written(text, "a.json"))
-        assert raised.value.code == "P051", text
     for text in ('{"schema": "1.0.1", "nodes": []}', '{"schema": "1.0.1"}'):
-        with pytest.raises(ProfileError) as raised:
+        with pytest.raises(ProfileError, match="P052"):
             chakra.graph(written(text, "a.json"))
-        assert raised.value.code == "P052"
 
 
 # --- broken files -----------------------------------------------------------------------------------------------------
@@ -482,12 +479,10 @@ def test_a_cut_file_is_read_to_its_last_node(written: Any) -> None:
     raw = run(3, timed=False)
     found = chakra.graph(written(raw[:-4]))
     assert found.nodes.height == 8 and [f.code for f in found.findings] == ["P163"]
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(ProfileError, match="P051"):
         chakra.graph(written(raw[: len(HEAD) + 3]))
-    assert raised.value.code == "P051"
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(ProfileError, match="P052"):
         chakra.graph(written(HEAD))
-    assert raised.value.code == "P052"
     with pytest.raises(ProfileError) as raised:
         chakra.graph(written(HEAD + varint(1 << 40) + b"x"))
     assert raised.value.code == "P051" and "bytes" in raised.value.found
@@ -532,13 +527,11 @@ def test_members_of_archives(tmp_path: Path) -> None:
     bomb = tarfile.TarInfo("bomb.et")
     bomb.size = 1 << 40
     (tmp_path / "bomb.tar.gz").write_bytes(gzip.compress(bomb.tobuf()))
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(ProfileError, match="P026"):
         chakra.graph(Path(f"{tmp_path}/bomb.tar.gz::bomb.et"))
-    assert raised.value.code == "P026"
     path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(ProfileError, match="P025"):
         chakra.graph(two)
-    assert raised.value.code == "P025"
     assert not chakra.sniff(head(two), two)
 
 

@@ -163,9 +163,8 @@ def test_messages_of_mixed_tiers_and_slower_ones() -> None:
 
 @pytest.mark.parametrize("bad", [{"gpus_per_socket": 0}, {"gpus_per_socket": 7}, {"low": 0.0}, {"high": 1e9}, {"peak": float("nan")}])
 def test_a_machine_that_does_not_hold(bad: dict[str, float]) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="A043"):
         Fabric(**{**fabric("summit-v100").__dict__, **bad})
-    assert error.value.code == "A043"
 
 
 def test_no_such_machine() -> None:
@@ -194,9 +193,8 @@ def test_a_table_of_tiers(tmp_path: Path) -> None:
 
 def test_a_tier_of_which_nothing_is_known(tmp_path: Path) -> None:
     machine = read_tiers(table(tmp_path, "tier, size [B], bandwidth [GB/s]\nnode, 8, 1\n"), fabric())
-    with pytest.raises(CannotAnswer) as error:
+    with pytest.raises(CannotAnswer, match="A156"):
         machine.message_seconds(np.array([NETWORK]), 8)
-    assert error.value.code == "A156"
 
 
 @pytest.mark.parametrize(
@@ -216,6 +214,5 @@ def test_a_tier_of_which_nothing_is_known(tmp_path: Path) -> None:
     ],
 )
 def test_tables_that_are_none(tmp_path: Path, text: str, code: str) -> None:
-    with pytest.raises((UsageError, UnitError)) as error:
+    with pytest.raises((UsageError, UnitError), match=code):
         read_tiers(table(tmp_path, text), fabric())
-    assert error.value.code == code
