@@ -28,6 +28,9 @@ STARTS = ("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI", "MV2_")
 for name in [n for n in os.environ if n in WISHES or n.startswith(STARTS)]:
     del os.environ[name]
 
+# NumPy's threads wait for each other in a loop: with a worker a core they take as much time again as the tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("random"), derandomize=True, database=None)
 settings.load_profile("same")
