@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turnbuckle.cli.doctor import examined as doctor
     from turnbuckle.examples import sample
     from turnbuckle.first_edition import ask, build, inspect, load, tolerate, write
     from turnbuckle.foundation.errors import TurnbuckleError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from turnbuckle.machine import Machine, Pair, Parameter
     from turnbuckle.machine.catalog import all_machines as machines
     from turnbuckle.page import write as report
+    from turnbuckle.papers.reproduce import of_papers as reproduce
     from turnbuckle.profile.profile import Profile
     from turnbuckle.projection.model import Model, additive, nething
     from turnbuckle.projection.projection import Projection
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from turnbuckle.questions.sweep.question import sweep
     from turnbuckle.questions.validate.question import Validation
     from turnbuckle.questions.validate.question import of_cases as validate
+    from turnbuckle.recorder.command import of_command as record
     from turnbuckle.trace.trace import Trace
 
     read = Run.read
@@ -69,12 +72,15 @@ _PLACES = {
     "additive": "projection.model:additive",
     "calibrate": "questions.calibrate.question:of_files",
     "cores": "questions.cores.question:of_runs",
+    "doctor": "cli.doctor:examined",
     "machines": "machine.catalog:all_machines",
     "merge": "questions.merge.question:merge",
     "nething": "projection.model:nething",
     "order": "questions.order.question:of_runs",
     "read": "projection.run:Run.read",
+    "record": "recorder.command:of_command",
     "report": "page:write",
+    "reproduce": "papers.reproduce:of_papers",
     "sample": "examples:sample",
     "sweep": "questions.sweep.question:sweep",
     "validate": "questions.validate.question:of_cases",
@@ -106,6 +112,7 @@ __all__ = [
     "build",
     "calibrate",
     "cores",
+    "doctor",
     "inspect",
     "load",
     "machines",
@@ -113,7 +120,9 @@ __all__ = [
     "nething",
     "order",
     "read",
+    "record",
     "report",
+    "reproduce",
     "sample",
     "sweep",
     "tolerate",

@@ -75,6 +75,7 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "asks": {
         "distance": ("turnbuckle.questions.distance.speeds:asked",),
         "sharing": ("turnbuckle.questions.sharing.question:of_run",),
+        "sharing surface": ("turnbuckle.questions.sharing.surface:of_run",),
         "beside": ("turnbuckle.questions.sharing.pairs:of_runs",),
         "transfers": ("turnbuckle.questions.transfers.datasheet:of_run",),
         "export": ("turnbuckle.questions.before_after.perfetto:of_run",),
@@ -97,14 +98,20 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "terminal": {
         "inspect": ("turnbuckle.show.terminal.projections:show",),
+        "anonymise": ("turnbuckle.questions.anonymise.command:show",),
         "project": ("turnbuckle.show.terminal.projections:show",),
         "distance": ("turnbuckle.questions.distance.tables:show_slack",),
         "speeds": ("turnbuckle.questions.distance.tables:show_sweep",),
         "surface": ("turnbuckle.questions.distance.tables:show_surface",),
         "sharing": ("turnbuckle.questions.sharing.command:show",),
+        "sharing surface": ("turnbuckle.questions.sharing.command:show_surface",),
         "transfers": ("turnbuckle.questions.transfers.command:show",),
         "cores": ("turnbuckle.questions.cores.command:show",),
         "validate": ("turnbuckle.questions.validate.command:show",),
+        "sweep": ("turnbuckle.questions.sweep.tables:print_swept",),
+        "calibrate": ("turnbuckle.questions.calibrate.tables:show",),
+        "order": ("turnbuckle.questions.order.command:show",),
+        "doctor": ("turnbuckle.cli.doctor:show",),
     },
     "figures": {
         "transfers": ("turnbuckle.questions.transfers.figures:figures",),

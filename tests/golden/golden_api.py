@@ -34,6 +34,7 @@ HELD_BY_OTHERS = {
     "Trace": "of a Run",
     "TurnbuckleError": "raised by Machine.load",
     "Validation": "of validate",
+    "record": "asked in tests/recorder, on a device that a stand-in plays",
 }
 
 
@@ -152,6 +153,14 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "machines list --format json": lambda _: {"machines": [{"name": m.name, "title": m.title} for m in tb.machines()]},
     "model messages in/ranks/all.sqlite --format json": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict(),
     "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
+    "doctor in/dgemm.sqlite --format json": lambda i: tb.doctor(i / "dgemm.sqlite").as_dict(),
+    "reproduce --paper slack --format json": lambda _: tb.reproduce(["slack"]).as_dict(),
+    "calibrate in/measured_nvbandwidth/measured.txt --format json": lambda i: {
+        k: v for k, v in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"]).as_dict().items() if k != "machine_file"
+    },
+    "model sharing in/dgemm.sqlite --runs 1,2 --surface --latency 1us,100us --bandwidth 8GB/s,16GB/s --format json": lambda i: (
+        _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9, 16e9)).as_dict()
+    ),
     "merge in/ranks/rank0.sqlite in/ranks/rank1.sqlite in/ranks/rank2.sqlite -o m.turnbuckle && inspect m.turnbuckle --format json": (
         lambda i: {"profile": {"run_time_ns": _merged(i).profile.run_time_ns, "kernels": _merged(i).as_dict()["profile"]["kernels"]}}
     ),
@@ -161,6 +170,32 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
 def _merged(inputs: Path) -> Any:
     return tb.merge([tb.read(inputs / "ranks" / f"rank{k}.sqlite", use_cache=False) for k in range(3)])
 
+
+#: Answer -> how Python asks for it; each shows itself as a table, JSON, a few lines and HTML.
+SHOWN: dict[str, Callable[[Path], Any]] = {
+    "read": _read,
+    "summary": lambda i: _read(i).inspect(),
+    "project": lambda i: _read(i).project("gh200", draws=0),
+    "slack": lambda i: _read(i).slack(draws=0),
+    "slack, both": lambda i: _read(i).slack(over="both"),
+    "slack, bandwidth": lambda i: _read(i).slack(over="bandwidth"),
+    "sharing": lambda i: _read(i).sharing((1, 2)),
+    "sharing, both": lambda i: _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9,)),
+    "beside": lambda i: _read(i).beside(_read(i)),
+    "transfers": lambda i: _read(i).transfers([tb.Machine.load("gh200"), "pcie5-x16"]),
+    "messages": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages((1, 2)),
+    "order": lambda i: tb.order([tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]),
+    "cores": lambda i: tb.cores(i / "runs_cores" / "runs.csv", draws=200),
+    "calibrate": lambda i: tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"], tb.Machine.load("h100-sxm5")),
+    "validate": lambda i: tb.validate([str(i / "case_line" / "case")], i, i),
+    "sweep": lambda i: tb.sweep(i / "study_cards" / "study.toml", workers=1),
+    "anonymise": lambda i: _read(i).anonymise(Path("copy")),
+    "merge": _merged,
+    "doctor": lambda i: tb.doctor(i / "dgemm.sqlite"),
+    "reproduce": lambda _: tb.reproduce(["slack"]),
+}
+#: Of them, those that draw figures.
+DRAWN = ("project", "slack", "slack, both", "sharing, both", "transfers", "messages", "cores", "validate", "sweep")
 
 #: Names of the first edition.
 FORMER = ("ask", "build", "inspect", "load", "tolerate", "write")

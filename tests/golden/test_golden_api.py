@@ -12,6 +12,8 @@ import golden_net as net
 import pytest
 
 import turnbuckle as tb
+from turnbuckle import papers
+from turnbuckle.cli.app import VERBS
 from turnbuckle.foundation.fields import finite
 
 
@@ -54,3 +56,26 @@ def test_every_public_name_is_asked_or_held_by_another() -> None:
     asked |= {word for question in api.COMMANDS for word in question.split()}
     assert set(tb.__all__) == (asked & set(tb.__all__)) | set(api.HELD_BY_OTHERS)
     assert set(net.kept(api.VERB)) == set(api.ASKED)
+
+
+#: What asks nothing (`demo` is `report` of `sample`), and models of files and numbers, not of a recording.
+NO_QUESTION = {"demo", "model fabric", "model network", *(name for name in papers.ADDS["questions"] if name.startswith("model "))}
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - NO_QUESTION))
+def test_every_question_has_the_name_of_its_verb(verb: str) -> None:
+    name = verb.rpartition(" ")[2]
+    assert hasattr(tb.Run, name) or name in tb.__all__
+
+
+@pytest.mark.parametrize("question", api.SHOWN, ids=str)
+def test_every_answer_shows_itself(question: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = api.SHOWN[question](inputs)
+    assert answer.table().height > 0 and set(json.loads(answer.to_json())) == set(answer.as_dict())
+    assert answer.headline() in repr(answer) and repr(answer).count("\n") < 40
+    page = answer._repr_html_()
+    assert page.startswith("<") and "<script" not in page
+    assert bool(answer.figures()) == (question in api.DRAWN)
+    if question in api.DRAWN:
+        assert answer.figure()._repr_svg_().startswith("<svg")

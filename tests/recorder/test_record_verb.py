@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from recorder_bench import Bench, Said, draws
 
+import turnbuckle as tb
 from turnbuckle.recorder import toolchain
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.trace import Trace
@@ -45,6 +46,12 @@ def test_record_inspect_project(verb: Verb, bench: Bench) -> None:
     assert str(bench.program.parent) not in json.dumps(found)
     projected = verb("project", "program.turnbuckle", "--on", "self", "--source", "gh200", "--format", "json")
     assert projected.code == 0, projected.err
+
+
+def test_python_records_what_the_command_records(verb: Verb, bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    run = tb.record([str(bench.program), "loop", "40"], "far", library=bench.library, slack="10us")
+    assert "40 kernels, 80 copies" in run.headline() and left() == ["far"]
+    assert "by 10 us each" in capfd.readouterr().err
 
 
 def test_the_programs_output_arguments_and_exit_code_are_its_own(verb: Verb, bench: Bench) -> None:

@@ -5,50 +5,73 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
+import polars as pl
 from cyclopts import Parameter
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from turnbuckle._native import __version__ as native
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import all_machines
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.summary import summary
 from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import unframed
 from turnbuckle.trace.cache.cache import folder
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.trace.secrets import look
 
 
-def examine(profile: Path | None, format: str) -> int:
-    """Print checks as (what, state, detail)."""
-    checks = installation()
-    if profile is not None:
-        checks += recording(profile)
-    if format != "table":
-        write_answer({"schema_version": SCHEMA_VERSION, "checks": checks}, checks, format, None)
-    else:
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column()
-        table.add_column()
-        table.add_column(overflow="fold")
-        for c in checks:
-            colour = {"ok": "green", "look": "yellow", "bad": "red"}[c["state"]]
-            table.add_row(Text(c["state"], style=colour), c["what"], Text(c["detail"], style="dim"))
-        Terminal(highlight=False).print(table)
-    return 0
+@dataclass(frozen=True, repr=False)
+class Checks(Shown):
+    """What was looked at: a state (``ok``, ``look`` or ``bad``), what, and a detail each."""
+
+    question: ClassVar[str] = "doctor"
+
+    checks: list[dict[str, Any]]
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each check."""
+        return pl.DataFrame(self.checks)
+
+    def headline(self) -> str:
+        """Return how many checks are in which state, in one line."""
+        states = [check["state"] for check in self.checks]
+        return f"{len(states)} checks: {', '.join(f'{states.count(s)} {s}' for s in ('ok', 'look', 'bad') if s in states)}"
+
+
+def examined(profile: str | Path | None = None) -> Checks:
+    """Check the installation, and a recording if one is given: ``turnbuckle doctor``.
+
+    Raises
+    ------
+    ProfileError : the recording cannot be read.
+    """
+    return Checks([*installation(), *(recording(Path(profile)) if profile is not None else [])])
+
+
+def show(console: Console, answer: Checks) -> None:
+    """Print a line for each check."""
+    table = unframed("state", "what", "detail", words=("state", "what", "detail"), heading=False)
+    for c in answer.checks:
+        table.add_row(Text(c["state"], _COLOURS[c["state"]]), c["what"], Text(c["detail"], style="dim"))
+    console.print(table)
+
+
+_COLOURS = {"ok": "green", "look": "yellow", "bad": "red"}
 
 
 def _line(state: str, what: str, detail: str) -> dict[str, Any]:
@@ -168,4 +191,9 @@ def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
 
 def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
     """Check the installation, and a recording if one is given: schema, clock, start-up, coverage, overhead, secrets."""
-    return examine(profile, format)
+    answer = examined(profile)
+    if format == "table":
+        show(Terminal(highlight=False), answer)
+    else:
+        write_answer(answer.as_dict(), answer.checks, format, None)
+    return 0

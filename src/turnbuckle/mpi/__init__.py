@@ -29,6 +29,8 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "untimed": {"schedule": ("turnbuckle.mpi.questions.schedule.tables",)},
     "services": {"files of a schedule": ("turnbuckle.mpi.schedules:files_of",)},
     "asks": {"messages": ("turnbuckle.mpi.questions.messages.question:of_run",)},
+    "terminal": {"messages": ("turnbuckle.mpi.questions.messages.command:show",)},
+    "figures": {"messages": ("turnbuckle.mpi.questions.messages.figures:of_answer",)},
     "sweeps": {"messages": ("turnbuckle.mpi.questions.messages.exchanged:MESSAGES",)},
     "predictions": {"message delay": ("turnbuckle.mpi.questions.delay.question:delayed_messages",)},
 }

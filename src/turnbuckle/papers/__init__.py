@@ -68,5 +68,6 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance.",
         ),
     },
+    "terminal": {"reproduce": ("turnbuckle.papers.command:show",)},
     "services": {"binned slack": ("turnbuckle.papers.row_slack.binned_slack:besides",)},
 }

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
-from turnbuckle.papers.reproduce import PAPERS, counts
-from turnbuckle.papers.reproduce import reproduce as recompute
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
-    from turnbuckle.papers.reproduce import Row
+    from rich.console import Console
+
+    from turnbuckle.papers.reproduce import Reproduced, Row
 
 Paper = Annotated[
     list[Literal["ecp", "nething", "ahead", "gpudirect", "slack"]] | None,
@@ -41,23 +41,25 @@ def reproduce(
     """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
     if table_13:
         return _emit_table_13(bool(paper or verdict), format, output)
-    rows = recompute(tuple(paper or PAPERS))
-    shown = [r for r in rows if not verdict or (r.now and r.now.verdict in verdict)]
+    from turnbuckle.papers.reproduce import PAPERS, of_papers
+
+    answer = of_papers(tuple(paper or PAPERS), verdict or ())
     if format != "table":
-        about = {"schema_version": SCHEMA_VERSION, "verdicts": counts(rows), "moved": [r.id for r in rows if r.moved]}
-        listed = [r.as_dict() for r in shown]
-        write_answer({**about, "rows": listed}, listed, format, output)
+        document = answer.as_dict()
+        write_answer(document, document["rows"], format, output)
     else:
-        _print(shown, counts(rows), output)
-    moved = [f"{r.id}: {r.moved}" for r in rows if r.moved]
-    if moved:
-        raise error_of("A202", found="; ".join(moved[:5]), moved=len(moved), count=len(rows))
+        show(console_for(output), answer)
+    if answer.moved:
+        moved = "; ".join(f"{r.id}: {r.moved}" for r in answer.moved[:5])
+        raise error_of("A202", found=moved, moved=len(answer.moved), count=len(answer.every))
     return 0
 
 
-def _print(rows: list[Row], verdicts: dict[str, int], output: Path | None) -> None:
+def show(console: Console, answer: Reproduced) -> None:
+    """Print the rows by paper, and how many have which verdict."""
+    from turnbuckle.papers.reproduce import PAPERS
 
-    console = console_for(output)
+    rows, verdicts = answer.rows, answer.verdicts()
     for letter, title in PAPERS.values():
         paper_rows = [r for r in rows if r.id.startswith(f"{letter}.")]
         if not paper_rows:

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
+
+import polars as pl
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.numbers import Recomputed
+from turnbuckle.projection.shown import Shown
 
 #: First letter of the ids, and the title, of each paper by its word on the command line.
 PAPERS: Final = {
@@ -128,3 +131,53 @@ def counts(rows: Collection[Row]) -> dict[str, int]:
     """Return the number of rows of each verdict, in the order of `VERDICTS`."""
     numbers = Counter(r.now.verdict for r in rows if r.now)
     return {verdict: numbers[verdict] for verdict in VERDICTS}
+
+
+@dataclass(frozen=True, repr=False)
+class Reproduced(Shown):
+    """Published numbers beside what Turnbuckle computes for them.
+
+    Attributes
+    ----------
+    every : all rows of the papers asked.
+    rows : those of the verdicts asked.
+    """
+
+    question: ClassVar[str] = "reproduce"
+
+    every: list[Row]
+    rows: list[Row]
+
+    @property
+    def moved(self) -> list[Row]:
+        """Return the rows whose verdict or number is not the recorded one."""
+        return [row for row in self.every if row.moved]
+
+    def moved_ids(self) -> list[str]:
+        """Return the ids of the rows that moved."""
+        return [row.id for row in self.moved]
+
+    def verdicts(self) -> dict[str, int]:
+        """Return the number of rows of each verdict, over all papers asked."""
+        return counts(self.every)
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each published number; numbers and statements alike are text."""
+        rows = [{k: v if v is None else str(v) for k, v in row.as_dict().items()} for row in self.rows]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return the verdicts in one line."""
+        return f"{len(self.every)} numbers: {', '.join(f'{count} {verdict}' for verdict, count in self.verdicts().items())}"
+
+
+def of_papers(papers: Collection[str] = tuple(PAPERS), verdicts: Collection[str] = ()) -> Reproduced:
+    """Recompute the published numbers of some papers: ``turnbuckle reproduce``.
+
+    Parameters
+    ----------
+    papers : ``ecp``, ``nething``, ``ahead``, ``gpudirect`` and ``slack``, or some of them.
+    verdicts : keep only rows of these verdicts (`VERDICTS`); none keeps all.
+    """
+    every = reproduce(papers)
+    return Reproduced(every, [row for row in every if not verdicts or (row.now and row.now.verdict in verdicts)])

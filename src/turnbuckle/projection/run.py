@@ -43,10 +43,12 @@ from turnbuckle.trace.window import Part, cut
 if TYPE_CHECKING:
     from turnbuckle.mpi.questions.messages.question import Answered as Messages
     from turnbuckle.mpi.questions.messages.setup import Setup
+    from turnbuckle.questions.anonymise.copy import Anonymised
     from turnbuckle.questions.distance.question import Mode, Slack
     from turnbuckle.questions.distance.speeds import Surface, Sweep
     from turnbuckle.questions.sharing.pairs import Beside
-    from turnbuckle.questions.sharing.question import Form, Gain, Sharing
+    from turnbuckle.questions.sharing.question import Form, Gain, Law, Sharing
+    from turnbuckle.questions.sharing.surface import SharingSurface
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
 
 #: Asked when the user names no target: tighter, then farther and farther.
@@ -194,6 +196,9 @@ class Run(Shown):
         """Summarise the recording: ``turnbuckle inspect``."""
         return Summary(self)
 
+    #: The same question by the verb's name.
+    inspect = summary
+
     def project(
         self,
         on: Sequence[str | Machine] | str | Machine | None = None,
@@ -294,17 +299,40 @@ class Run(Shown):
         answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return answer
 
+    #: The same question by the verb's name.
+    slack = distance
+
+    @overload
     def sharing(
         self,
-        runs: Sequence[int] = (1, 2, 4, 8),
-        forms: Sequence[Form] = ("loose",),
+        runs: Sequence[int] = ...,
+        forms: Sequence[Form] = ...,
         *,
-        bandwidth: float | None = None,
-        hop_seconds: float = 0.0,
-        speed: float = 1.0,
-        gain: Gain = "blocks",
-        cores: int = 0,
-    ) -> Sharing:
+        over: Literal["runs"] = ...,
+        bandwidth: float | None = ...,
+        hop_seconds: float = ...,
+        speed: float = ...,
+        gain: Gain = ...,
+        cores: int = ...,
+    ) -> Sharing: ...
+    @overload
+    def sharing(
+        self,
+        runs: Sequence[int] = ...,
+        forms: Sequence[Form] = ...,
+        *,
+        over: Literal["both"],
+        latencies: Sequence[float] = ...,
+        bandwidths: Sequence[float] = ...,
+        law: Law = ...,
+        hop_seconds: float = ...,
+        speed: float = ...,
+        gain: Gain = ...,
+        cores: int = ...,
+    ) -> SharingSurface: ...
+    def sharing(
+        self, runs: Sequence[int] = (1, 2, 4, 8), forms: Sequence[Form] = ("loose",), *, over: str = "runs", **settings: Any
+    ) -> Sharing | SharingSurface:
         """Replay the run several times over at once: ``turnbuckle model sharing``.
 
         Parameters
@@ -312,7 +340,9 @@ class Run(Shown):
         runs : how many runs at once; each number is replayed.
         forms : ``"loose"``: all runs behind one link, each with a GPU of its own; ``"tight"``: one run on one GPU that is as many times
             larger; ``"pooled"``: all runs on that larger GPU; ``"shared"``: all runs on one GPU as recorded.
+        over : ``"runs"``; ``"both"``: at every latency and bandwidth of a grid besides (``--surface``).
         bandwidth : of the shared link, one way [B/s]; None takes the recorded link's.
+        latencies, bandwidths, law : of a grid: its axes [s], [B/s], and what copies and deliveries follow (``"anchored"``, ``"agochart"``).
         hop_seconds : latency added to each copy [s].
         speed : speed of one multiprocessor over the recorded one's, in every form.
         gain : what kernels gain on a larger GPU: ``"full"``: as many times as it is larger; ``"blocks"``: the higher of two estimates
@@ -321,11 +351,12 @@ class Run(Shown):
 
         Raises
         ------
-        CannotAnswer : A121, A122, A165, A166, A172.
+        CannotAnswer : A121, A122, A165, A166, A172, A173.
         UsageError : A075, A096, A097.
         """
-        settings = {"bandwidth": bandwidth, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, "cores": cores}
-        answer: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
+        answer: Sharing | SharingSurface = registry.load("asks", "sharing surface" if over == "both" else "sharing")(
+            self, runs, forms, **settings
+        )
         return answer
 
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
@@ -364,7 +395,7 @@ class Run(Shown):
         written: Path = registry.load("asks", "export")(self, path, machine_of(on), model)
         return written
 
-    def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> list[dict[str, Any]]:
+    def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> Anonymised:
         """Write a copy without names, ids, dates and places: ``turnbuckle anonymise``.
 
         Parameters
@@ -375,14 +406,14 @@ class Run(Shown):
 
         Returns
         -------
-        What was kept, hashed and dropped: action, what, count.  Names of the original are not in it.
+        What was kept, hashed and dropped, one row of `table` each.  Names of the original are not in it.
 
         Raises
         ------
         UsageError : A402.
         ReportError : R005.
         """
-        treated: list[dict[str, Any]] = registry.load("asks", "anonymise")(self, folder, key, keep)
+        treated: Anonymised = registry.load("asks", "anonymise")(self, folder, key, keep)
         return treated
 
     # --- what is shown

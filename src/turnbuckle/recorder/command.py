@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
@@ -22,6 +22,9 @@ from turnbuckle.recorder import toolchain
 from turnbuckle.recorder.opencl import record_opencl
 from turnbuckle.show.terminal.options import flat
 from turnbuckle.show.terminal.progress import working
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.run import Run
 
 #: Kinds of records that ``--kinds`` may name, in the recorder's words; the first are recorded unless it says otherwise.
 KINDS: Final = ("api", "driver", "kernel", "memcpy", "memset", "sync", "event", "memory", "overhead", "stream", "device", "nvtx")
@@ -130,6 +133,29 @@ def record(
         ran = record_run.run([program, *command[1:]], env)
         _keep(folder, place, ran)
     return ran.code
+
+
+def of_command(command: Sequence[str], output: str | Path | None = None, **options: Any) -> Run:
+    """Run a program under the recorder, and read its recording: ``turnbuckle record``.
+
+    The program's output is passed on.
+
+    Parameters
+    ----------
+    command : the program and its arguments.
+    output : folder of the recording, as ``--output``.
+    options : those of the command line, by name and as text: ``slack="10us"``, ``opencl=True``; all but ``build``.
+
+    Raises
+    ------
+    NativeError : N001 to N019, N024.
+    CannotAnswer : A182, A183, and A180 where no driver is present.
+    """
+    from turnbuckle.projection.run import Run
+
+    place = record_run.place_of(None if output is None else Path(output), command)
+    record(*command, output=place, **options)
+    return Run.read(place)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) 
     (tmp_path / "key").write_bytes(b"0123456789abcdef")
     ran = document(turnbuckle("anonymise", SAMPLE, "--key-file", "key", "--keep", "gemm", "-o", "copy", "--format", "json"))
     run = tb.read(SAMPLE)
-    assert run.anonymise(tmp_path / "same", key=b"0123456789abcdef", keep="gemm") == ran["treated"]
+    assert run.anonymise(tmp_path / "same", key=b"0123456789abcdef", keep="gemm").rows() == ran["treated"]
     ours, theirs = (Trace.from_parquet(tmp_path / name) for name in ("same", "copy"))
     assert ours.names.equals(theirs.names) and all(ours.tables[n].equals(frame) for n, frame in theirs.tables.items())
     with pytest.raises(TurnbuckleError, match="A402"):

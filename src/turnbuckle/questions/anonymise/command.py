@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import secrets as random
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import SCHEMA_VERSION
-from turnbuckle.foundation.files import free_folder, opened, whole_folder
-from turnbuckle.foundation.findings import merge
+from turnbuckle.foundation.files import free_folder, opened
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions
-from turnbuckle.show.terminal.output import provenance, write_json
+from turnbuckle.show.terminal.output import write_json
 from turnbuckle.show.terminal.progress import reading
+from turnbuckle.show.terminal.tables import unframed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.questions.anonymise.copy import Anonymised
 
 Profile = Annotated[Path, Parameter(help="a recording of any kind")]
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the trace into this folder, new or empty")]
@@ -48,9 +51,7 @@ def anonymise(
 ) -> int:
     """Write a copy of a recording without names, ids, dates and places of its own; every answer about it stays the same."""
     from turnbuckle.projection.run import part_of
-    from turnbuckle.questions.anonymise.copy import check_pattern
-    from turnbuckle.questions.anonymise.question import anonymise as without
-    from turnbuckle.questions.anonymise.stand_in import stand_in
+    from turnbuckle.questions.anonymise.copy import check_pattern, copied
     from turnbuckle.trace.read import read
     from turnbuckle.trace.secrets import look
 
@@ -60,12 +61,11 @@ def anonymise(
     key = _key(key_file)
     with reading(profile) as progress:
         trace = part_of(read(profile, use_cache=not no_cache, progress=progress), part.asked()["part"])
-    made, treated = without(trace, key, stand_in=stand_in, keep=keep)
-    secrets = look(profile)
-    if folder is not None and not dry_run:
-        with whole_folder(folder, "the copy") as draft:
-            made.to_parquet(draft)
-    _emit(profile, None if dry_run else folder, made, treated, secrets, format)
+    answer = copied(trace, None if dry_run else folder, key, keep, look(profile))
+    if format == "json":
+        write_json(answer.as_dict(), None)
+    else:
+        _print(answer, profile)
     return 0
 
 
@@ -102,47 +102,23 @@ def _key(key_file: Path | None) -> bytes:
     raise error_of("A403", where=key_file.name, found=evidence, least_key=_LEAST_KEY)
 
 
-def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], secrets: Any, format: str) -> None:
-    from turnbuckle.questions.anonymise.question import treated_rows
-
-    # the answer beside a copy must not reveal what the copy leaves out
-    rows = treated_rows(treated, originals=folder is None)
-    findings = merge([*(f for f in made.findings if f.code == "P183"), *secrets.findings()])
-    if format == "json":
-        write_json({
-            "schema_version": SCHEMA_VERSION,
-            "folder": folder.name if folder is not None else None,
-            "treated": rows,
-            "tables": {name: frame.height for name, frame in made.tables.items()},
-            "source": {
-                "entries": secrets.places if secrets.looked else None,
-                "credentials": secrets.credentials if secrets.looked else None,
-            },
-            "findings": [f.as_dict() for f in findings],
-            "provenance": provenance(),
-        }, None)  # fmt: skip
-        return
-    _print(profile, folder, rows, findings, {f.code for f in secrets.findings()})
-
-
-def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any], of_source: set[str]) -> None:
-
-    console = console_for(None)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("action", style="bold cyan", no_wrap=True)
-    table.add_column("what")
-    table.add_column("number", justify="right")
-    table.add_column("for example", overflow="fold", style="dim")
-    for row in rows:
+def show(console: Console, answer: Anonymised) -> None:
+    """Print what became of what, and what is wrong with the copy or the original."""
+    table = unframed("action", "what", "number", "for example", words=("action", "what", "for example"))
+    for row in answer.rows():
         shown = ", ".join(clean(text, 100) for text in row["examples"])
-        table.add_row(row["action"], row["what"], f"{row['count']:,}", Text(shown))
+        table.add_row(Text(row["action"], "bold cyan"), row["what"], f"{row['count']:,}", Text(shown, "dim"))
     console.print(table)
-    for f in findings:
+    of_source = {f.code for f in answer.secrets.findings()}
+    for f in answer.findings:
         console.print()
-        whose = "in the original recording, not in the copy: " if folder is not None and f.code in of_source else ""
+        whose = "in the original recording, not in the copy: " if answer.folder and f.code in of_source else ""
         console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {whose}{f.meaning}; {f.advice}"))
+
+
+def _print(answer: Anonymised, profile: Path) -> None:
+    console = console_for(None)
+    show(console, answer)
     console.print()
-    if folder is None:
-        console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle anonymise {clean(profile.name, 200)} -o FOLDER writes it"))
-    else:
-        console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle inspect {clean(folder.name, 200)}"))
+    following = f"inspect {clean(answer.folder, 200)}" if answer.folder else f"anonymise {clean(profile.name, 200)} -o FOLDER writes it"
+    console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle {following}"))

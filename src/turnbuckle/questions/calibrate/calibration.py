@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
+
+import polars as pl
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, device_words
 from turnbuckle.machine.machine import Nature
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.calibrate.curve_fit import CurveFit
 
 #: Half the width of a 90 % interval, in standard deviations.
@@ -113,8 +116,8 @@ class Estimate(Declared):
         return low, min(high, 1.0) if self.name.endswith(".efficiency") else high
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """Result of a calibration: parameters, fits, findings and their provenance.
 
     Attributes
@@ -126,8 +129,10 @@ class Calibration:
     surface : run times of the slack proxy.
     findings : what was left out, what does not agree.
     base : the machine that the rest is from, or None.
-    devices, drivers : those the files name.
+    origins : the files that were read.
     """
+
+    question: ClassVar[str] = "calibrate"
 
     parameters: tuple[Estimate, ...]
     others: tuple[Estimate, ...]
@@ -136,8 +141,26 @@ class Calibration:
     surface: tuple[dict[str, float], ...]
     findings: tuple[Finding, ...]
     base: Machine | None
-    devices: tuple[str, ...]
-    drivers: tuple[str, ...]
+    origins: tuple[Origin, ...]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return the devices that the files name."""
+        return tuple(dict.fromkeys(o.device for o in self.origins if o.device))
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """Return the drivers that the files name."""
+        return tuple(dict.fromkeys(o.driver for o in self.origins if o.driver))
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each number that was measured: name, value, 90 % range, unit, relative error, nature, where it is from."""
+        return pl.DataFrame([e.as_dict() for e in (*self.parameters, *self.others)], infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return how many numbers of which device were measured, in one line."""
+        device = ", ".join(self.devices) or "device not named"
+        return f"Calibration: {len(self.parameters)} parameters of {device} from {len(self.origins)} files of measurements"
 
     @property
     def stranger(self) -> str:

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -124,11 +124,11 @@ def calibrate(
     if surface is not None:
         _write_surface(answer, surface)
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, **_document(answer, read, output)}, None)
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, **answer.as_dict()}, None)
     else:
         from turnbuckle.questions.calibrate.tables import emit
 
-        emit(answer, [o for o, _ in read], output, keep)
+        emit(answer, output, keep)
     return 0
 
 
@@ -251,56 +251,3 @@ def _coupling(answer: Calibration) -> str:
     kinds = {link.kind for link in looks_like(rate, answer.devices)} if rate else set()
     kind = kinds.pop() if len(kinds) == 1 else "pcie"
     return kind if kind in COUPLINGS else "pcie"
-
-
-def _document(answer: Calibration, read: list[tuple[Origin, Measured]], output: Path | None) -> dict[str, Any]:
-    fits = [
-        {
-            "file": origin.file,
-            "curve": f.curve.name,
-            "direction": f.curve.direction,
-            "memory": f.curve.memory,
-            "means": f.curve.means,
-            "points": len(f.curve.size_bytes),
-            "first_line": f.curve.lines[0],
-            "last_line": f.curve.lines[1],
-            "latency_s": f.line.latency,
-            "rate_bytes_per_s": f.line.rate,
-            "line_median_error": f.line_median,
-            "line_worst_error": f.line_worst,
-            "pieces": [
-                {
-                    "smallest_bytes": p.smallest,
-                    "largest_bytes": p.largest,
-                    "latency_s": p.latency,
-                    "rate_bytes_per_s": p.rate,
-                    "latency_error": p.latency_error,
-                    "rate_error": p.rate_error,
-                }
-                for p in f.pieces
-            ],
-            "pieces_median_error": f.pieces_median,
-            "pieces_worst_error": f.pieces_worst,
-            "used_median_error": f.used_median,
-            "used_worst_error": f.used_worst,
-            "held_out_median_error": f.held_median,
-            "held_out_worst_error": f.held_worst,
-            "held_out_points": f.held_points,
-        }
-        for origin, f in answer.fits
-    ]
-    return {
-        "machine_file": output.name if output else None,
-        "sources": [
-            {"file": o.file, "sha256": o.sha256, "date": o.date, "tool": o.tool, "device": o.device or None, "driver": o.driver or None}
-            for o, _ in read
-        ],
-        "parameters": [e.as_dict() for e in answer.parameters],
-        "others": [e.as_dict() for e in answer.others],
-        "inherited": list(answer.inherited),
-        "base": answer.base.name if answer.base else None,
-        "device_unlike_base": answer.stranger or None,
-        "fits": fits,
-        "surface": list(answer.surface),
-        "findings": [f.as_dict() for f in answer.findings],
-    }

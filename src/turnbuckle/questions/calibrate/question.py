@@ -77,8 +77,7 @@ def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = N
         findings.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
     return Calibration(
         tuple(parameters), tuple(others), tuple(fits), tuple(n for n in base.parameters if n not in measured_names) if base else (),
-        tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), base,
-        tuple(dict.fromkeys(o.device for o, _ in files if o.device)), tuple(dict.fromkeys(o.driver for o, _ in files if o.driver)),
+        tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), base, tuple(o for o, _ in files),
     )  # fmt: skip
 
 

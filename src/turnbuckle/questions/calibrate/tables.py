@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, Parameter, ParameterName
 from turnbuckle.machine.machine import schema
-from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate, Origin
+from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.tables import unframed
@@ -20,13 +21,21 @@ from turnbuckle.show.terminal.tables import unframed
 _WIDE = 110
 
 
-def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, kept: Path | None) -> None:
-    """Print the tables on stdout."""
+def emit(answer: Calibration, output: Path | None, kept: Path | None) -> None:
+    """Print the tables on stdout, and the files that were written."""
     console = Terminal(highlight=False)
+    show(console, answer)
+    for path in (kept, output):
+        if path is not None:
+            console.print(Text(str(path)))
+
+
+def show(console: Console, answer: Calibration) -> None:
+    """Print what was measured and what the base gives."""
     devices = ", ".join(answer.devices) or "device not named"
     drivers = ", ".join(answer.drivers)
     console.print(Text.assemble((_plain(devices), "bold"), f"  driver {_plain(drivers)}" if drivers else "  driver not named"))
-    for origin in origins:
+    for origin in answer.origins:
         console.print(Text(f"{_plain(origin.file)}  {origin.tool}, file of {origin.date}, sha256 {origin.sha256[:16]}", "dim"))
     console.print()
     if answer.parameters:
@@ -57,9 +66,6 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
     for f in answer.findings:
         style = "yellow" if f.severity == "warning" else "dim"
         console.print(Text(f"{f.code}  {f.meaning}: {_plain(f.detail, 300)}", style))
-    for path in (kept, output):
-        if path is not None:
-            console.print(Text(str(path)))
 
 
 def _plain(text: str, most: int = 120) -> str:
@@ -70,7 +76,7 @@ def _value(value: float, unit: str) -> str:
     return quantity(value, unit, 4)
 
 
-def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> None:
+def _estimates(console: Console, title: str, estimates: Sequence[Estimate]) -> None:
     console.print(Text(title, "italic"))
     wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -89,7 +95,7 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
     console.print()
 
 
-def _fits(console: Terminal, answer: Calibration) -> None:
+def _fits(console: Console, answer: Calibration) -> None:
     console.print(Text("fitted curves, and their error at sizes left out of the fit (half of them at a time)", "italic"))
     table = unframed("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst")
     for origin, f in answer.fits:
@@ -104,7 +110,7 @@ def _fits(console: Terminal, answer: Calibration) -> None:
     console.print()
 
 
-def _surface(console: Terminal, answer: Calibration) -> None:
+def _surface(console: Console, answer: Calibration) -> None:
     """Print the run time of the slack proxy over that without slack."""
     console.print(Text("slack proxy: time a turn by size of the matrices, threads and slack, over that without slack", "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.units import parse, show
+from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_frame, write_json
 from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import unframed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.questions.order.question import Order
 
 Recordings = Annotated[list[Path], Parameter(help="two or more recordings of one program, disturbed differently; the first is replayed")]
 Slack = Annotated[str, Parameter(name="--slack", help="added one-way latency at which the order is tried out")]
@@ -45,25 +50,23 @@ def order(
     if format in ("csv", "parquet"):
         write_frame(order_found.table(), format, output)
         return 0
-    rules, with_order = orders.at_distance(answers[0], order_found, delay)
-    about = {**order_found.as_dict(), "slack_s": delay, "seconds_by_rules": rules, "seconds_with_order": with_order}
+    delayed = (delay, *orders.at_distance(answers[0], order_found, delay))
     if format == "json":
-        write_json({**about, "provenance": [a.provenance() for a in answers]}, output)
+        keys = dict(zip(("slack_s", "seconds_by_rules", "seconds_with_order"), delayed, strict=True))
+        write_json({**order_found.as_dict(), **keys, "provenance": [a.provenance() for a in answers]}, output)
     else:
-        _print(order_found, about, output)
+        show(console_for(output), order_found, delayed)
     return 0
 
 
-def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None:
-
-    console = console_for(output)
+def show(console: Console, answer: Order, delayed: tuple[float, float, float] | None = None) -> None:
+    """Print the order; `delayed` is an added latency, the run time with it by the rules, and with this order besides [s]."""
+    about = answer.as_dict()
     wrong = about["false_share"]
     console.print(
         f"{about['dependencies']:,} dependencies across {about['tracks']} threads and streams hold in all {about['runs']} recordings"
     )
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim")
-    table.add_column()
+    table = unframed("what", "answer", words=("what", "answer"), heading=False)
     explained = about["explained_share"]
     rows = (
         ("activities in all recordings", f"{about['activities']:,}; left out {', '.join(f'{n:,}' for n in about['unmatched'])}"),
@@ -75,22 +78,21 @@ def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None
             "unknown" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently",
         ),
         ("levels", f"{about['levels']:,} with {about['widest_level']:,} activities at most, {about['mean_level']:.2f} on average"),
-        (
-            f"run time with {show(about['slack_s'], 's')} of added latency",
-            f"{seconds(about['seconds_by_rules'])} by the rules, {seconds(about['seconds_with_order'])} with this order besides",
-        ),
     )
-    for row in rows:
-        table.add_row(*row)
+    for what, text in rows:
+        table.add_row(Text(what, "dim"), text)
+    if delayed is not None:
+        added, rules, with_order = delayed
+        times = f"{seconds(rules)} by the rules, {seconds(with_order)} with this order besides"
+        table.add_row(Text(f"run time with {seconds(added)} of added latency", "dim"), times)
     console.print(table)
     console.print()
     for sentence in about["words"]:
         console.print(clean(sentence, 400), soft_wrap=True)
     pairs = about["at_once"]
     if pairs:
-        beside = Table(title="kernels that may run at once", title_justify="left", box=None, pad_edge=False, header_style="dim")
-        for column in ("pairs", "kernel", "on", "beside", "on"):
-            beside.add_column(column, overflow="fold", justify="right" if column == "pairs" else "left")
+        words = ("kernel", "on", "beside")
+        beside = unframed("pairs", "kernel", "on", "beside", "on", words=words, title="kernels that may run at once")
         for pair in pairs[:_SHOWN]:
             named = (clean(pair["first"], 40), pair["first_track"], clean(pair["then"], 40), pair["then_track"])
             beside.add_row(f"{pair['pairs']:,}", *named)
@@ -100,18 +102,17 @@ def _print(order_found: Any, about: dict[str, Any], output: Path | None) -> None
         console.print()
     if not any(about["refuted"]):
         console.print(Text("no recording refutes another; perhaps the runs were disturbed too little", style="yellow"))
-    unknown = order_found.table()
+    unknown = answer.table()
     if explained is not None:
         unknown = unknown.filter(~unknown["rule"])
     if unknown.height:
         console.print()
-        shown = Table(title="order that no rule explains", title_justify="left", box=None, pad_edge=False, header_style="dim")
-        for column in ("count", "first", "on", "then", "on"):
-            shown.add_column(column, overflow="fold", justify="right" if column == "count" else "left")
+        words = ("first", "on", "then")
+        shown = unframed("count", "first", "on", "then", "on", words=words, title="order that no rule explains")
         groups = unknown.group_by("first", "first_instant", "first_track", "then", "then_instant", "then_track", maintain_order=True).len()
-        for row in groups.sort("len", descending=True, maintain_order=True).head(_SHOWN).iter_rows(named=True):
-            first, then = (f"{row[f'{w}_instant']} of {clean(row[w], 40)}" for w in ("first", "then"))
-            shown.add_row(f"{row['len']:,}", first, row["first_track"], then, row["then_track"])
+        for group in groups.sort("len", descending=True, maintain_order=True).head(_SHOWN).iter_rows(named=True):
+            first, then = (f"{group[f'{w}_instant']} of {clean(group[w], 40)}" for w in ("first", "then"))
+            shown.add_row(f"{group['len']:,}", first, group["first_track"], then, group["then_track"])
         console.print(shown)
         if groups.height > _SHOWN:
             console.print(Text(f"and {groups.height - _SHOWN:,} more kinds; --format csv lists all", style="dim"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -74,6 +75,8 @@ class Order(Shown):
     first_share : of pairs that were seen in both orders, how often the commoner one came first.
     profiles : the recordings.
     """
+
+    question: ClassVar[str] = "order"
 
     runs: Runs
     clock: Int

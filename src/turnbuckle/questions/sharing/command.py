@@ -375,12 +375,12 @@ def _surface(
     if format != "table":
         write_answer({**answer.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in answer.points], format, output)
     else:
-        _print_surface(console_for(output), answer, given)
+        show_surface(console_for(output), answer)
     return 0
 
 
-def _print_surface(console: Console, answer: SharingSurface, given: dict[str, Any]) -> None:
-
+def show_surface(console: Console, answer: SharingSurface) -> None:
+    """Print a table of penalties for each form and number of runs, and the report's comparisons."""
     words = {
         "loose": "{0} runs on a GPU each, one link",
         "tight": "one run on a GPU {0} times as large",
@@ -421,4 +421,4 @@ def _print_surface(console: Console, answer: SharingSurface, given: dict[str, An
         "every point is a replay"
     )
     console.print(Text(line, "dim"))
-    _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), given["speed"], given["gain"])
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)

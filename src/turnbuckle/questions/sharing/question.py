@@ -484,8 +484,5 @@ def delay(seconds: float) -> float:
 
 
 def of_run(run: Run, runs: Sequence[int], forms: Sequence[Form], **settings: Any) -> Sharing:
-    """Replay a run several times over at once.
-
-    `ready` takes the settings it knows, `sharing` the others.
-    """
+    """Replay a run several times over at once."""
     return sharing(ready(run), runs, forms, **settings)

@@ -15,8 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import polars as pl
+
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.units import show
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.differences import SEEDS, Difference, differences
 from turnbuckle.questions.sharing.question import (
     FORMS,
@@ -29,6 +34,7 @@ from turnbuckle.questions.sharing.question import (
     counted,
     delay,
     link_rate,
+    ready,
     require_work,
 )
 
@@ -52,8 +58,8 @@ class Point(Declared):
     found: Shared
 
 
-@dataclass(frozen=True)
-class SharingSurface(Declared):
+@dataclass(frozen=True, repr=False)
+class SharingSurface(Shown):
     """Run time over latency, bandwidth and number of GPUs.
 
     Attributes
@@ -66,7 +72,7 @@ class SharingSurface(Declared):
     cores : host cores that all runs have between them; 0: as many as they ask for.
     """
 
-    schema_version: ClassVar[int] = SCHEMA_VERSION
+    question: ClassVar[str] = "sharing surface"
 
     run: Sharer
     law: Law
@@ -90,6 +96,15 @@ class SharingSurface(Declared):
             if (p.found.form, p.found.runs) == (form, runs) and math.isclose(p.latency, latency) and math.isclose(p.bandwidth, bandwidth):
                 return p.found
         return None
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each form, number of runs, latency [s] and bandwidth [B/s]: run time [s], penalty and gain."""
+        return pl.DataFrame([point.as_dict() for point in self.points])
+
+    def headline(self) -> str:
+        """Return what was replayed, in one line."""
+        ranges = f"{len(self.latencies)} latencies, {len(self.bandwidths)} bandwidths, {max(self.runs)} runs at most"
+        return f"Sharing surface: runs of {show(self.run.measured, 's')}, {', '.join(self.forms)}; {ranges}"
 
     def comparisons(self) -> dict[str, float]:
         """Return the report's ratios for which the grid has the points; `gpu_gpu` for the most runs asked."""
@@ -199,3 +214,8 @@ def parameter_differences(
         name: differences([lambda v, s=seed, seconds_at=seconds_at: seconds_at(v, s) for seed in SEEDS], center, STEPS, unit=center or 1e-6)  # type: ignore[misc]
         for name, (center, seconds_at) in asked.items()
     }
+
+
+def of_run(run: Run, runs: Sequence[int], forms: Sequence[Form], **settings: Any) -> SharingSurface:
+    """Replay a run at every point of a grid: ``turnbuckle model sharing --surface``.  Settings as in `sharing_surface`."""
+    return sharing_surface(ready(run), forms, runs, **settings)

@@ -17,6 +17,7 @@ from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.settings import known
 from turnbuckle.questions.sweep.grid import Study, shard_of
 from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
 from turnbuckle.show.terminal.output import write_frame, write_json
 
@@ -97,7 +98,7 @@ def sweep(
     if output is None and kind != "table":
         _emit(swept, kind, None)
     elif format == "table" or output is not None:
-        print_swept(swept, output, by=by, most=rows)
+        print_swept(console_for(None), swept, output, by=by, most=rows)
     failed = sum(swept.failed.values())
     if failed and failed == len(study):
         code, count = max(swept.failed.items(), key=lambda entry: entry[1])

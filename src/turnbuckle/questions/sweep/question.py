@@ -28,7 +28,8 @@ from uuid import uuid4
 import polars as pl
 
 from turnbuckle.foundation.errors import InternalError, TurnbuckleError, clipped, error_of
-from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
+from turnbuckle.foundation.units import show
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
 from turnbuckle.questions.sweep.journal import Journal, Outcome, beside, journal_of, read_journal
 from turnbuckle.questions.sweep.points import Held, scalars
@@ -256,8 +257,8 @@ class _Work:
         return []
 
 
-@dataclass(frozen=True)
-class Swept(Declared):
+@dataclass(frozen=True, repr=False)
+class Swept(Shown):
     """A study and its answers.
 
     Attributes
@@ -270,7 +271,7 @@ class Swept(Declared):
     notes : what else there is to say: a file system without locks, lines of a journal that could not be read.
     """
 
-    schema_version: ClassVar[int] = SCHEMA_VERSION
+    question: ClassVar[str] = "sweep"
 
     study: Study
     outcomes: Sequence[Outcome | None]
@@ -321,6 +322,17 @@ class Swept(Declared):
         rows = self.rows()
         names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
         return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
+
+    def headline(self) -> str:
+        """Return how many points have an answer, in one line."""
+        total, failed = len(self.study), sum(self.failed.values())
+        points = "1 point" if total == 1 else f"{total:,} points"
+        parts = [f"{total - self.missing:,} of {points}" if self.missing else points]
+        parts.append(f"{self.computed:,} computed now in {show(self.seconds, 's')}")
+        if self.from_journal:
+            parts.append(f"{self.from_journal:,} from the journal")
+        parts.append(f"{failed:,} failed" if failed else "none failed")
+        return ", ".join(parts)
 
     def summaries(self) -> list[SweepSummary]:
         """Return a summary of each recording."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -25,14 +26,13 @@ _MOST_SENTENCES = 12
 _FIRST = ("communication_seconds", "seconds")
 
 
-def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int) -> None:
+def print_swept(console: Console, swept: Swept, output: Path | None = None, *, by: str | None = None, most: int = 20) -> None:
     """Print how many points have an answer, and the table.
 
     A value that is the same in all rows is printed once. Columns that do not fit are named.
     """
-    console = Terminal(soft_wrap=False, highlight=False)
     study = swept.study
-    console.print(Text(_headline(swept), "bold"))
+    console.print(Text(swept.headline(), "bold"))
     for code, count in swept.failed.items():
         why = next(o.error for o in swept.outcomes if o is not None and o.code == code)
         console.print(f"  {code}  {count:,} {'point' if count == 1 else 'points'}: {clean(why, 300)}", style="yellow")
@@ -75,7 +75,7 @@ def print_swept(swept: Swept, output: Path | None, *, by: str | None, most: int)
         raise error_of("A081.column", found=by[:40], fix=fix)
 
 
-def _print_rows(console: Terminal, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]) -> list[str]:
+def _print_rows(console: Console, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]) -> list[str]:
     """Print the columns that fit side by side, and return the names of the others.
 
     Columns stand closer together if no result would fit otherwise.
@@ -100,24 +100,12 @@ def _print_rows(console: Terminal, cells: dict[str, list[str]], frame: pl.DataFr
     return [n for n in cells if n not in shown]
 
 
-def _print_summaries(console: Terminal, swept: Swept) -> None:
+def _print_summaries(console: Console, swept: Swept) -> None:
     every = [s for s in swept.summaries() if s.best is not None and s.varied]
     for summary in every[:_MOST_SENTENCES]:
         console.print(f"[bold]{summary.recording}:[/bold] {clean(summary.sentence, 2000)}")
     if len(every) > _MOST_SENTENCES:
         console.print(f"{len(every) - _MOST_SENTENCES:,} more recordings: summary in --format json", style="dim")
-
-
-def _headline(swept: Swept) -> str:
-    total, failed = len(swept.study), sum(swept.failed.values())
-    done = total - swept.missing
-    points = "1 point" if total == 1 else f"{total:,} points"
-    parts = [f"{done:,} of {points}" if swept.missing else points]
-    parts.append(f"{swept.computed:,} computed now in {show(swept.seconds, 's')}")
-    if swept.from_journal:
-        parts.append(f"{swept.from_journal:,} from the journal")
-    parts.append(f"{failed:,} failed" if failed else "none failed")
-    return ", ".join(parts)
 
 
 def _folded(name: str) -> str:

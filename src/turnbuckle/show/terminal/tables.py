@@ -29,9 +29,9 @@ def span(low: float, high: float, unit: str, value: float | None = None) -> str:
     return f"[{ends[0][0]}, {ends[1][0]}]" + (f" {unit_text}" if unit_text else "")
 
 
-def unframed(*columns: str, words: Container[str] | None = None, title: str = "") -> Table:
+def unframed(*columns: str, words: Container[str] | None = None, title: str = "", heading: bool = True) -> Table:
     """A table without frame: `words`, the first column if None, are text, the others numbers; nothing is ever cut."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim", show_header=heading)
     for k, column in enumerate(columns):
         text = k == 0 if words is None else column in words
         table.add_column(column, justify="left" if text else "right", overflow="fold")

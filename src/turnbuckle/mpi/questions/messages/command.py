@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.text import Text
 
-from turnbuckle.foundation.units import parse, show
+from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import console_for
@@ -20,6 +21,8 @@ from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
     from turnbuckle.mpi.questions.messages.question import Answered
     from turnbuckle.mpi.replay.messages import Traffic
@@ -140,7 +143,7 @@ def messages(
         rows = [c.as_dict() for c in deep.cases] if deep else [r.as_dict() for r in answer.rows]
         write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
     else:
-        _print(answer, output, deep)
+        show(console_for(output), answer, deep)
     return 0
 
 
@@ -158,11 +161,10 @@ def _seen(traffic: Traffic) -> str:
     )
 
 
-def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
-
+def show(console: Console, answer: Answered, deep: GpuDirectStudy | None = None) -> None:
+    """Print the verdict, what was read, and each replay; `deep` adds its tables."""
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 
-    console = console_for(output)
     console.print(Text(deep.verdict if deep else answer.verdict.sentence, "bold"))
     traffic, setup = answer.traffic, answer.setup
     console.print(_seen(traffic))
@@ -192,9 +194,10 @@ def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -
         Text(
             f"{setup.fidelity} on {answer.described}; "
             + (
-                f"host copies per message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
-                f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
-                + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {show(break_even, 'B')} on")
+                f"host copies per message: {paid.copies:g}, of {quantity(paid.copy_latency, 's')} and "
+                f"{quantity(1 / paid.copy_per_byte, 'B/s')}; "
+                f"memory pinned: {setup.pins}, in {quantity(paid.pin_seconds, 's')}; "
+                + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {quantity(break_even, 'B')} on")
                 if paid.copies
                 else "one memory: nothing is copied"
             )

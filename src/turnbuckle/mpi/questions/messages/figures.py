@@ -14,7 +14,9 @@ import numpy as np
 from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, GpuDirectStudy, Per
 from turnbuckle.mpi.questions.gpudirect.question import FULL as FULL_CARD
+from turnbuckle.mpi.questions.gpudirect.question import study as studied
 from turnbuckle.mpi.questions.messages.maps import PATH_WORDS, links, share_words, traffic
+from turnbuckle.mpi.questions.messages.question import Answered
 from turnbuckle.mpi.questions.messages.times import FAR, SizeClass, crossover
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -47,6 +49,11 @@ def figures(study: GpuDirectStudy) -> list[Figure]:
     if study.saturations():
         out.append(cards(study))
     return out
+
+
+def of_answer(answer: Answered) -> list[Figure]:
+    """Return all figures of an answer, for which its study replays the run again with the times of messages."""
+    return figures(studied(answer.traffic, answer.setup, ranks_per_node=answer.shapes))
 
 
 # --- by message size --------------------------------------------------------------------------------------------------

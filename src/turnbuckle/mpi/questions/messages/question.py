@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import polars as pl
@@ -147,6 +147,8 @@ class Answered(Shown):
     ----------
     points : gain on the best shape with each unknown cost changed (`verdict`).
     """
+
+    question: ClassVar[str] = "messages"
 
     traffic: Traffic
     setup: Setup
