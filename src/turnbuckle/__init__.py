@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from turnbuckle.profile.profile import Profile
     from turnbuckle.projection.model import Model, additive, nething
     from turnbuckle.projection.projection import Projection
-    from turnbuckle.projection.run import Answer, Run, Summary
+    from turnbuckle.projection.run import Answer, Run
     from turnbuckle.questions.calibrate.question import of_files as calibrate
     from turnbuckle.questions.cores.answer import Cores
     from turnbuckle.questions.cores.question import of_runs as cores
     from turnbuckle.questions.distance.question import Slack
+    from turnbuckle.questions.inspect.question import Summary
     from turnbuckle.questions.merge.question import merge
     from turnbuckle.questions.order.question import Order
     from turnbuckle.questions.order.question import of_runs as order
@@ -65,7 +66,7 @@ _PLACES = {
     "Sharing": "questions.sharing.question:Sharing",
     "Slack": "questions.distance.question:Slack",
     "Study": "questions.sweep.grid:Study",
-    "Summary": "projection.run:Summary",
+    "Summary": "questions.inspect.question:Summary",
     "Trace": "trace.trace:Trace",
     "TurnbuckleError": "foundation.errors:TurnbuckleError",
     "Validation": "questions.validate.question:Validation",

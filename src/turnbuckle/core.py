@@ -73,6 +73,7 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "untimed": {"graph": ("turnbuckle.questions.inspect.graph",)},
     "asks": {
+        "inspect": ("turnbuckle.questions.inspect.question:Summary",),
         "distance": ("turnbuckle.questions.distance.speeds:asked",),
         "sharing": ("turnbuckle.questions.sharing.question:of_run",),
         "sharing surface": ("turnbuckle.questions.sharing.surface:of_run",),

@@ -23,10 +23,9 @@ from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.profile.summary.describe import describe, untold
+from turnbuckle.profile.summary.describe import untold
 from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
-from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
@@ -46,8 +45,9 @@ if TYPE_CHECKING:
     from turnbuckle.questions.anonymise.copy import Anonymised
     from turnbuckle.questions.distance.question import Mode, Slack
     from turnbuckle.questions.distance.speeds import Surface, Sweep
+    from turnbuckle.questions.inspect.question import Summary
     from turnbuckle.questions.sharing.pairs import Beside
-    from turnbuckle.questions.sharing.question import Form, Gain, Law, Sharing
+    from turnbuckle.questions.sharing.question import Form, Sharing
     from turnbuckle.questions.sharing.surface import SharingSurface
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
 
@@ -194,7 +194,8 @@ class Run(Shown):
 
     def summary(self) -> Summary:
         """Summarise the recording: ``turnbuckle inspect``."""
-        return Summary(self)
+        answer: Summary = registry.load("asks", "inspect")(self)
+        return answer
 
     #: The same question by the verb's name.
     inspect = summary
@@ -291,10 +292,8 @@ class Run(Shown):
         CannotAnswer : A121, A122.
         UsageError : A004, A015, A427.
         """
-        settings: dict[str, Any] = {"classes": tuple(classes)} if len(classes) else {}
-        settings |= {"machine": machine} if machine is not None else {}
-        settings |= {"repeats": tuple(repeats)} if len(repeats) else {}
-        settings |= {"draws": draws} if draws is not None else {}
+        given = {"draws": draws, "classes": tuple(classes), "repeats": tuple(repeats), "machine": machine}
+        settings = {name: value for name, value in given.items() if value is not None and value != ()}
         settings |= {"seed": seed} if seed != SEED else {}
         answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return answer
@@ -304,31 +303,11 @@ class Run(Shown):
 
     @overload
     def sharing(
-        self,
-        runs: Sequence[int] = ...,
-        forms: Sequence[Form] = ...,
-        *,
-        over: Literal["runs"] = ...,
-        bandwidth: float | None = ...,
-        hop_seconds: float = ...,
-        speed: float = ...,
-        gain: Gain = ...,
-        cores: int = ...,
+        self, runs: Sequence[int] = ..., forms: Sequence[Form] = ..., *, over: Literal["runs"] = ..., **settings: Any
     ) -> Sharing: ...
     @overload
     def sharing(
-        self,
-        runs: Sequence[int] = ...,
-        forms: Sequence[Form] = ...,
-        *,
-        over: Literal["both"],
-        latencies: Sequence[float] = ...,
-        bandwidths: Sequence[float] = ...,
-        law: Law = ...,
-        hop_seconds: float = ...,
-        speed: float = ...,
-        gain: Gain = ...,
-        cores: int = ...,
+        self, runs: Sequence[int] = ..., forms: Sequence[Form] = ..., *, over: Literal["both"], **settings: Any
     ) -> SharingSurface: ...
     def sharing(
         self, runs: Sequence[int] = (1, 2, 4, 8), forms: Sequence[Form] = ("loose",), *, over: str = "runs", **settings: Any
@@ -354,9 +333,8 @@ class Run(Shown):
         CannotAnswer : A121, A122, A165, A166, A172, A173.
         UsageError : A075, A096, A097.
         """
-        answer: Sharing | SharingSurface = registry.load("asks", "sharing surface" if over == "both" else "sharing")(
-            self, runs, forms, **settings
-        )
+        question = "sharing surface" if over == "both" else "sharing"
+        answer: Sharing | SharingSurface = registry.load("asks", question)(self, runs, forms, **settings)
         return answer
 
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
@@ -457,37 +435,6 @@ class Run(Shown):
         counts = f"{self.trace.kernels.height:,} kernels, {self.trace.copies.height:,} copies, {self.trace.api.height:,} host calls"
         flaws = len(self.findings)
         return f"Run {self.trace.name}: {show(self.seconds, 's')} on {self.source.title}; {counts}; {flaws} finding{'s' * (flaws != 1)}"
-
-
-@dataclass(frozen=True, repr=False)
-class Summary(Shown):
-    """What a recording amounts to."""
-
-    question: ClassVar[str] = "inspect"
-
-    run: Run
-
-    def profile(self) -> dict[str, Any]:
-        """Return everything that is said about the profile, as `turnbuckle.profile.summary.describe` has it."""
-        return describe(self.run.profile, self.run.source, self.run.fits)
-
-    def table(self) -> pl.DataFrame:
-        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
-        spent = categories_ns(self.run.profile)
-        recorded = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
-        whole = self.run.seconds
-        return pl.DataFrame(
-            {
-                "category": list(recorded),
-                "seconds": list(recorded.values()),
-                "share": [None if v is None or not whole else v / whole for v in recorded.values()],
-            },
-            schema={"category": pl.String, "seconds": pl.Float64, "share": pl.Float64},
-        )
-
-    def headline(self) -> str:
-        """Return the run in one line."""
-        return self.run.headline()
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import links, scope
 from turnbuckle.profile.summary.placement import nic_bound
-from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run, Summary
+from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
 from turnbuckle.show.run_tables import calls_table, copies_table, host_work_tables, kernels_table, run_time_table, start_up_words
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
@@ -52,10 +52,10 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
     write_answer(document, rows, format, output)
 
 
-def show(console: Console, answer: Answer | Run | Summary, what: str = "") -> None:
+def show(console: Console, answer: Answer | Run | Any, what: str = "") -> None:
     """Print what `emit` writes to a terminal; without `what` a run or its summary as ``inspect``, an answer as ``project``."""
     if not isinstance(answer, Answer):
-        answer, what = Answer(answer.run if isinstance(answer, Summary) else answer), what or "inspect"
+        answer, what = Answer(answer if isinstance(answer, Run) else answer.run), what or "inspect"
     what = what or "project"
     brief = what in ("overview", "demo")
     if what != "project":

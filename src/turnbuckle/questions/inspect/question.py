@@ -1,0 +1,44 @@
+"""What a recording amounts to: ``turnbuckle inspect``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from turnbuckle.profile.summary.describe import describe
+from turnbuckle.profile.summary.summary import categories_ns
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
+
+
+@dataclass(frozen=True, repr=False)
+class Summary(Shown):
+    """What a recording amounts to."""
+
+    question: ClassVar[str] = "inspect"
+
+    run: Run
+
+    def profile(self) -> dict[str, Any]:
+        """Return everything that is said about the profile, as `turnbuckle.profile.summary.describe` has it."""
+        return describe(self.run.profile, self.run.source, self.run.fits)
+
+    def table(self) -> pl.DataFrame:
+        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
+        spent = categories_ns(self.run.profile)
+        recorded = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
+        whole = self.run.seconds
+        return pl.DataFrame(
+            {
+                "category": list(recorded),
+                "seconds": list(recorded.values()),
+                "share": [None if v is None or not whole else v / whole for v in recorded.values()],
+            },
+            schema={"category": pl.String, "seconds": pl.Float64, "share": pl.Float64},
+        )
+
+    def headline(self) -> str:
+        """Return the run in one line."""
+        return self.run.headline()
