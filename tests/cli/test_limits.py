@@ -87,6 +87,16 @@ def test_a_recorded_program_does_not_inherit_few_threads() -> None:
     assert limited(resource.RLIMIT_AS, 4 << 30, start=start).returncode == 0
 
 
+def test_numpy_starts_no_threads_of_which_a_recorded_program_would_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    start = (
+        "import os, sys; from turnbuckle import cli; sys.argv = ['turnbuckle', '--version']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "import numpy; assert len(os.listdir('/proc/self/task')) == 1 and 'OPENBLAS_NUM_THREADS' not in os.environ"
+    )
+    subprocess.run([sys.executable, "-c", start], check=True)
+
+
 def chained(error: Exception, first: BaseException) -> Exception:
     """An error that was raised while another was handled, which it hides."""
     try:

@@ -8,6 +8,10 @@ def main() -> None:
     import errno
     import os
 
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # NumPy's threads wait for work in a loop, which takes more time than our small systems of equations.  A program that `record`
+        # starts gets `os.environ`, which putenv leaves alone.
+        os.putenv("OPENBLAS_NUM_THREADS", "1")
     try:
         from turnbuckle.cli.run import main as run
     except (OSError, MemoryError) as error:
