@@ -149,8 +149,8 @@ impl Engine<'_> {
                     let m = message as usize;
                     self.state[m] |= state::SENT;
                     let eager = self.messages.leaves[m] == Leaves::Eager as u8;
-                    // one with a handshake has been counted since it was sent
-                    let counted = self.network.handshake && !eager;
+                    // a rendezvous that is announced or pinned first has been counted since it was sent
+                    let counted = self.network.handshake && !eager || self.pinned(message) > 0;
                     if eager || self.state[m] & state::POSTED != 0 {
                         if counted {
                             self.held_back(message, -1);
@@ -328,11 +328,12 @@ impl Engine<'_> {
                         let ready = eager || self.state[m] & state::POSTED != 0;
                         let port = self.port(arg);
                         let handshake = self.network.handshake && !eager;
+                        let pinned = self.pinned(arg);
                         // until the overhead is paid no receive sees it as sent, and other messages of the card may use it
-                        if handshake {
-                            let told = self.told(arg, false);
+                        if handshake || pinned > 0 {
+                            let told = if handshake { self.told(arg, false) } else { 0 };
                             self.held_back(arg, 1);
-                            self.queue.add(later(time, told)?, Event::Offer(arg));
+                            self.queue.add(later(time, pinned.saturating_add(told))?, Event::Offer(arg));
                         } else if time > now && !(ready && port.is_some_and(|c| self.alone[c] && self.open[c] == 0)) {
                             self.queue.add(time, Event::Offer(arg));
                         } else {
@@ -381,12 +382,23 @@ impl Engine<'_> {
         self.network.told(from, to, &mut self.route)
     }
 
-    /// A message may leave: it does so once the sender knows, and what delays it has passed.
+    /// How long the sender of a rendezvous pins its buffer before it offers the message, also while the receiver is late [ps].
+    fn pinned(&self, message: u32) -> Time {
+        let m = message as usize;
+        if self.messages.leaves[m] == Leaves::Ready as u8 {
+            self.messages.delay.get(m).copied().unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// A message may leave: an eager one once its buffer is pinned, a rendezvous once the receiver's answer is told.
     fn ready(&mut self, message: u32, now: Time) -> Result<(), RunError> {
         let m = message as usize;
-        let mut delay = self.messages.delay.get(m).copied().unwrap_or(0);
-        if self.network.handshake && self.messages.leaves[m] == Leaves::Ready as u8 {
-            delay = delay.saturating_add(self.told(message, true));
+        let rendezvous = self.messages.leaves[m] == Leaves::Ready as u8;
+        let mut delay = if rendezvous { 0 } else { self.messages.delay.get(m).copied().unwrap_or(0) };
+        if self.network.handshake && rendezvous {
+            delay = self.told(message, true);
         }
         if delay == 0 {
             return self.leave(message, now);

@@ -38,7 +38,7 @@ class Charges:
     sender, receiver : fixed cost [s] and cost per byte [s/B] of the copy at each end; (0, 0) for no copy.
     eager_limit : messages up to this size leave as soon as they are sent [B]; None for the limit of host memory.
     direct : whether the message goes from GPU to GPU, rather than from host to host.
-    pin_seconds : delay between the time at which the message may leave and the time at which it does [s].
+    pin_seconds : delay between the send and the time at which the message may leave; it overlaps waiting for a late receiver [s].
     pin_once : whether the delay is paid once for all messages of one size between two ranks, as if they shared one buffer.
     chunk_bytes : longer messages are cut into chunks of this size, so that copies overlap with the network [B].
     """

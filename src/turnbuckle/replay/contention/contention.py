@@ -86,7 +86,7 @@ class Program:
     size_bytes : size of each message [B]; for an ``EDGE`` its delay [s], in whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
     rate_limit : upper limit of each message's rate, besides its links (flow, packet) [B/s]; empty for no limits.
-    delay_seconds : delay of each message after it may leave, for pinning memory [s]; empty for none.
+    delay_seconds : time to pin the sender's memory before each message is offered, also while its receiver is late [s]; empty for none.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : priority of each use: the lowest is served first, then the first to come; empty where all are equal.
     works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is a rank.

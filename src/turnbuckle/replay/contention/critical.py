@@ -137,8 +137,8 @@ class _Walk:
         if program.leaves[m] == _READY and receiver >= 0:
             posted = float(done.done[receiver])
             delay = float(program.delay_seconds[m]) if len(program.delay_seconds) else 0.0
-            # with a handshake, what is sent is asked for one way later, and answered another: then it begins to leave
-            if posted > (sent + began - delay) / 2:
+            # the sender pins, then asks; the answer takes as long as the question, and with it the message begins to leave
+            if posted > (sent + delay + began) / 2:
                 late, who = posted, receiver
         out["delays"] += began - late
         return who
