@@ -29,6 +29,8 @@ class Ran:
 
 
 FEW = ("--draws", "20")
+#: Where no interval is looked at.
+NONE = ("--draws", "0")
 #: Command lines that say something about a recording.
 ALL = (
     ["{file}"],
@@ -42,7 +44,7 @@ ALL = (
     ),
     ["inspect", "{file}", "--minus", "{file}"],
     ["project", "{file}", "--on", "missing"],
-    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
+    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *NONE],
 )
 
 

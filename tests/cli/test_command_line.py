@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hostile_names import ALL, EVIL, FEW, SAMPLE, SECRETS, Ran, document, outside
+from hostile_names import ALL, EVIL, FEW, NONE, SAMPLE, SECRETS, Ran, document, outside
 
 from turnbuckle.foundation.errors import GateFailed, UsageError
 from turnbuckle.foundation.fields import finite
@@ -224,9 +224,9 @@ def test_gate_limits() -> None:
 def test_what_cannot_be_answered(turnbuckle: Run, shared: Path) -> None:
     """A recording without a GPU: its own machine can be asked, another cannot."""
     silent = next(iter(sorted((shared / "traces" / "nsys-local").glob("halo*.sqlite"))))
-    ran = turnbuckle("project", silent, "--on", "nvlink-c2c", *FEW)
+    ran = turnbuckle("project", silent, "--on", "nvlink-c2c", *NONE)
     assert ran.code == 3 and "error[A1" in ran.err and ran.out == ""
-    assert document(turnbuckle("project", silent, "--on", "self", *FEW, "--format", "json"))["projections"][0]["penalty"] == 1
+    assert document(turnbuckle("project", silent, "--on", "self", *NONE, "--format", "json"))["projections"][0]["penalty"] == 1
     assert document(turnbuckle("inspect", silent, "--format", "json"))["profile"]["kernels"] is None, "unknown is null, not 0"
     assert turnbuckle("inspect", SAMPLE, "--minus", silent).code == 3
 
@@ -239,7 +239,7 @@ def test_placement(turnbuckle: Run) -> None:
 
 
 def test_additive_on_a_recording_and_on_printed_totals(turnbuckle: Run) -> None:
-    (p,) = document(turnbuckle("project", SAMPLE, "--model", "additive", "--lambda", "data=10,control=10", *FEW, "--format", "json"))[
+    (p,) = document(turnbuckle("project", SAMPLE, "--model", "additive", "--lambda", "data=10,control=10", *NONE, "--format", "json"))[
         "projections"
     ]
     assert p["target"] == "lambda" and p["model"] == "additive" and p["penalty"] < 1
@@ -253,7 +253,7 @@ def test_additive_on_a_recording_and_on_printed_totals(turnbuckle: Run) -> None:
 
 def test_replays(turnbuckle: Run) -> None:
     for replay in ("sum", "timeline"):
-        (p,) = document(turnbuckle("project", SAMPLE, "--on", "self", "--replay", replay, *FEW, "--format", "json"))["projections"]
+        (p,) = document(turnbuckle("project", SAMPLE, "--on", "self", "--replay", replay, *NONE, "--format", "json"))["projections"]
         assert p["seconds"] == p["measured_seconds"] and p["replay"] == replay
 
 
@@ -300,12 +300,12 @@ def test_doctor_names_the_folder_for_which_the_cache_is_not_used(turnbuckle: Run
 
 
 def test_report_and_demo_write_where_told(turnbuckle: Run, tmp_path: Path) -> None:
-    ran = turnbuckle("report", SAMPLE, "--on", "cdi-row-link", *FEW, "-o", tmp_path / "r.html", "--question", "<b>why?</b>")
+    ran = turnbuckle("report", SAMPLE, "--on", "cdi-row-link", *NONE, "-o", tmp_path / "r.html", "--question", "<b>why?</b>")
     assert ran.code == 0 and ran.out.strip() == str(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     assert "<b>why?</b>" not in page and "&lt;b&gt;why?" in page
-    assert turnbuckle("report", SAMPLE, *FEW, "--on", "self", "-o", tmp_path / "no" / "r.html").code == 2
+    assert turnbuckle("report", SAMPLE, *NONE, "--on", "self", "-o", tmp_path / "no" / "r.html").code == 2
 
 
 # --- hostile recordings -----------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_secrets_enter_no_report_no_table_and_no_cache(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("turnbuckle.trace.cache.cache.FLOOR", 0)
     monkeypatch.setattr("turnbuckle.trace.cache.cache._RACY_NS", -1)
-    assert turnbuckle("report", hostile, "--on", "cdi-row-link", *FEW, "-o", tmp_path / "r.html").code == 0
+    assert turnbuckle("report", hostile, "--on", "cdi-row-link", *NONE, "-o", tmp_path / "r.html").code == 0
     assert turnbuckle("inspect", hostile, "--format", "parquet", "-o", tmp_path / "p.parquet").code == 0
     from turnbuckle.trace.read import read
 

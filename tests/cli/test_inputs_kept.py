@@ -42,9 +42,9 @@ def aim(kind: str, source: Path, at: Path) -> Path:
 
 VERBS: dict[str, tuple[str, ...]] = {
     "inspect": ("--format", "json"),
-    "project": ("--on", "nvlink-c2c", "--draws", "5", "--format", "csv"),
+    "project": ("--on", "nvlink-c2c", "--draws", "0", "--format", "csv"),
     "slack": ("--draws", "0", "--format", "csv"),
-    "report": ("--on", "nvlink-c2c", "--draws", "5"),
+    "report": ("--on", "nvlink-c2c", "--draws", "0"),
     "export": ("--on", "nvlink-c2c"),
     "transfers": ("--on", "pcie5-x16", "--format", "parquet"),
 }
@@ -80,7 +80,7 @@ def other_inputs(folder: Path) -> dict[str, list[object]]:
     study = '[study]\nname = "s"\nmodel = "project"\n[recordings]\nrun = "run.sqlite"\n[axes]\non = ["nvlink-c2c"]\n'
     (folder / "study.toml").write_text(study)
     return {
-        "mine.toml": ["project", recording, "--on", "mine.toml", "--draws", "5", "--format", "json"],
+        "mine.toml": ["project", recording, "--on", "mine.toml", "--draws", "0", "--format", "json"],
         "./mine.toml": ["machines", "show", "mine.toml"],
         "runs.csv": ["cores", "runs.csv", "--format", "csv"],
         "study.toml": ["sweep", "study.toml", "--format", "csv"],
@@ -196,7 +196,7 @@ WRITERS: dict[str, tuple[object, ...]] = {
     "export": ("export", SAMPLE, "--on", "nvlink-c2c", "-o", "out.json.gz"),
     "anonymise": ("anonymise", SAMPLE, "-o", "out"),
     "charts": ("transfers", SAMPLE, "--on", "pcie5-x16", "--charts", "out"),
-    "sweep": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "-o", "out.parquet"),
+    "sweep": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "--workers", "1", "-o", "out.parquet"),
 }
 
 
@@ -351,7 +351,7 @@ READING: dict[str, tuple[object, ...]] = {
     "anonymise": ("anonymise", "ODD", "-o", "out"),
     "key": ("anonymise", SAMPLE, "--key-file", "ODD", "-o", "out"),
     "merge": ("merge", SAMPLE, "ODD", "-o", "out"),
-    "machine": ("project", SAMPLE, "--on", "./ODD", "--draws", "5"),
+    "machine": ("project", SAMPLE, "--on", "./ODD", "--draws", "0"),
     "machines": ("machines", "check", "ODD"),
     "cores": ("cores", "ODD"),
     "calibrate": ("calibrate", "ODD"),

@@ -82,12 +82,13 @@ class Cell(Declared):
 
 
 @cache
+def _rows() -> dict[str, Recomputed]:
+    """Return the report's rows of ``turnbuckle reproduce`` by their ids.  Recomputing them takes a fifth of a second."""
+    return {row.id: row.now for row in reproduce(("ecp",)) if row.now is not None}
+
+
 def _row(id: str) -> Recomputed:
-    """Return one row of ``turnbuckle reproduce``."""
-    rows = {row.id: row.now for row in reproduce(("ecp",))}
-    row = rows[id]
-    assert row is not None, id
-    return row
+    return _rows()[id]
 
 
 def _of(id: str) -> Interval:
