@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts import script
 
 import turnbuckle as tb
 from turnbuckle.foundation import errors, findings, schema
@@ -20,16 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("manual_generate", DOCS / "generate.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = _module()
+generate = script("docs/generate.py")
 generated = cache(generate.generated)
 
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("manual_examples", ROOT / "docs" / "examples.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-manual = _module()
+manual = script("docs/examples.py")
 PAGES = [page for page in manual.pages() if manual.blocks(page.read_text(encoding="utf-8"))]
 
 

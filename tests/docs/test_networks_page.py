@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
+
+from scripts import script
 
 from turnbuckle.replay.contention.network_file import bundled
 
@@ -11,10 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_tables_are_current() -> None:
-    spec = importlib.util.spec_from_file_location("manual_networks", DOCS / "networks.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("docs/networks.py")
     text = (DOCS / "networks.md").read_text(encoding="utf-8")
     assert text == module.page(text), "run: python docs/networks.py"
     assert all(text.count(f"\n### {name}\n") == 1 for name in bundled())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import inspect
 import re
 import sys
@@ -12,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 import pytest
+from scripts import script
 
 import turnbuckle
 
@@ -20,12 +20,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def _extension() -> ModuleType:
     """Return docs/docstrings.py; Griffe, which only the manual needs, need not be there."""
-    spec = importlib.util.spec_from_file_location("manual_docstrings", DOCS / "docstrings.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
     with mock.patch.dict(sys.modules, {"griffe": SimpleNamespace(Extension=object)}):  # type: ignore[dict-item]
-        spec.loader.exec_module(module)
-    return module
+        return script("docs/docstrings.py")
 
 
 def test_reference_has_every_public_name_once() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+from scripts import script
 
 from turnbuckle.profile.dependencies.dependencies import EDGES
 
@@ -18,16 +16,7 @@ DOCS = ROOT / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("manual_rules", DOCS / "rules.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-rules = _module()
+rules = script("docs/rules.py")
 PICTURES: dict[str, str] = rules.pictures()
 PAGE = (DOCS / "models" / "dependencies.md").read_text(encoding="utf-8")
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from scripts import script
 from strategies import FULL, machine
 
 from turnbuckle.machine import Pair
@@ -23,16 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMELINE = replace(nething("hold"), replay="timeline")
 
 
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("manual_rules", ROOT / "docs" / "rules.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-rules = _module()
+rules = script("docs/rules.py")
 RULES: dict[str, Any] = {rule.name: rule for rule in rules.RULES}
 Bar, launch, kernel, synced = rules.Bar, rules.launch, rules.kernel, rules.synced
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import types
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[2] / "validation" / "cluster" / "run.py"
+from scripts import script
 
 
 class Cluster:
@@ -37,10 +34,6 @@ def test_stopped_gone_on_and_the_same_table(monkeypatch: pytest.MonkeyPatch, cap
     distributed = types.ModuleType("distributed")
     distributed.__dict__.update(LocalCluster=Cluster, Client=Cluster)
     monkeypatch.setitem(sys.modules, "distributed", distributed)
-    spec = importlib.util.spec_from_file_location("cluster_run", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.main(["local", "--latencies", "2"]) == 0
+    assert script("validation/cluster/run.py").main(["local", "--latencies", "2"]) == 0
     said = capsys.readouterr().out
     assert "interrupted half-way" in said and "the same table to the byte: True" in said

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import polars as pl
 import pytest
+from scripts import script
 
 from turnbuckle.cli import run as cli_run
 from turnbuckle.foundation.errors import CannotAnswer
@@ -29,17 +27,8 @@ VALIDATION = Path(__file__).resolve().parents[2] / "validation"
 MESSAGES, CASE = VALIDATION / "distance" / "messages", VALIDATION / "cases" / "message_delay"
 
 
-def module(name: str) -> ModuleType:
-    """A file of the apparatus; the folder above has files of the same names."""
-    spec = importlib.util.spec_from_file_location(f"distance_messages_{name}", MESSAGES / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-compare, measure = module("compare"), module("measure")
+# the folder above has files of the same names
+compare, measure = (script(f"validation/distance/messages/{name}.py") for name in ("compare", "measure"))
 
 
 def has_mpi() -> bool:
