@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from hostile_names import SAMPLE, Ran
+from refusals import refused
 
 from turnbuckle.foundation import files
-from turnbuckle.foundation.errors import ReportError
 from turnbuckle.trace.read import read
 
 Run = Callable[..., Ran]
@@ -147,8 +147,7 @@ def test_no_file_of_a_folder_of_ours_is_written_over(turnbuckle: Run, tmp_path: 
         assert ran.code == 2 and "error[R004]" in ran.err, file.name
     assert content(tmp_path) == before
     trace = read(tmp_path / "copy")
-    with pytest.raises(ReportError, match="R004"):
-        trace.to_parquet(tmp_path / "copy")
+    refused("R004", trace.to_parquet, tmp_path / "copy")
     assert content(tmp_path) == before
 
 

@@ -13,9 +13,9 @@ from cyclopts import App
 from hostile_names import SAMPLE, Ran
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.cli.app import app, models_app
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.schema.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
 
 Run = Callable[..., Ran]
@@ -58,8 +58,7 @@ def test_the_new_word_is_there_and_the_old_one_is_gone(row: Renamed) -> None:
 def test_what_a_recorded_program_is_given_is_its_own() -> None:
     refuse_old_options(["record", "--", "export", "--to", "x"])
     refuse_old_options(["project", "export", "--to", "x"])
-    with pytest.raises(UsageError, match="A425"):
-        refuse_old_options(["export", "run.sqlite", "--to=perfetto"])
+    refused("A425", refuse_old_options, ["export", "run.sqlite", "--to=perfetto"])
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,7 @@ def test_one_is_one_and_more_are_not(names: list[str]) -> None:
     if len(names) == 1:
         refuse_several(f"{text},", "machine")
         return
-    with pytest.raises(UsageError, match="A426"):
-        refuse_several(text, "machine")
+    refused("A426", refuse_several, text, "machine")
 
 
 # --- names of links -----------------------------------------------------------------------------------------------------

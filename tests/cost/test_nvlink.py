@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.cost.nvlink import FLIT, PAYLOAD, VERSIONS, Nvlink, efficiency, link_bandwidth, read_bytes, write_bytes
 from turnbuckle.cost.wire import WAYS, Way
-from turnbuckle.foundation.errors import UsageError
 
 plain = settings(max_examples=100)
 links = st.builds(Nvlink, st.sampled_from(sorted(VERSIONS)), st.integers(1, 4), st.booleans(), st.booleans())
@@ -77,6 +77,4 @@ def test_no_bytes_take_no_time() -> None:
     "given", [{"version": 6}, {"version": 0}, {"version": 2, "links": 7}, {"version": 2, "links": 0}, {"version": "2"}]
 )
 def test_links_that_do_not_exist(given: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as e:
-        Nvlink(**given)
-    assert e.value.code == "A016" and e.value.fix
+    assert refused("A016", Nvlink, **given).fix

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.cost.pcie import BOUNDARIES, LANES, PAYLOADS, RATE, Pcie, acknowledgement_interval, efficiency, published_read_bytes
 from turnbuckle.cost.wire import WAYS, Way
-from turnbuckle.foundation.errors import UsageError
 
 plain = settings(max_examples=150)
 links = st.builds(
@@ -234,20 +234,15 @@ def test_shapes_are_kept() -> None:
     ],
 )
 def test_links_that_do_not_exist(code: str, given: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as e:
-        Pcie(**{"generation": 4, **given})
-    assert e.value.code == code and e.value.fix
+    assert refused(code, Pcie, **{"generation": 4, **given}).fix
 
 
 @pytest.mark.parametrize("size", [-1, math.nan, math.inf, 2.0**54, [1, 2, -3], "many", None, [[1], [2, 3]]])
 def test_sizes_that_are_none(size: Any) -> None:
-    with pytest.raises(UsageError, match="A018"):
-        Pcie(4).bandwidth(size, "read")
+    refused("A018", Pcie(4).bandwidth, size, "read")
 
 
 @pytest.mark.parametrize("way", ["reads", "", "up", None])
 def test_ways_that_are_none(way: Any) -> None:
     for ask in (Pcie(4).bandwidth, Pcie(4).wire_bytes, Pcie(4).wire_seconds, Pcie(4).efficiency):
-        with pytest.raises(UsageError) as e:
-            ask(1, way)
-        assert e.value.code == "A017" and e.value.fix
+        assert refused("A017", ask, 1, way).fix

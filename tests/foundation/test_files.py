@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from turnbuckle.foundation import files
 from turnbuckle.foundation.errors import ReportError
@@ -33,9 +34,9 @@ def test_what_stops_the_work_goes_on_and_leaves_no_draft(tmp_path: Path, stop: t
 
 def test_what_cannot_be_written_is_said_of_the_place(tmp_path: Path) -> None:
     place = tmp_path / "a.txt"
-    with pytest.raises(ReportError) as refused, whole(place, "the table"):
+    with pytest.raises(ReportError) as caught, whole(place, "the table"):
         raise OSError(28, "No space left on device")
-    told = refused.value
+    told = caught.value
     assert (told.code, told.what, told.where) == ("R001", "the table cannot be written", "a.txt")
     assert told.found == "No space left on device" and str(tmp_path) not in "\n".join(told.lines())
 
@@ -55,9 +56,8 @@ def test_a_pipe_is_written_to_itself(tmp_path: Path) -> None:
 )
 def test_places_that_cannot_be(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReportError) as refused:
-        goal(f"{tmp_path}/{name}", "the table", "a.txt")
-    assert refused.value.code == code and refused.value.fix and str(tmp_path) not in "\n".join(refused.value.lines())
+    error = refused(code, goal, f"{tmp_path}/{name}", "the table", "a.txt")
+    assert error.fix and str(tmp_path) not in "\n".join(error.lines())
     assert goal(tmp_path / "file", "the table", "a.txt") == tmp_path / "file"
 
 
@@ -79,9 +79,9 @@ def test_what_was_opened_is_known_by_any_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("second")
     assert [files.is_input(tmp_path / n) for n in ("a", "second", "link", "b", "none")] == [True, True, True, False, False]
     for name in ("a", "second", "link"):
-        with pytest.raises(ReportError) as refused, whole(tmp_path / name, "the table"):
+        with pytest.raises(ReportError) as caught, whole(tmp_path / name, "the table"):
             raise AssertionError("nothing is written")
-        assert refused.value.code == "R004"
+        assert caught.value.code == "R004"
     files.forget()
     assert not files.is_input(place)
 
@@ -89,10 +89,10 @@ def test_what_was_opened_is_known_by_any_of_its_names(tmp_path: Path) -> None:
 def test_an_input_that_is_read_while_the_output_is_made_is_kept(tmp_path: Path) -> None:
     place = tmp_path / "a"
     place.write_text("text")
-    with pytest.raises(ReportError) as refused, whole(place, "the table") as draft:
+    with pytest.raises(ReportError) as caught, whole(place, "the table") as draft:
         draft.write_text("new")
         files.noted(place)
-    assert refused.value.code == "R004" and place.read_text() == "text" and list(tmp_path.iterdir()) == [place]
+    assert caught.value.code == "R004" and place.read_text() == "text" and list(tmp_path.iterdir()) == [place]
 
 
 def test_a_new_file_with_an_old_number_is_no_input(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
         (draft / "a").write_text("new")
         assert not (tmp_path / "out").exists()
     assert (tmp_path / "out" / "a").read_text() == "new" and len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(ReportError) as refused, whole_folder(tmp_path / "out", "the copy"):
+    with pytest.raises(ReportError) as caught, whole_folder(tmp_path / "out", "the copy"):
         raise AssertionError("nothing is written")
-    assert refused.value.code == "R005"
+    assert caught.value.code == "R005"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])

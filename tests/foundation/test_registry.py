@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from turnbuckle.examples import sample
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.projection.model import nething
 
 #: A format of ours alone: a line a kernel, its start and end [ns]; and what else a package may bring.
@@ -145,8 +145,7 @@ def test_a_foreign_entry_replaces_nothing(installed: Path) -> None:
 
 
 def test_a_charge_that_nobody_has() -> None:
-    with pytest.raises(UsageError, match="A429"):
-        nething(charges=["toll"])
+    refused("A429", nething, charges=["toll"])
 
 
 @pytest.mark.parametrize("kind", ["readers", "questions", "untimed", "asks", "sweeps", "predictions", "services", "machines", "charges"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import catalog, load, schema
@@ -317,8 +318,7 @@ def test_an_unknown_base(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["nowhere.toml", "", "a\0.toml", "x" * 5000 + ".toml"])
 def test_paths_that_cannot_be_read(tmp_path: Path, path: str) -> None:
-    with pytest.raises(MachineError, match="M002"):
-        load(f"{tmp_path}/{path}")
+    refused("M002", load, f"{tmp_path}/{path}")
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
@@ -333,8 +333,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(MachineError, match="M002"):
-        load(str(tmp_path / "pipe.toml"))
+    refused("M002", load, str(tmp_path / "pipe.toml"))
 
 
 def test_deep_nesting_and_endless_flaws_end(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hostile_texts import HOSTILE
 from pages import Page
+from refusals import refused
 
-from turnbuckle.foundation.errors import ReportError
 from turnbuckle.page import write
 from turnbuckle.page.html import SECTIONS, embedded, page, with_names
 from turnbuckle.projection.model import additive
@@ -202,7 +202,5 @@ def test_write_replaces_a_file_as_a_whole(brief: Run, tmp_path: Path) -> None:
 def test_write_says_why_it_cannot(answer: Answer, tmp_path: Path) -> None:
     cases = {"R001": tmp_path / ("x" * 300 + ".html"), "R002": tmp_path / "no" / "r.html", "R003": tmp_path}
     for code, place in [*cases.items(), ("R001", tmp_path / "nu\0l.html")]:
-        with pytest.raises(ReportError) as caught:
-            write(answer, place)
-        assert caught.value.code == code and caught.value.fix
+        assert refused(code, write, answer, place).fix
     assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.fields import finite
 from turnbuckle.mpi.questions.messages import question as messages
 from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER
@@ -143,6 +143,5 @@ def test_a_share_that_no_compute_gives_is_said() -> None:
 
 
 def test_names_that_are_none() -> None:
-    with pytest.raises(UsageError) as refused:
-        application("SW4\x1b[0mlight")
-    assert refused.value.code == "A093" and "sw4lite" in refused.value.fix and "\x1b" not in refused.value.found
+    error = refused("A093", application, "SW4\x1b[0mlight")
+    assert "sw4lite" in error.fix and "\x1b" not in error.found

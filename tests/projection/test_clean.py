@@ -12,6 +12,7 @@ from example_counts import examples
 from frames import THREAD, tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import gpu_traces
 
 import turnbuckle as tb
@@ -103,9 +104,7 @@ def test_an_idle_end_of_a_part_stays_idle() -> None:
 def test_a_recording_without_calls_is_refused() -> None:
     rows = tables(ranges=[{"start_ns": 0, "end_ns": 1000, "name": 0}])
     profile = build(Trace({n: f for n, f in rows.items() if f.height}, pl.Series("name", ["step"]), {"tables": {}}))
-    with pytest.raises(CannotAnswer) as refused:
-        cleaned(profile, 900e-9)
-    assert refused.value.code == "A198" and "no host calls" in refused.value.found
+    assert "no host calls" in refused("A198", cleaned, profile, 900e-9).found
 
 
 def test_what_was_set_aside_stays_counted() -> None:
@@ -123,8 +122,8 @@ def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
     assume(profile.run_time_ns > 0)
     try:
         found = cleaned(profile, profile.seconds * share)
-    except CannotAnswer as refused:
-        assert refused.code in ("A198", "A122")
+    except CannotAnswer as error:
+        assert error.code in ("A198", "A122")
         return
     assert found.run_time_ns == pytest.approx(profile.run_time_ns * share, abs=2 * profile.trace.api.height + 2)
     for table in ("kernels", "copies", "memsets"):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import FULL, LAW, gpu_traces, machine
 
 from turnbuckle.examples import sample
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter, load
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.elsewhere.priors import HOST_ERROR, HOST_LOOP, HOST_SPEED, INSTRUCTIONS, OTHER_SET, Draws, host_longer
@@ -107,7 +107,5 @@ def test_waits_and_device_work_are_no_host_work() -> None:
 
 def test_what_no_host_is() -> None:
     for value in (0.0, -1.0, 1e9, float("nan")):
-        with pytest.raises(UsageError, match="A003"):
-            model_of("hold", "nething", None, host=value)
-    with pytest.raises(UsageError, match="A012"):
-        model_of("flop", "additive", ["data=2"], host=2.0)
+        refused("A003", model_of, "hold", "nething", None, host=value)
+    refused("A012", model_of, "flop", "additive", ["data=2"], host=2.0)

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from rows import on_device
 from strategies import FULL, LAW, machine, trace_of
 
 from turnbuckle.examples import sample
-from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.elsewhere.given import kernel_table
@@ -173,9 +173,7 @@ def test_seconds_on_the_target_are_a_ratio_to_the_recorded_mean(tmp_path: Path) 
     assert resolved.ratio == pytest.approx((4.0, 3.0, 1.0)) and not resolved.seconds, "1 ms recorded, 250 us there"
     for lines in ("k, 2, 1 ms,", "k, , ,"):
         path.write_text(f"name, ratio, seconds, error\n{lines}\n", encoding="utf-8")
-        with pytest.raises(TurnbuckleError) as refused:
-            kernel_table(path)
-        assert refused.value.code == "A431" and "seconds.csv:2" in refused.value.where
+        assert "seconds.csv:2" in refused("A431", kernel_table, path).where
 
 
 def test_what_is_given_reaches_an_answer(tmp_path: Path) -> None:
@@ -195,5 +193,4 @@ def test_what_is_given_reaches_an_answer(tmp_path: Path) -> None:
     ("lines", "code"), [((), "A431"), (("k, 0, 0.1, s",), "A063"), (("k, fast, 0.1, s",), "U004"), ((", 2, 0.1, s",), "A063")]
 )
 def test_tables_that_cannot_be_meant_are_refused(tmp_path: Path, lines: tuple[str, ...], code: str) -> None:
-    with pytest.raises(TurnbuckleError, match=code):
-        kernel_table(table(tmp_path, *lines))
+    refused(code, kernel_table, table(tmp_path, *lines))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from turnbuckle.examples import sample
 from turnbuckle.foundation.arrays import Float, Text
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.machine import Machine, load
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.elsewhere.priors import ZERO_COPY
@@ -87,9 +87,6 @@ def test_over_a_coherent_link_the_bytes_cross_once_without_a_copy(run: Run) -> N
 
 def test_what_a_target_does_not_allow(run: Run) -> None:
     for target, port, word in (("h100-sxm5", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
-        with pytest.raises(CannotAnswer) as refused:
-            on(run, target, port)  # type: ignore[arg-type]
-        assert refused.value.code == "A149" and word in refused.value.what
-    with pytest.raises(UsageError, match="A012"):
-        model_of("flop", "additive", ["data=2"], port="as-is")
+        assert word in refused("A149", on, run, target, port).what
+    refused("A012", model_of, "flop", "additive", ["data=2"], port="as-is")
     assert on(run, "self", "zero-copy").seconds == run.seconds, "the run itself is ported to nothing"

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.foundation.errors import MachineError
 from turnbuckle.projection import order
 from turnbuckle.replay.timeline import TimelineReplay
 
@@ -32,8 +32,7 @@ def test_a_machine_is_taken_wherever_its_name_is(run: tb.Run) -> None:
     mine = replace(tb.Machine.load("gh200"), name="mine")
     assert run.project(mine, draws=0)["mine"].seconds == named["gh200"].seconds
     assert tb.Run.of(run.profile, source=tb.Machine.load("gh200")).source.name == "gh200"
-    with pytest.raises(MachineError, match="M016"):
-        tb.Run.of(run.profile, source=tb.Machine.load("cdi-row-link"))
+    refused("M016", tb.Run.of, run.profile, source=tb.Machine.load("cdi-row-link"))
     with pytest.raises(KeyError, match=r"gh2000.*gh200"):
         named["gh2000"]
 
@@ -99,9 +98,9 @@ def test_answers_draw_their_figures(run: tb.Run) -> None:
     far = run.distance(draws=0)
     assert [figure.name for figure in far.figures()] == ["slack", "break-even-link"]
     assert far.figure("slack")._repr_svg_().startswith("<svg")
-    with pytest.raises(tb.TurnbuckleError, match="A430") as refused:
+    with pytest.raises(tb.TurnbuckleError, match="A430") as caught:
         far.figure("slak")
-    assert refused.value.fix == "did you mean slack?"
+    assert caught.value.fix == "did you mean slack?"
     assert run.sharing((1,)).figures() == []
     with pytest.raises(tb.TurnbuckleError, match="A430: this answer has no figures"):
         run.sharing((1,)).figure()

@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 import pytest
 from recorder_bench import draws
+from refusals import refused
 
 from turnbuckle.foundation.errors import NativeError
 from turnbuckle.machine import Pair
@@ -530,15 +531,14 @@ def test_a_slower_link_and_random_delays_are_options(copies: Rig, here: Path, ca
 def test_a_program_without_opencl_is_said(here: Path) -> None:
     true = shutil.which("true")
     assert true
-    with pytest.raises(NativeError, match="N019") as refused:
+    with pytest.raises(NativeError, match="N019") as caught:
         record(true, opencl=True)
-    assert "ended with 0" in refused.value.found and not list(here.iterdir())
+    assert "ended with 0" in caught.value.found and not list(here.iterdir())
 
 
 @pytest.mark.parametrize("option", [{"kinds": ["api"]}, {"graphs": "whole"}, {"unified_memory": True}, {"build": True}], ids=str)
 def test_options_of_cupti_are_refused(here: Path, option: dict[str, Any]) -> None:
-    with pytest.raises(NativeError, match="N011"):
-        record("true", opencl=True, **option)
+    refused("N011", record, "true", opencl=True, **option)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
@@ -559,30 +559,28 @@ def test_a_library_is_built_once(rig: Rig) -> None:
 def test_a_layer_is_not_loaded_from_a_folder_that_others_may_change(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o770)
-    with pytest.raises(NativeError, match="N024") as refused, opencl_layer.cached(tmp_path / "cache"):
+    with pytest.raises(NativeError, match="N024") as caught, opencl_layer.cached(tmp_path / "cache"):
         pass
-    assert refused.value.found == "its group may change it" and list((tmp_path / "cache").iterdir()) == []
+    assert caught.value.found == "its group may change it" and list((tmp_path / "cache").iterdir()) == []
 
 
 def test_without_headers_there_is_no_layer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc -nostdinc")
-    with pytest.raises(NativeError, match="N016") as refused:
+    with pytest.raises(NativeError, match="N016") as caught:
         opencl_layer.build(rig.folder / "none.so")
-    assert "cl_layer.h" in refused.value.found
+    assert "cl_layer.h" in caught.value.found
 
 
 def test_headers_that_do_not_fit(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "CL").mkdir()
     (tmp_path / "CL" / "cl_layer.h").write_text("typedef int nothing;\n", encoding="utf-8")
-    with pytest.raises(NativeError, match="N017"):
-        opencl_layer.build(rig.folder / "none.so", headers=tmp_path)
+    refused("N017", opencl_layer.build, rig.folder / "none.so", headers=tmp_path)
     assert not (rig.folder / "none.so").exists()
 
 
 def test_a_folder_that_cannot_be_written(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(NativeError, match="N018"):
-        opencl_layer.build(tmp_path / "file" / "layer.so")
+    refused("N018", opencl_layer.build, tmp_path / "file" / "layer.so")
 
 
 def test_no_recording_is_said_with_its_causes() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.replay.tasks import Replayed, Tasks, Terms, compile_tasks, replay_tasks, run_times
@@ -191,18 +192,18 @@ def test_a_path_of_one_task_is_one_that_waits_for_nothing() -> None:
 def test_a_circle_is_named(edges: list[tuple[int, int, float]], track: list[int] | None, circle: set[str]) -> None:
     graph = tasks([1.0] * 3, edges, track)
     for ask in (replay_tasks, lambda g: run_times(g, g.seconds)):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError) as caught:
             ask(graph)
-        assert refused.value.code == "A025"
-        assert set(refused.value.found.removeprefix("task ").split(" -> ")) == circle
+        assert caught.value.code == "A025"
+        assert set(caught.value.found.removeprefix("task ").split(" -> ")) == circle
 
 
 def test_a_large_circle_is_counted() -> None:
     count = 100_001
     source = np.arange(count)
-    with pytest.raises(UsageError, match="A025") as refused:
+    with pytest.raises(UsageError, match="A025") as caught:
         replay_tasks(Tasks(np.ones(count), None, source, np.roll(source, 1), np.zeros(count)))
-    assert "100001" in refused.value.found
+    assert "100001" in caught.value.found
 
 
 @pytest.mark.parametrize(
@@ -222,23 +223,18 @@ def test_a_large_circle_is_counted() -> None:
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(seconds: object, track: object, source: object, target: object, lag: object) -> None:
-    with pytest.raises(UsageError, match="A026"):
-        Tasks(seconds, track and np.array(track), np.array(source), np.array(target), np.array(lag))  # type: ignore[arg-type]
+    refused("A026", Tasks, seconds, track and np.array(track), np.array(source), np.array(target), np.array(lag))
 
 
 def test_rows_and_terms_that_do_not_fit_are_refused() -> None:
     graph = tasks([1.0, 2.0], [(0, 1, 0.5)])
     for seconds, lags in (([1.0], None), ([[1.0, 2.0]] * 2, [[0.5]] * 3), ([1.0, 2.0], [0.5, 0.5]), ([np.nan, 1.0], None)):
-        with pytest.raises(UsageError, match="A026"):
-            run_times(graph, seconds, lags)
+        refused("A026", run_times, graph, seconds, lags)
     none, zero = np.array([-1]), np.zeros(1)
     both, nothing = np.array([-1, -1]), np.zeros(2)
     for terms in (Terms(0, both, nothing, none, zero), Terms(1, none, zero, none, zero), Terms(1, both + 2, nothing, none, zero)):
-        with pytest.raises(UsageError, match="A026"):
-            compile_tasks(graph, terms)
+        refused("A026", compile_tasks, graph, terms)
     compiled = compile_tasks(graph, Terms(2, both, nothing, none, zero))
     for values in (np.zeros((1, 3)), np.array([[np.nan, 0.0]])):
-        with pytest.raises(UsageError, match="A026"):
-            compiled.run_times(values)
-    with pytest.raises(UsageError, match="A026"):
-        replay_tasks(tasks([1e308, 1e308], []))
+        refused("A026", compiled.run_times, values)
+    refused("A026", replay_tasks, tasks([1e308, 1e308], []))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from refusals import refused
 from rows import PROCESS, THREAD, call, on_device, profile_of
 from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
 
-from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.order import Prepared, prepared
@@ -86,9 +86,7 @@ def test_doubts_say_where_and_how_much() -> None:
     assert found.words() == "40.0% of the critical path; most of the rest: kernel on device 0 stream 7, 60.0%"
     assert doubt.as_dict() == {"track": doubt.track, "kind": "kernel", "seconds": doubt.seconds, "share": doubt.share}
     assert found.refused.startswith("60% of the critical path comes later") and "--trace=cuda" in found.record
-    with pytest.raises(CannotAnswer) as refused:
-        require_order(made)
-    assert refused.value.code == "A122" and refused.value.exit_code == 3
+    assert refused("A122", require_order, made).exit_code == 3
 
 
 def test_clocks_that_differ_are_refused() -> None:

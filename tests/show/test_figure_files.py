@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
+from refusals import refused
 
-from turnbuckle.foundation.errors import ReportError
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.files import save
 
@@ -47,5 +46,4 @@ def test_words_are_no_markup(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("", encoding="utf-8")
-    with pytest.raises(ReportError, match="R001"):
-        save([figure()], taken)
+    refused("R001", save, [figure()], taken)

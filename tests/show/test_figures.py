@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from pages import Page
+from refusals import refused
 
 from turnbuckle._native import run_script
 from turnbuckle.examples import sample
@@ -133,18 +134,17 @@ def test_letters_have_their_width() -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_told_by_name(wrong: dict[str, object], why: str) -> None:
-    with pytest.raises(ReportError, match="R007") as refused:
+    with pytest.raises(ReportError, match="R007") as caught:
         draw([bars("one"), Figure("second", "", "", bars("two", **wrong).spec, [])])
-    assert refused.value.where == "second"
-    assert why in refused.value.found
+    assert caught.value.where == "second"
+    assert why in caught.value.found
 
 
 @pytest.mark.parametrize("limit", [1, 1 << 20, 4 << 20, 1 << 60])
 def test_too_little_memory_is_told(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the scripts, or the drawing, do not fit into what is allowed, and where that is not to be had."""
     monkeypatch.setattr(drawing, "MEMORY_BYTES", limit)
-    with pytest.raises(ReportError, match="R006"):
-        draw([bars(*map(str, range(20)))])
+    refused("R006", draw, [bars(*map(str, range(20)))])
 
 
 def test_a_report_needs_little_address_space(tmp_path: Path) -> None:

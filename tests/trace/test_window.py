@@ -12,8 +12,9 @@ import strategies
 from frames import OTHER_PROCESS, PROCESS, THREAD, tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UnitError, UsageError
+from turnbuckle.foundation.errors import UsageError
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.messages.mpi_calls import exchanges
@@ -162,9 +163,7 @@ def test_operators_are_looked_at_where_the_program_marks_nothing_of_that_name() 
     trace = made(kernels=[kernel(0, 1000)], ranges=[*operators, noted(850, 1, 59)])
     assert cut(trace, Part(span="step")).facts["part"]["bounds_ns"] == [850, 900]
     assert cut(trace, Part(span=f"{trace.names[0]}#3")).facts["part"]["bounds_ns"] == [200, 250]
-    with pytest.raises(UsageError) as refused:
-        cut(trace, Part(span="nothing"))
-    assert refused.value.code == "A421" and "there are step" in str(refused.value.found)
+    assert "there are step" in str(refused("A421", cut, trace, Part(span="nothing")).found)
     assert cut(made(kernels=[kernel(0, 1000)], ranges=operators[:2]), Part(span="step")).facts["part"]["bounds_ns"] == [0, 50]
 
 
@@ -185,10 +184,8 @@ def test_ranges_by_name_and_number() -> None:
     assert cut(trace, Part((10, 20), span="step#3")).facts["part"]["bounds_ns"] == [510, 520]
     refusals = {"step": "A422", "stop": "A421", "step#9": "A421", "step#3-2": "A421", "step#0": "A421", "step#0-2": "A421", "": "A421"}
     for name, code in refusals.items():
-        with pytest.raises(UsageError, match=code):
-            cut(trace, Part(span=name))
-    with pytest.raises(UsageError, match="A070"):
-        cut(trace, Part((2000, 3000)))
+        refused(code, cut, trace, Part(span=name))
+    refused("A070", cut, trace, Part((2000, 3000)))
 
 
 def test_a_rank_is_its_processes() -> None:
@@ -201,11 +198,8 @@ def test_a_rank_is_its_processes() -> None:
     one = cut(trace, Part(rank=1))
     assert one.kernels["start_ns"].to_list() == [20] and one.ranges.height == 1 and one.mpi_ranks["rank"].to_list() == [1]
     assert [(f.code, f.count) for f in one.findings] == [("P198", 2)]
-    with pytest.raises(UsageError) as refused:
-        cut(trace, Part(rank=2))
-    assert refused.value.code == "A423" and refused.value.found == "ranks 0, 1"
-    with pytest.raises(UsageError, match="A423"):
-        cut(made(kernels=[kernel(0, 1, process=PROCESS)]), Part(rank=0))
+    assert refused("A423", cut, trace, Part(rank=2)).found == "ranks 0, 1"
+    refused("A423", cut, made(kernels=[kernel(0, 1, process=PROCESS)]), Part(rank=0))
 
 
 @strategies.LAW
@@ -251,13 +245,9 @@ def test_a_part_has_one_name_and_whole_is_no_part() -> None:
         "steps=3",
         "part",
     ):
-        with pytest.raises(UsageError) as refused:
-            Part.parse(text)
-        assert refused.value.code == "A070" and refused.value.found == text
+        assert refused("A070", Part.parse, text).found == text
     for text, code in (("1..2", "U001"), ("1GB..2GB", "U003"), ("a..b", "U004")):
-        with pytest.raises(UnitError) as wrong:
-            Part.parse(text)
-        assert wrong.value.code == code and wrong.value.where == "--part"
+        assert refused(code, Part.parse, text).where == "--part"
 
 
 def test_steps_are_ranges_that_a_number_names() -> None:
@@ -276,8 +266,7 @@ def test_steps_are_ranges_that_a_number_names() -> None:
     assert of(trace((0, 900, 2)), 5, 5) == [0, 900] and of(trace((10, 90, 5)), 12, 12) == [10, 90]
     assert cut(both, Part(steps=(5, 6))).facts["part"]["steps"] == [5, 6]
     for seen, step in ((both, 7), (trace((500, 600, 4)), 5), (trace(), 5)):
-        with pytest.raises(UsageError, match="A421"):
-            of(seen, step, step)
+        refused("A421", of, seen, step, step)
 
 
 def test_the_kernels_are_the_kernel_window() -> None:
@@ -285,8 +274,7 @@ def test_the_kernels_are_the_kernel_window() -> None:
     part = cut(trace, Part.parse("kernels"))
     assert part.facts["part"]["bounds_ns"] == [300, 900] and build(part).run_time_ns == kernel_window_ns(build(trace)) == 600
     assert not part.copies.height
-    with pytest.raises(UsageError, match="A421"):
-        cut(made(copies=[kernel(0, 50, size_bytes=8)]), Part(of="kernels"))
+    refused("A421", cut, made(copies=[kernel(0, 50, size_bytes=8)]), Part(of="kernels"))
 
 
 @strategies.LAW

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.collectives.collectives import ALGORITHMS, Pattern, buffers, operation_of, pattern
 
 RANKS = range(1, 34)
@@ -469,6 +469,4 @@ def test_names_of_calls() -> None:
     ],
 )  # fmt: skip
 def test_no_such_collective(asked: tuple[str, str, int, int]) -> None:
-    with pytest.raises(UsageError) as refused:
-        pattern(*asked)
-    assert refused.value.code == "A073" and refused.value.fix
+    assert refused("A073", pattern, *asked).fix

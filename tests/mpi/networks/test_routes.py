@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.networks import routes as replay_routes
 from turnbuckle.mpi.networks.routes import Graph, read, route, routes
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
@@ -83,8 +83,7 @@ def test_cables_named_twice_are_one(tmp_path: Path) -> None:
     [("", "A090"), ("1,1\n", "A090"), ("0,1\n2,3\n", "A090"), ("1,2\n", "A090"), ("0,-1\n", "A063"), ("0,1.5\n", "A063"), ("0\n", "A063")],
 )
 def test_graphs_that_cannot_be(tmp_path: Path, rows: str, code: str) -> None:
-    with pytest.raises(UsageError, match=code):
-        graph(tmp_path, f"from,to\n{rows}")
+    refused(code, graph, tmp_path, f"from,to\n{rows}")
 
 
 def test_a_route_looks_no_further_than_it_goes() -> None:
@@ -106,8 +105,7 @@ def test_routes_beyond_what_a_replay_holds_are_not_looked_for(monkeypatch: pytes
     few = m[::20]
     assert len(routes(ring, few, (few + count // 2) % count)[0]) == len(few)
     monkeypatch.setattr(replay_routes, limit, most)
-    with pytest.raises(UsageError, match="A090"):
-        routes(ring, m, (m + count // 2) % count)
+    refused("A090", routes, ring, m, (m + count // 2) % count)
 
 
 def test_routes_are_those_of_one_after_the_other() -> None:

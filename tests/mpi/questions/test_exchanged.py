@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from turnbuckle.foundation.errors import UnitError, UsageError
 from turnbuckle.mpi.questions.messages import exchanged
@@ -50,8 +51,7 @@ def test_a_schedule_without_a_speed_and_a_recording_with_one_are_refused(tmp_pat
         traffic_of(anchor)
     assert "flops_per_second" in none.value.fix and none.value.where == "ti.txt"
     recording = shared / "traces" / "dumpi" / "bgp_7rank" / "testbgp.meta"
-    with pytest.raises(UsageError, match="A069"):
-        traffic_of(recording, flops_per_second=1e9)
+    refused("A069", traffic_of, recording, flops_per_second=1e9)
     both = Study("both", MESSAGES, {"a": anchor, "b": recording}, {"flops_per_second": 1e9})
     assert sweep(both, Serial()).failed == {}, "in a sweep the speed is for the schedules"
     bare = sweep(Study("bare", MESSAGES, {"a": anchor}), Serial())
@@ -171,5 +171,4 @@ def test_goal_schedules_are_swept_and_need_no_speed(tmp_path: Path) -> None:
     found = sweep(both, Serial())
     assert found.failed == {} and found.rows()[0]["seconds"] == replayed(traffic_of(path), Setup()).row.seconds
     assert sweep(study(path, ranks=[0, 4]), Serial()).failed == {"A170": 1}
-    with pytest.raises(UsageError, match="A069"):
-        traffic_of(path, flops_per_second=1.0)
+    refused("A069", traffic_of, path, flops_per_second=1.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.fabric.question import bisection, diameter, fabric, remarks, together
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
@@ -167,12 +167,10 @@ def test_large_nodes_are_shown_in_part() -> None:
 
 @pytest.mark.parametrize("nodes", [811, 10**9])
 def test_nodes_that_are_not_there(nodes: int) -> None:
-    with pytest.raises(UsageError, match="A052"):
-        fabric(read_network("lassen"), nodes)
+    refused("A052", fabric, read_network("lassen"), nodes)
 
 
 def test_more_nodes_than_can_be_counted() -> None:
     any_number = Described("ours", "", "a drawing", 0, 1e9, 0.0, None, gpu_node(8, link=1e9))
     for shape, nodes in ((None, 10**8), (Torus((2, 2)), 5)):
-        with pytest.raises(UsageError, match="A052"):
-            fabric(replace(any_number, shape=shape), nodes)
+        refused("A052", fabric, replace(any_number, shape=shape), nodes)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
 from turnbuckle.mpi.questions.gpudirect.question import FULL, downsampled, refuse_varied, run_time_slopes, study
 from turnbuckle.mpi.questions.messages.link_use import link_use
@@ -210,6 +210,4 @@ def test_everything_is_told() -> None:
 
 @pytest.mark.parametrize("word", ["path=hostcopy", "ranks_per_node = 2"])
 def test_what_is_varied_cannot_be_set(word: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        refuse_varied(["taper=1.5", word])
-    assert refused.value.code == "A051" and "turnbuckle sweep" in refused.value.fix
+    assert "turnbuckle sweep" in refused("A051", refuse_varied, ["taper=1.5", word]).fix

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.networks.limppy import Protocol
 from turnbuckle.mpi.networks.message_graphs import MessageGraph, ping_pong, shift, sweep
 from turnbuckle.mpi.questions.network.question import LIMPPY, USUAL, networks, of_graph, of_run, topology
@@ -45,8 +45,7 @@ def test_the_usual_shapes_have_room_and_read_back(nodes: int, name: str) -> None
      "dragonfly:2x2", "[red]", "fat-tree:4x4:0x2", "torus:9999999", "dragonfly:40x2x2x1"],
 )  # fmt: skip
 def test_topologies_that_cannot_be(text: str) -> None:
-    with pytest.raises(UsageError, match="A090"):
-        networks(of_graph(shift(16, 1, 8.0), LIMPPY), [text])
+    refused("A090", networks, of_graph(shift(16, 1, 8.0), LIMPPY), [text])
 
 
 def test_a_shift_is_free_where_there_are_as_many_ways() -> None:
@@ -140,15 +139,12 @@ def test_a_recorded_run(shared: Path) -> None:
 def test_questions_that_cannot_be() -> None:
     graph = of_graph(sweep(2, 2, 8.0), LIMPPY)
     for messages, topologies in ((graph, []), (replace(graph, nodes=1), ["switch"]), (replace(graph, nodes=1 << 30), ["switch"])):
-        with pytest.raises(UsageError, match="A090"):
-            networks(messages, topologies)
+        refused("A090", networks, messages, topologies)
     nothing = np.zeros(0, dtype=np.int64)
-    with pytest.raises(UsageError, match="A089"):
-        of_graph(MessageGraph(nothing, nothing, np.zeros(0), nothing, nothing), LIMPPY)
+    refused("A089", of_graph, MessageGraph(nothing, nothing, np.zeros(0), nothing, nothing), LIMPPY)
 
 
 @pytest.mark.parametrize("compute", [-1.0, float("nan"), float("inf")])
 def test_a_factor_that_cannot_be(shared: Path, compute: float) -> None:
     traffic = recorded(Run.read(shared / "traces" / "otf2" / "pingpong_2rank" / "traces.otf2").profile)
-    with pytest.raises(UsageError, match="A090"):
-        of_run(traffic, LIMPPY, compute)
+    refused("A090", of_run, traffic, LIMPPY, compute)

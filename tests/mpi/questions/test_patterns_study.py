@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 import pytest
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import network_of
@@ -87,11 +87,8 @@ def test_no_compute_makes_a_share_below_what_is_waited() -> None:
 
 def test_shapes_that_are_none() -> None:
     for shapes in ([0], []):
-        with pytest.raises(UsageError, match="A074"):
-            gains(traffic_of(HALO, 4), shapes, ON_ONE_SWITCH)
-    with pytest.raises(UsageError) as refused:
-        gains(traffic_of(replace(HALO, dimensions=1), 900), [1], OF_THE_PAPER)
-    assert refused.value.code == "A074" and "810" in refused.value.fix
+        refused("A074", gains, traffic_of(HALO, 4), shapes, ON_ONE_SWITCH)
+    assert "810" in refused("A074", gains, traffic_of(replace(HALO, dimensions=1), 900), [1], OF_THE_PAPER).fix
 
 
 def test_a_path_that_does_nothing_has_no_gain() -> None:

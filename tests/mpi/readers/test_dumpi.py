@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi.readers.dumpi import reader as dumpi
@@ -138,35 +139,26 @@ def test_any_file_of_the_set_names_it_and_all_are_needed(tmp_path: Path) -> None
     whole = read(meta, use_cache=False).mpi
     assert read(tmp_path / "run-0002.bin", use_cache=False).mpi.equals(whole)
     (tmp_path / "run-0001.bin").rename(tmp_path / "elsewhere")
-    with pytest.raises(ProfileError) as error:
-        read(meta, use_cache=False)
-    assert error.value.code == "P034" and "run-0001.bin" in error.value.found
+    assert "run-0001.bin" in refused("P034", read, meta, use_cache=False).found
     meta.write_text("numprocs=99999999\nfileprefix=../../run\n", encoding="utf-8")
-    with pytest.raises(ProfileError, match="P034"):
-        read(meta, use_cache=False)
+    refused("P034", read, meta, use_cache=False)
 
 
 def test_files_beyond_the_set_are_not_left_out_in_silence(tmp_path: Path) -> None:
     meta = written(tmp_path, [exchange(me) for me in range(3)])
     meta.write_text("numprocs=2\nfileprefix=run\n", encoding="utf-8")
     for name in ("run.meta", "run-0002.bin"):
-        with pytest.raises(ProfileError) as error:
-            read(tmp_path / name, use_cache=False)
-        assert error.value.code == "P034" and "3 of 2 files" in error.value.found
+        assert "3 of 2 files" in refused("P034", read, tmp_path / name, use_cache=False).found
     meta.write_text("numprocs=3\nfileprefix=run\n", encoding="utf-8")
     (tmp_path / "run-1.bin").write_bytes(b"")
-    with pytest.raises(ProfileError) as error:
-        read(meta, use_cache=False)
-    assert error.value.code == "P034" and "run-0001.bin and run-1.bin" in error.value.found
+    assert "run-0001.bin and run-1.bin" in refused("P034", read, meta, use_cache=False).found
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"", "an empty file"), (b"\0" * 99, "no DUMPI file")])
 def test_a_file_of_the_set_that_is_none(tmp_path: Path, content: bytes, words: str) -> None:
     meta = written(tmp_path, [exchange(me) for me in range(3)])
     (tmp_path / "run-0001.bin").write_bytes(content)
-    with pytest.raises(ProfileError) as error:
-        read(meta, use_cache=False)
-    assert error.value.code == "P032" and words in error.value.found
+    assert words in refused("P032", read, meta, use_cache=False).found
 
 
 def test_wildcards_are_told_by_their_status(tmp_path: Path) -> None:
@@ -345,8 +337,7 @@ def test_any_constant_shifts_are_found_again(by: list[int]) -> None:
 
 def test_clocks_that_nothing_ties_may_be_too_far_apart(tmp_path: Path) -> None:
     lone: list[Call] = [("Wtime", 10, 20, [])]
-    with pytest.raises(ProfileError, match="P018"):
-        reading(tmp_path, [lone, lone], offsets=(0, 20_000_000))
+    refused("P018", reading, tmp_path, [lone, lone], offsets=(0, 20_000_000))
 
 
 def test_a_file_that_the_disk_does_not_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,8 +346,7 @@ def test_a_file_that_the_disk_does_not_give(tmp_path: Path, monkeypatch: pytest.
 
     meta = written(tmp_path, [exchange(0, 1)])
     monkeypatch.setattr(dumpi, "read", fails)
-    with pytest.raises(ProfileError, match="P005"):
-        read(meta, use_cache=False)
+    refused("P005", read, meta, use_cache=False)
 
 
 def test_seconds_that_wrap_go_on(tmp_path: Path) -> None:
@@ -370,9 +360,7 @@ def test_masks_leave_out_what_they_say(tmp_path: Path) -> None:
     full = reading(tmp_path, [exchange(me) for me in range(3)])
     for mask in (0x4B, 0x0B, 0x08):
         assert reading(tmp_path, [exchange(me) for me in range(3)], mask=mask).mpi.equals(full.mpi)
-    with pytest.raises(ProfileError) as error:
-        reading(tmp_path, [exchange(me) for me in range(3)], mask=0x47)
-    assert error.value.code == "P033" and "wall" in error.value.found
+    assert "wall" in refused("P033", reading, tmp_path, [exchange(me) for me in range(3)], mask=0x47).found
 
 
 def test_every_known_layout_is_read_to_its_end() -> None:
@@ -411,19 +399,14 @@ def test_a_file_that_is_cut_off(tmp_path: Path, cut: int) -> None:
 
 
 def test_versions_and_calls_that_are_not_known(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError) as error:
-        reading(tmp_path, [exchange(0, 1)], version=(0, 6, 2))
-    assert error.value.code == "P033" and "dumpi2ascii" in error.value.fix
+    assert "dumpi2ascii" in refused("P033", reading, tmp_path, [exchange(0, 1)], version=(0, 6, 2)).fix
     place = tmp_path / "run-0000.bin"
     for number, says in ((NUMBER["Pcontrol"], "MPI_Pcontrol"), (9999, "9999")):
         data = one_rank([("Barrier", 1, 2, [WORLD])])
         place.write_bytes(data.replace(struct.pack(">HB", NUMBER["Barrier"], 0x4F), struct.pack(">HB", number, 0x4F)))
-        with pytest.raises(ProfileError) as error:
-            read(place, use_cache=False)
-        assert error.value.code == "P033" and says in error.value.found
+        assert says in refused("P033", read, place, use_cache=False).found
     place.write_bytes(one_rank([]))
-    with pytest.raises(ProfileError, match="P007"):
-        read(place, use_cache=False)
+    refused("P007", read, place, use_cache=False)
 
 
 @settings(max_examples=50)

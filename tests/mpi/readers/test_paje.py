@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi.readers.paje import calls as paje_calls
@@ -163,11 +164,9 @@ def test_packed_is_the_same(tmp_path: Path, suffix: str, pack: object) -> None:
     whole = pack(data)  # type: ignore[operator]
     for cut in (len(whole) // 2, len(whole) - 5):
         place.write_bytes(whole[:cut])
-        with pytest.raises(ProfileError, match="P025"):
-            read(place, use_cache=False)
+        refused("P025", read, place, use_cache=False)
     place.write_bytes(whole[:200] + b"\xff" * 20 + whole[220:])
-    with pytest.raises(ProfileError, match="P025"):
-        read(place, use_cache=False)
+    refused("P025", read, place, use_cache=False)
 
 
 def test_a_packed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +174,7 @@ def test_a_packed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(packed_text, "_GROWTH", 2)
     place = tmp_path / "bomb.trace.gz"
     place.write_bytes(gzip.compress("\n".join([*header(), *(["8 0.0 2 1 0"] * 300_000)]).encode()))
-    with pytest.raises(ProfileError, match="P026"):
-        read(place, use_cache=False)
+    refused("P026", read, place, use_cache=False)
 
 
 def test_blocking_calls(tmp_path: Path) -> None:
@@ -287,16 +285,14 @@ def test_names_of_states_are_text_and_containers_may_be_no_ranks(tmp_path: Path)
 def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, code: str) -> None:
     place = tmp_path / "bad.paje"
     place.write_text(text, encoding="utf-8")
-    with pytest.raises(ProfileError) as error:
-        read(place, use_cache=False)
-    assert error.value.code == code and error.value.cause and error.value.fix
+    error = refused(code, read, place, use_cache=False)
+    assert error.cause and error.fix
 
 
 def test_a_file_called_paje_that_is_something_else(tmp_path: Path) -> None:
     place = tmp_path / "noise.paje"
     place.write_bytes(bytes(range(256)) * 40)
-    with pytest.raises(ProfileError, match="P027"):
-        read(place, use_cache=False)
+    refused("P027", read, place, use_cache=False)
 
 
 def test_states_inside_states_have_an_end(tmp_path: Path) -> None:

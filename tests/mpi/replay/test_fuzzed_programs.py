@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from example_counts import examples
+from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
@@ -282,9 +283,9 @@ def test_a_recording_that_lost_messages_still_ends(shared: Path, name: str) -> N
 
 
 def test_a_recording_without_messages_is_said_to_have_none() -> None:
-    with tb.sample() as path, pytest.raises(CannotAnswer) as refused:
+    with tb.sample() as path, pytest.raises(CannotAnswer) as caught:
         recorded(tb.read(path).profile)
-    assert refused.value.code == "A164"
+    assert caught.value.code == "A164"
 
 
 def test_a_circle_of_very_many_is_named() -> None:
@@ -292,32 +293,29 @@ def test_a_circle_of_very_many_is_named() -> None:
     count = 1000
     one = Drawing(np.random.default_rng(0), [[(Op.SEND, p), (Op.SENT, p), (Op.POST, (p - 1) % count)] for p in range(count)], [], [])
     one.messages += [(p, (p + 1) % count, 1e5, Leaves.READY) for p in range(count)]
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as caught:
         replay(replace(one.program(), host=np.zeros(count, dtype=np.int64)), NETWORK)
-    assert refused.value.code == "A071" and refused.value.what.startswith("1000 processes")
-    assert refused.value.found.startswith("process 0 -> 1 -> 2 -> ") and refused.value.found.endswith(" -> 0")
+    assert caught.value.code == "A071" and caught.value.what.startswith("1000 processes")
+    assert caught.value.found.startswith("process 0 -> 1 -> 2 -> ") and caught.value.found.endswith(" -> 0")
 
 
 def test_resources_kept_crosswise_are_a_circle() -> None:
     one = Drawing(np.random.default_rng(0), [], [], [(0, 0.0), (1, 0.0)])
     for mine, other in ((0, 1), (1, 0)):
         one.lists.append([(Op.TAKE, mine), (Op.WORK, mine), (Op.TAKE, other), (Op.GIVE, other), (Op.GIVE, mine)])
-    with pytest.raises(UsageError) as refused:
-        replay(one.program(), NETWORK)
-    assert refused.value.code == "A071" and refused.value.found == "process 0 -> 1 -> 0"
+    assert refused("A071", replay, one.program(), NETWORK).found == "process 0 -> 1 -> 0"
 
 
 def test_a_circle_is_named_beside_one_that_waits_in_vain() -> None:
     """Process 0 waits for what process 3 never sends; 1 and 2 for each other."""
     lists: list[list[tuple[int, int]]] = [[(Op.AWAIT, 0)], [(Op.AWAIT, 2), (Op.SEND, 1)], [(Op.AWAIT, 1), (Op.SEND, 2)], []]
     messages = [(3, 0, 8.0, Leaves.EAGER), (1, 2, 8.0, Leaves.EAGER), (2, 1, 8.0, Leaves.EAGER)]
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as caught:
         replay(Drawing(np.random.default_rng(0), lists, [(s, t, n, int(way)) for s, t, n, way in messages], []).program(), NETWORK)
-    assert refused.value.found in ("process 1 -> 2 -> 1", "process 2 -> 1 -> 2")
+    assert caught.value.found in ("process 1 -> 2 -> 1", "process 2 -> 1 -> 2")
 
 
 def test_no_operation_is_left_out() -> None:
     """Operations before the first of the first process belong to nobody."""
     one = Drawing(np.random.default_rng(0), [[(Op.WORK, 0), (Op.WORK, 1)]], [], []).program()
-    with pytest.raises(UsageError, match="A072"):
-        replay(replace(one, first=np.array([1, 2])), NETWORK)
+    refused("A072", replay, replace(one, first=np.array([1, 2])), NETWORK)

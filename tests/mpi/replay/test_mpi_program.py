@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.replay import messages as mpi
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.node_layout import Layout, laid_out, seated
@@ -216,11 +216,8 @@ def test_more_messages_than_a_machine_holds_are_refused(monkeypatch: pytest.Monk
         replace(many, rounds=(group, group)),
         replace(many, rounds=(replace(group, operation="alltoall", block_bytes=np.full(10, 1e6)),)),
     ):
-        with pytest.raises(UsageError) as refused:
-            program(several)
-        assert refused.value.code == "A060" and "100" in str(refused.value.what)
-    with pytest.raises(UsageError, match="A060"):
-        program(made([(0, 0, 1, 1, 1e9)], [0, 1]), charged=Charges((1e-6, 0.0), chunk_bytes=64))
+        assert "100" in str(refused("A060", program, several).what)
+    refused("A060", program, made([(0, 0, 1, 1, 1e9)], [0, 1]), charged=Charges((1e-6, 0.0), chunk_bytes=64))
 
 
 def test_each_kind_of_memory_has_its_own_eager_limit() -> None:
@@ -333,5 +330,4 @@ def test_seats_stand_only_where_cards_are_as_near() -> None:
     ],
 )  # fmt: skip
 def test_charges_that_cannot_be(words: dict[str, Charges | Layout | float]) -> None:
-    with pytest.raises(UsageError, match="A098"):
-        program(made([(0, 0, 1, 1, 8.0)], [0, 1]), **words)  # type: ignore[arg-type]
+    refused("A098", program, made([(0, 0, 1, 1, 8.0)], [0, 1]), **words)

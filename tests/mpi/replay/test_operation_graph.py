@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.questions.messages.link_use import link_use
 from turnbuckle.mpi.questions.messages.question import PATHS, paths, replayed
@@ -180,11 +180,9 @@ def test_sends_head_on_are_told_by_their_lines(tmp_path: Path) -> None:
 
 def test_what_a_graph_cannot_say(tmp_path: Path) -> None:
     run = graph(tmp_path, ONE)
-    with pytest.raises(CannotAnswer) as caught:
-        grid_of(run)
-    assert caught.value.code == "A170" and "graph of operations" in caught.value.cause + str(caught.value)
-    with pytest.raises(UsageError, match="A099"):
-        replayed(run, Setup(buffers="host if call isend; device"))
+    caught = refused("A170", grid_of, run)
+    assert "graph of operations" in caught.cause + str(caught)
+    refused("A099", replayed, run, Setup(buffers="host if call isend; device"))
     rule = replayed(run, Setup(path="hostcopy", buffers="host if size > 1 kB; device")).row
     assert rule.seconds == replayed(run, Setup(path="host")).row.seconds
     about = paths(run, ranks_per_node=[1]).as_dict()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.replay.extrapolate import grid_of, repeated
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.patterns import Pattern, balanced, neighbours, spread_sizes, traffic_of
@@ -142,9 +142,7 @@ def test_there_and_back() -> None:
     done = replay(program(traffic_of(Pattern("pingpong", 1, (1e6, 2e6), 2), 2)), Network(2, 1e9, 0.0))
     assert done.seconds == pytest.approx(2 * 1e-3 + 2 * 2e-3)
     for pattern, ranks in ((Pattern("pingpong", 1, (1.0,), 1), 3), (Pattern("pingpong", 1, (1.0,), 1, sum_bytes=1.0), 2)):
-        with pytest.raises(UsageError) as refused:
-            traffic_of(pattern, ranks)
-        assert refused.value.code == "A093" and "ping-pong" in refused.value.found
+        assert "ping-pong" in refused("A093", traffic_of, pattern, ranks).found
 
 
 def test_ranks_differ_by_their_imbalance() -> None:
@@ -179,6 +177,5 @@ def test_sizes_have_their_shares() -> None:
     ],
 )
 def test_patterns_that_cannot_be(pattern: Pattern, ranks: int, shape: tuple[int, ...] | None) -> None:
-    with pytest.raises(UsageError) as refused:
-        traffic_of(pattern, ranks, shape)
-    assert refused.value.code == "A093" and refused.value.found and refused.value.fix
+    error = refused("A093", traffic_of, pattern, ranks, shape)
+    assert error.found and error.fix

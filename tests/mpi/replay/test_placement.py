@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.placement import MOST_RANKS, Kind, inside_bytes, placed, read_placement, traffic_matrix
 
@@ -103,8 +103,7 @@ def test_collectives_count_as_the_messages_they_are() -> None:
 
 
 def test_too_many_ranks_for_a_table() -> None:
-    with pytest.raises(CannotAnswer, match="A171"):
-        traffic_matrix(replace(exchange(), ranks=MOST_RANKS + 1))
+    refused("A171", traffic_matrix, replace(exchange(), ranks=MOST_RANKS + 1))
 
 
 @pytest.mark.parametrize(
@@ -121,9 +120,7 @@ def test_too_many_ranks_for_a_table() -> None:
     ],
 )
 def test_placements_that_cannot_be(kind: Kind, ranks: int, each: int, more: dict[str, object]) -> None:
-    with pytest.raises(UsageError) as refused:
-        placed(kind, ranks, each, **more)  # type: ignore[arg-type]
-    assert refused.value.code == "A091" and refused.value.fix
+    assert refused("A091", placed, kind, ranks, each, **more).fix
 
 
 @pytest.mark.parametrize(
@@ -157,12 +154,9 @@ def test_a_file(tmp_path: Path, text: str) -> None:
 )
 def test_files_that_do_not_fit(tmp_path: Path, text: str, code: str, found: str) -> None:
     (tmp_path / "places.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError) as refused:
-        read_placement(tmp_path / "places.csv", 3, 2)
-    assert refused.value.code == code and found in refused.value.found
+    assert found in refused(code, read_placement, tmp_path / "places.csv", 3, 2).found
 
 
 def test_no_text_at_all(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_bytes(b"\x00\xff\xfe")
-    with pytest.raises(UsageError, match="A061"):
-        read_placement(tmp_path / "places.csv", 3, 2)
+    refused("A061", read_placement, tmp_path / "places.csv", 3, 2)

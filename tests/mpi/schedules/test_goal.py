@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import ProfileError, UsageError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.schedules import goal
 from turnbuckle.mpi.schedules.goal import CALC, RECEIVE, SEND, Costs, Goal
@@ -194,20 +195,15 @@ def test_receives_that_cannot_be_told(tmp_path: Path) -> None:
     text = "num_ranks 3\nrank 0 {\nsend 1b to 2\n}\nrank 1 {\nsend 1b to 2\n}\nrank 2 {\nrecv 1b from -1\nrecv 1b from -1\n}\n"
     found = made(tmp_path, text)
     assert [(f.code, f.count) for f in found.figures.findings] == [("A347", 4)]
-    with pytest.raises(UsageError) as caught:
-        goal.program(found)
-    assert caught.value.code == "A078" and "rank 2, line 9, from any rank" in caught.value.found
-    with pytest.raises(UsageError) as caught:
-        goal.program(made(tmp_path, HEAD + "rank 0 {\nrecv 1b from 1\n}\n"))
-    assert caught.value.code == "A078" and caught.value.cause == "no send goes to this rank"
+    assert "rank 2, line 9, from any rank" in refused("A078", goal.program, found).found
+    caught = refused("A078", goal.program, made(tmp_path, HEAD + "rank 0 {\nrecv 1b from 1\n}\n"))
+    assert caught.cause == "no send goes to this rank"
 
 
 @pytest.mark.parametrize("name", ["latency", "overhead", "gap", "seconds_per_byte", "overhead_per_byte", "eager_limit"])
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_costs_that_cannot_be(tmp_path: Path, name: str, value: float) -> None:
-    with pytest.raises(UsageError) as caught:
-        goal.program(made(tmp_path, HEAD), Costs(**{name: value}))
-    assert caught.value.code == "A077" and name in caught.value.found
+    assert name in refused("A077", goal.program, made(tmp_path, HEAD), Costs(**{name: value})).found
 
 
 def test_a_message_by_hand(tmp_path: Path) -> None:
@@ -248,8 +244,7 @@ def test_a_long_message_waits_for_its_receive(tmp_path: Path) -> None:
 
 def test_both_waiting_is_told(tmp_path: Path) -> None:
     text = "num_ranks 2\n" + "".join(f"rank {me} {{\na: recv 8b from {1 - me}\nb: send 8b to {1 - me}\nb requires a\n}}\n" for me in (0, 1))
-    with pytest.raises(UsageError, match="A071"):
-        seconds(made(tmp_path, text), Costs())
+    refused("A071", seconds, made(tmp_path, text), Costs())
 
 
 def test_flow_counts_all_bytes(tmp_path: Path) -> None:
@@ -308,5 +303,4 @@ def test_the_schedules_of_loggopsim(shared: Path, name: str, sends: int) -> None
 
 
 def test_it_is_no_list_of_calls(shared: Path) -> None:
-    with pytest.raises(UsageError, match="A077"):
-        schedules.read(shared / "traces" / "goal" / "loggopsim_schedules" / "binary_tree_32.goal", flops_per_second=1e9)
+    refused("A077", schedules.read, shared / "traces" / "goal" / "loggopsim_schedules" / "binary_tree_32.goal", flops_per_second=1e9)

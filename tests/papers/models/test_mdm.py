@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.papers.models.mdm.cost import (
     NINETY,
     PRIOR_LOG_SD,
@@ -100,14 +100,12 @@ def test_times_weigh_intervals(tmp_path: Path) -> None:
 def test_bad_intervals(tmp_path: Path, text: str, code: str) -> None:
     path = tmp_path / "iv.csv"
     path.write_text(text)
-    with pytest.raises(UsageError, match=code):
-        read_intervals(path)
+    refused(code, read_intervals, path)
 
 
 @pytest.mark.parametrize("wrong", [{"sms": 0.0}, {"clock": -1.0}, {"dram_bandwidth": math.nan}, {"noc_bandwidth": math.inf}])
 def test_bad_devices(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="A046"):
-        MdmDevice(**wrong)
+    refused("A046", MdmDevice, **wrong)
 
 
 def test_nobody_takes_it_for_a_measured_duration() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.foundation.table_file import Table
 from turnbuckle.machine import Machine, load
 from turnbuckle.papers.models.memory.question import (
@@ -120,8 +120,7 @@ def test_bad_tables(tmp_path: Path, summit: Machine, work: str, measured: str | 
 
 def test_machines_that_say_too_little(tmp_path: Path) -> None:
     for name in ("pcie5-x16", "2026-apu"):
-        with pytest.raises(CannotAnswer, match="A160"):
-            memories(load(name))
+        refused("A160", memories, load(name))
 
 
 # --- from recordings --------------------------------------------------------------------------------------------------
@@ -189,23 +188,18 @@ def test_counted_kernels(seen: tb.Answer, summit: Machine, tmp_path: Path) -> No
     still = read_work(written(tmp_path, "name, flops, regular [B]\n(, 1e9, 1\n"))
     assert from_profile(seen.profile, at, counted=still).rows[0].ratio.high == 1.0
     for text in ("no such kernel, 1, 1 B\n", "(, 1, 1 B\n(, 1, 1 B\n"):
-        with pytest.raises(CannotAnswer, match="A160"):
-            from_profile(seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
+        refused("A160", from_profile, seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
     for text in ("(, 0, 0 B\n", "(, 0, 1 TB\n"):
-        with pytest.raises(UsageError, match="A045"):
-            from_profile(seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
+        refused("A045", from_profile, seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
 
 
 def test_nothing_is_guessed(seen: tb.Answer, summit: Machine) -> None:
-    with pytest.raises(CannotAnswer, match="A159"):
-        from_profile(seen.profile, memories(summit))
+    refused("A159", from_profile, seen.profile, memories(summit))
     for share in ((-0.1, 1.0), (0.5, 0.4), (0.0, math.nan)):
-        with pytest.raises(UsageError, match="A049"):
-            from_profile(seen.profile, memories(summit), memory_bound=share)
+        refused("A049", from_profile, seen.profile, memories(summit), memory_bound=share)
 
 
 def test_a_recording_without_migrations(summit: Machine) -> None:
     with tb.sample() as path:
         profile = tb.read(path).profile
-    with pytest.raises(CannotAnswer, match="A160"):
-        from_profile(profile, memories(summit), memory_bound=(0.0, 1.0))
+    refused("A160", from_profile, profile, memories(summit), memory_bound=(0.0, 1.0))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Change, Parameter, load
 from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
 from turnbuckle.papers.row_slack.binned_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
@@ -122,15 +122,13 @@ def test_equation_1_makes_the_bins_blind(profile: tb.Profile) -> None:
 
 @pytest.mark.parametrize(("slack", "threads", "code"), [(1.0, 1, "A131"), (1e-4, 3, "A131"), (-1.0, 1, "A131")])
 def test_questions_beyond_the_surface(profile: tb.Profile, slack: float, threads: int, code: str) -> None:
-    with pytest.raises(CannotAnswer, match=code):
-        binned(profile, published_surface([1e-4]), slack, threads=threads)
+    refused(code, binned, profile, published_surface([1e-4]), slack, threads=threads)
 
 
 def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
     tables = {name: frame for name, frame in profile.trace.tables.items() if name not in ("kernels", "copies", "graphs")}
     empty = build(replace(profile.trace, tables=tables))
-    with pytest.raises(CannotAnswer, match="A133"):
-        binned(empty, published_surface([1e-4]), 1e-4)
+    refused("A133", binned, empty, published_surface([1e-4]), 1e-4)
 
 
 def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:

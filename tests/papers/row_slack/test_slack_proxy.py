@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.papers.row_slack.binned_slack import PAPER, seed_S, table_two
 from turnbuckle.papers.row_slack.proxy import WAITING, WORK, Proxy, Waits, modelled
 
@@ -115,8 +115,7 @@ def test_the_modelled_run_is_a_recording_that_comes_back() -> None:
     ("threads", "iterations", "slack"), [(0, 1, 0.0), (1, 0, 0.0), (10**7, 10, 0.0), (1, 1, -1e-6), (1, 1, float("nan"))]
 )
 def test_what_cannot_be_modelled(threads: int, iterations: int, slack: float) -> None:
-    with pytest.raises(UsageError, match="A065"):
-        modelled(Proxy(1.0, 1e-6, 1e-6, iterations), threads, served_at=slack)
+    refused("A065", modelled, Proxy(1.0, 1e-6, 1e-6, iterations), threads, served_at=slack)
 
 
 # --- the same program without a graph ---------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import FEWER, FULL, machine, soups, traces
 
 from turnbuckle.examples import sample
-from turnbuckle.foundation.errors import ReportError
 from turnbuckle.machine import Machine, load
 from turnbuckle.profile.dependencies.dependencies import EDGES
 from turnbuckle.projection.model import nething
@@ -341,9 +341,7 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(perfetto, "stream", full)
-    with pytest.raises(ReportError) as refused:
-        write(*far(), place)
-    assert refused.value.code == "R001" and refused.value.found == "No space left on device"
+    assert refused("R001", write, *far(), place).found == "No space left on device"
 
     def stopped(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
@@ -360,15 +358,12 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ids=["folder", "none", "nul", "long"],
 )
 def test_places_that_cannot_be(tmp_path: Path, name: str, code: str) -> None:
-    with pytest.raises(ReportError) as refused:
-        write(*far(), f"{tmp_path}/{name}")
-    assert refused.value.code == code and str(tmp_path) not in "\n".join(refused.value.lines())
+    assert str(tmp_path) not in "\n".join(refused(code, write, *far(), f"{tmp_path}/{name}").lines())
 
 
 def test_a_full_device_is_written_to_and_not_replaced() -> None:
-    with pytest.raises(ReportError) as refused:
-        write(*far(), "/dev/full")
-    assert refused.value.code == "R001" and Path("/dev/full").is_char_device()
+    refused("R001", write, *far(), "/dev/full")
+    assert Path("/dev/full").is_char_device()
 
 
 @pytest.mark.shared

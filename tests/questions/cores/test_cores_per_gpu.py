@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
@@ -82,9 +83,9 @@ def test_a_law_can_be_asked_for() -> None:
 
 
 def test_too_few_runs() -> None:
-    with pytest.raises(CannotAnswer, match="A150") as refused:
+    with pytest.raises(CannotAnswer, match="A150") as caught:
         cores_per_gpu(planted("exponential", TOTAL, CORES[:4]))
-    assert "4 runs of 4 core counts; hybrid needs 5 runs; " in refused.value.found and "exponential needs 6 runs" in refused.value.found
+    assert "4 runs of 4 core counts; hybrid needs 5 runs; " in caught.value.found and "exponential needs 6 runs" in caught.value.found
     with pytest.raises(CannotAnswer, match="exponential law"):
         cores_per_gpu(planted("exponential", TOTAL, CORES[:5]), law="exponential")
     five = cores_per_gpu(planted("hybrid", [20.0, 0.0, 10.0, 0.0], CORES[:5]))
@@ -197,8 +198,7 @@ def test_a_node_is_told_what_it_reaches() -> None:
 
 @pytest.mark.parametrize("have", [0.0, -1.0, math.nan, 1e9])
 def test_a_node_that_cannot_be(have: float) -> None:
-    with pytest.raises(UsageError, match="A031"):
-        cores_per_gpu(planted("exponential", TOTAL), have=have)
+    refused("A031", cores_per_gpu, planted("exponential", TOTAL), have=have)
 
 
 # --- beyond what was measured -----------------------------------------------------------------------------------------
@@ -213,9 +213,9 @@ def test_beyond_the_measured_counts_is_said() -> None:
 
 def test_far_beyond_is_refused_unless_asked_for() -> None:
     runs = planted("hybrid", [10.0, 0.0, 100.0, 0.0], noise=0.001, repeats=2)
-    with pytest.raises(CannotAnswer, match="A151") as refused:
+    with pytest.raises(CannotAnswer, match="A151") as caught:
         cores_per_gpu(runs)
-    assert "at most 8 were measured" in refused.value.found and "--extrapolate" in refused.value.fix
+    assert "at most 8 were measured" in caught.value.found and "--extrapolate" in caught.value.fix
     found = cores_per_gpu(runs, extrapolate=True)
     assert found.cores == pytest.approx(90, rel=0.1) and "A337" in codes(found)
     assert found.whole is not None and found.whole.cores == math.ceil(found.cores)
@@ -224,9 +224,9 @@ def test_far_beyond_is_refused_unless_asked_for() -> None:
 def test_one_count_far_beyond_is_refused_even_if_their_product_is_not() -> None:
     """Threads alone help: 36 of them for one rank, where 8 were run and 4 x 8 = 32 cores."""
     runs = planted("hybrid", [100.0, 0.0, 400.0, 0.0], GRID[1], GRID[0], noise=1e-3)
-    with pytest.raises(CannotAnswer, match="A151") as refused:
+    with pytest.raises(CannotAnswer, match="A151") as caught:
         cores_per_gpu(runs)
-    assert "at most 4 ranks and 8 threads were measured" in refused.value.found
+    assert "at most 4 ranks and 8 threads were measured" in caught.value.found
     found = cores_per_gpu(runs, extrapolate=True)
     assert found.whole is not None and found.whole.ranks == 1.0 and found.cores == pytest.approx(36, rel=0.02) and "A337" in codes(found)
 
@@ -234,9 +234,9 @@ def test_one_count_far_beyond_is_refused_even_if_their_product_is_not() -> None:
 def test_without_a_floor_nothing_is_answered() -> None:
     runs = planted("hybrid", [0.0, 0.0, 100.0, 0.0])
     for extrapolate in (False, True):
-        with pytest.raises(CannotAnswer, match="A151") as refused:
+        with pytest.raises(CannotAnswer, match="A151") as caught:
             cores_per_gpu(runs, law="hybrid", extrapolate=extrapolate)
-        assert "no floor" in refused.value.found
+        assert "no floor" in caught.value.found
 
 
 # --- around it --------------------------------------------------------------------------------------------------------
@@ -262,15 +262,14 @@ def test_too_few_for_a_law_but_not_for_ranks() -> None:
     "options", [{"efficiency": 1.0}, {"efficiency": 0.2}, {"efficiency": math.nan}, {"worth": -0.1}, {"draws": 10}, {"draws": 10**6}]
 )
 def test_options_out_of_range(options: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="A031"):
-        cores_per_gpu(planted("exponential", TOTAL), **options)  # type: ignore[arg-type]
+    refused("A031", cores_per_gpu, planted("exponential", TOTAL), **options)
 
 
 def test_more_draws_than_can_be_held() -> None:
     long = planted("exponential", TOTAL, repeats=1000)
-    with pytest.raises(UsageError, match="A031") as refused:
+    with pytest.raises(UsageError, match="A031") as caught:
         cores_per_gpu(long, draws=100_000)
-    assert refused.value.fix == "--draws 3333"
+    assert caught.value.fix == "--draws 3333"
 
 
 def test_json_holds_all_of_it() -> None:
@@ -306,8 +305,8 @@ def test_any_runs_are_answered_or_refused(
     runs = Runs("", ranks, threads, seconds, seconds / 10, True, False, ("",) * len(rows))
     try:
         found = cores_per_gpu(runs, efficiency=efficiency, law=law, extrapolate=extrapolate, draws=100)
-    except CannotAnswer as refused:
-        assert refused.code in ("A150", "A151") and refused.found and refused.fix
+    except CannotAnswer as error:
+        assert error.code in ("A150", "A151") and error.found and error.fix
         return
     assert found.sentence()
     if found.chosen is not None:

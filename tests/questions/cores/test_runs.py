@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.questions.cores.runs import from_profiles, mpi_seconds, read_runs
 from turnbuckle.trace.read import read
@@ -23,9 +24,9 @@ def table(tmp_path: Path, text: str) -> Path:
 
 
 def code(tmp_path: Path, text: str) -> tuple[str, str]:
-    with pytest.raises(TurnbuckleError) as refused:
+    with pytest.raises(TurnbuckleError) as caught:
         read_runs(table(tmp_path, text))
-    return refused.value.code, refused.value.where
+    return caught.value.code, caught.value.where
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -99,8 +100,7 @@ def test_refusals_say_where(tmp_path: Path, text: str, refused: str, where: str)
 def test_a_binary_file(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_bytes(b"\xff\xfe\x00cores")
-    with pytest.raises(UsageError, match="A061"):
-        read_runs(path)
+    refused("A061", read_runs, path)
 
 
 # --- recordings -------------------------------------------------------------------------------------------------------
@@ -150,13 +150,11 @@ def test_cores_of_recordings_are_told(profile: Profile) -> None:
 
 @pytest.mark.parametrize("at", [[4], [4, 8, 16], [4, 0]])
 def test_a_core_count_for_each_recording(profile: Profile, at: list[int]) -> None:
-    with pytest.raises(UsageError, match="A032"):
-        from_profiles([profile, profile], at)
+    refused("A032", from_profiles, [profile, profile], at)
 
 
 def test_a_recording_that_does_not_show_its_cores(profile: Profile, shared: Path) -> None:
-    with pytest.raises(CannotAnswer, match="A152"):
-        from_profiles([without_mpi(profile)])
+    refused("A152", from_profiles, [without_mpi(profile)])
     no_gpu = build(read(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite"))
     with pytest.raises(CannotAnswer, match="GPU activity"):
         from_profiles([no_gpu])
@@ -166,8 +164,7 @@ def test_a_recording_that_does_not_show_its_cores(profile: Profile, shared: Path
 
 def test_recordings_of_two_programs(profile: Profile, shared: Path) -> None:
     other = build(read(shared / "traces" / "nsys" / "jacobi_gh200" / "jacobi_report.sqlite"))
-    with pytest.raises(UsageError, match="A033"):
-        from_profiles([profile, other], [1, 2])
+    refused("A033", from_profiles, [profile, other], [1, 2])
     assert len(from_profiles([other, other], [1, 2])) == 2
 
 

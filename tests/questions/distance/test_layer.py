@@ -7,9 +7,9 @@ import pytest
 from distances import RUNS, SOME, answer, distance, launch_and_wait, on_full
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import parameter
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Pair, load
 from turnbuckle.projection.project import project
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, Distance, tolerate
@@ -58,5 +58,4 @@ def test_a_layer_costs_its_software_without_any_round_trip() -> None:
 
 def test_what_is_refused() -> None:
     for mode, machine in (("remoting", None), ("link", "cdi-row-api"), ("api", "cdi-row-api"), ("remoting", "cdi-row-link")):
-        with pytest.raises(UsageError, match="A015"):
-            tolerate(on_full(launch_and_wait(50)), mode, draws=0, machine=machine)  # type: ignore[arg-type]
+        refused("A015", tolerate, on_full(launch_and_wait(50)), mode, draws=0, machine=machine)

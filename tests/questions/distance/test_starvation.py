@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import UnitError, UsageError
@@ -42,18 +43,16 @@ def test_a_curve_is_read_with_its_units(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_curve_that_cannot_be(tmp_path: Path, text: str, code: str) -> None:
-    with pytest.raises((UsageError, UnitError)) as refused:
+    with pytest.raises((UsageError, UnitError)) as caught:
         read_starvation(written(tmp_path / "idle.csv", text))
-    assert refused.value.code == code and "idle.csv" in refused.value.where
+    assert caught.value.code == code and "idle.csv" in caught.value.where
 
 
 def test_a_file_that_is_not_there_or_longer_than_any_curve(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="A061"):
-        read_starvation(tmp_path / "none.csv")
+    refused("A061", read_starvation, tmp_path / "none.csv")
     longer = "".join(f"{k} us, 1 us\n" for k in range(1, 100_000))
-    with pytest.raises(UsageError) as refused:
-        read_starvation(written(tmp_path / "idle.csv", f"idle gap, cost\n{longer}"))
-    assert refused.value.code == "A061" and "more than 1 MiB" in refused.value.found, "a part of it is not the curve"
+    error = refused("A061", read_starvation, written(tmp_path / "idle.csv", f"idle gap, cost\n{longer}"))
+    assert "more than 1 MiB" in error.found, "a part of it is not the curve"
 
 
 def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Run) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from hostile_names import SAMPLE, Ran
+from refusals import refused
 
-from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
@@ -60,5 +60,4 @@ def test_a_part_is_a_setting_an_axis_or_an_option(turnbuckle: Verb, tmp_path: Pa
 
 def test_a_schedule_has_no_parts(tmp_path: Path) -> None:
     (tmp_path / "ring.goal").write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n")
-    with pytest.raises(TurnbuckleError, match="A069"):
-        MESSAGES.evaluate(Held(tmp_path / "ring.goal"), MESSAGES.settings(part="steady"))
+    refused("A069", MESSAGES.evaluate, Held(tmp_path / "ring.goal"), MESSAGES.settings(part="steady"))

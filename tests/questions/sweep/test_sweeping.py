@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from refusals import refused
 from sweep_kinds import NOTED, noted, study_of
 
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
@@ -237,8 +238,7 @@ def test_resumed_after_a_kill(tmp_path: Path) -> None:
         return {int(line.split()[-1]) for k in range(2) for line in noted(tmp_path / f"run{k}.bin")}
 
     until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 10 and len(seen()) == 2)
-    with pytest.raises(TurnbuckleError, match="A085"):
-        sweep(study, Serial(), output=tmp_path / "t.parquet")
+    refused("A085", sweep, study, Serial(), output=tmp_path / "t.parquet")
     running.send_signal(signal.SIGKILL)
     running.wait(120)
     workers = seen()
@@ -284,8 +284,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     study = study_of(tmp_path)
     for words, code in (({"shard": (1, 2)}, "A083"), ({"shard": (3, 2), "output": tmp_path / "t"}, "A083"), ({"workers": 0}, "A083")):
-        with pytest.raises(TurnbuckleError, match=code):
-            sweep(study, **words)  # type: ignore[arg-type]
+        refused(code, sweep, study, **words)
     (tmp_path / "run1.bin").unlink()
     with pytest.raises(TurnbuckleError, match="A082") as gone:
         sweep(study, Serial())
@@ -295,11 +294,9 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
 def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
     mine = journal_of(tmp_path / "t.csv")
     mine.write_bytes(b"my only copy of something\n")
-    with pytest.raises(TurnbuckleError, match="A086"):
-        sweep(study_of(tmp_path), Serial(), output=tmp_path / "t.csv")
+    refused("A086", sweep, study_of(tmp_path), Serial(), output=tmp_path / "t.csv")
     assert mine.read_bytes() == b"my only copy of something\n"
-    with pytest.raises(TurnbuckleError, match="A086"):
-        sweep(study_of(tmp_path), Serial(), output=tmp_path / "nowhere" / "t.csv")
+    refused("A086", sweep, study_of(tmp_path), Serial(), output=tmp_path / "nowhere" / "t.csv")
 
 
 def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.mpi.questions.delay import question as message_delay
@@ -50,9 +51,8 @@ def test_what_has_its_form_is_read_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_is_refused_with_its_place(tmp_path: Path, change: dict[str, Any], found: str) -> None:
-    with pytest.raises(TurnbuckleError) as caught:
-        read_measurements(written(tmp_path, json.dumps(GOOD | change)), FORM)
-    assert caught.value.code == "A417" and caught.value.found.startswith(found) and caught.value.where == "measured.json"
+    caught = refused("A417", read_measurements, written(tmp_path, json.dumps(GOOD | change)), FORM)
+    assert caught.found.startswith(found) and caught.where == "measured.json"
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"most": ', "[" * 100_000, '{"most": ' + "1" * 5000 + "}"])

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy.stats import binom
 
 from turnbuckle.examples import sample
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import ASKS, clusters, find, read_case
@@ -79,8 +80,7 @@ def test_a_case_of_a_part_is_about_that_part(tmp_path: Path) -> None:
     part = Run.read(tmp_path / "a.sqlite", part="kernels", use_cache=False).profile.seconds
     assert next(r.measured for r in rows if r.quantity.startswith("run time")) == pytest.approx(part, rel=1e-9)
     for asked, code in (('model = "line"\ndirection = "h2d"\n', "A417"), ('model = "repeat"\n', "A070")):
-        with pytest.raises(UsageError, match=code):
-            read_case(case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
+        refused(code, read_case, case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
 
 
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
@@ -136,15 +136,14 @@ def test_flaws_of_a_case_file_are_told_with_their_place(tmp_path: Path, change: 
 
 def test_paths_out_of_the_data_folder_have_a_code_of_their_own(tmp_path: Path) -> None:
     for k, path in enumerate(("../x.csv", "/x.csv", "a/../../x", "C:/x", "a\\\\b", "a/**", "**x")):
-        with pytest.raises(UsageError, match="A418"):
-            read_case(case_at(tmp_path, asking('model = "line"\ndirection = "h2d"', a=path), f"case{k}"))
+        refused("A418", read_case, case_at(tmp_path, asking('model = "line"\ndirection = "h2d"', a=path), f"case{k}"))
 
 
 def test_an_answer_does_not_predict_itself(tmp_path: Path) -> None:
     line = 'model = "line"\ndirection = "h2d"'
     for k, text in enumerate((asking(line, b="./a.csv"), asking('model = "datasheet"\non = "pcie4-x16"', b="./a.csv"))):
-        refused = _refused(lambda text=text, k=k: read_case(case_at(tmp_path, text, f"case{k}")))  # type: ignore[misc]
-        assert refused.code == "A417" and "predicted from" in refused.what
+        error = _refused(lambda text=text, k=k: read_case(case_at(tmp_path, text, f"case{k}")))  # type: ignore[misc]
+        assert error.code == "A417" and "predicted from" in error.what
     only = 'title = "t"\n[a]\nfile = "./a.csv"\n[[ask]]\n' + line
     assert _refused(lambda: read_case(case_at(tmp_path, only, "only"))).code == "A417"
     row, _ = found(tmp_path, only + '\nup_to = "10 kB"', a=CURVE).rows
@@ -184,8 +183,7 @@ def test_cases_are_found_by_name_and_by_folder(tmp_path: Path) -> None:
     assert [c.name for c in find(["two", str(one), "two"], tmp_path)] == ["two", "one"]
     assert [c.name for c in find([str(tmp_path)], tmp_path / "none")] == ["one", "two"]
     for words, root in ((["too"], tmp_path), ([], tmp_path / "none"), (["x\0y"], tmp_path)):
-        with pytest.raises(UsageError, match="A416"):
-            find(words, root)
+        refused("A416", find, words, root)
     assert "two" in _refused(lambda: find(["twoo"], tmp_path)).fix and two.exists()
 
 
@@ -234,8 +232,7 @@ def test_what_a_model_refuses_is_told_with_its_code(tmp_path: Path, question: st
 
 def test_a_question_without_a_file_is_refused(tmp_path: Path) -> None:
     case = read_case(case_at(tmp_path, asking('model = "repeat"'), a=CURVE, b=CURVE))
-    with pytest.raises(CannotAnswer, match="A192"):
-        Data(None).path(case, "")
+    refused("A192", Data(None).path, case, "")
     with pytest.raises(CannotAnswer):
         Data(None).path(case, "needs/data.csv")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.replay.contention.contention import FatTree, Fidelity, Leaves, Network, Op, Program, of_tasks, replay
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
@@ -166,9 +166,8 @@ def test_a_wider_link_can_lengthen_a_run() -> None:
 
 def test_a_circle_is_named() -> None:
     lists = [[(Op.SEND, 0), (Op.SENT, 0), (Op.POST, 1)], [(Op.SEND, 1), (Op.SENT, 1), (Op.POST, 0)]]
-    with pytest.raises(UsageError) as refused:
-        replay(program(lists, [(0, 1, 8.0, Leaves.READY), (1, 0, 8.0, Leaves.READY)]), LINK)
-    assert refused.value.code == "A071" and "0 -> 1 -> 0" in refused.value.found
+    error = refused("A071", replay, program(lists, [(0, 1, 8.0, Leaves.READY), (1, 0, 8.0, Leaves.READY)]), LINK)
+    assert "0 -> 1 -> 0" in error.found
 
 
 @pytest.mark.parametrize(
@@ -185,16 +184,14 @@ def test_a_circle_is_named() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(broken: Program) -> None:
-    with pytest.raises(UsageError, match="A072"):
-        replay(broken, LINK)
+    refused("A072", replay, broken, LINK)
 
 
 @pytest.mark.parametrize(
     "network", [Network(2, 0.0, 0.0), Network(2, float("nan"), 0.0), Network(2, 1e9, -1.0), Network(9, 1e9, 0.0, FatTree((2,), (1,), (1,)))]
 )
 def test_a_network_that_cannot_be(network: Network) -> None:
-    with pytest.raises(UsageError, match="A072"):
-        replay(ping_pong(1.0, 1), network)
+    refused("A072", replay, ping_pong(1.0, 1), network)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +208,11 @@ def test_a_network_that_cannot_be(network: Network) -> None:
     ],
 )
 def test_networks_that_cannot_be(network: Network, found: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        replay(ping_pong(8.0, 1), network)
-    assert refused.value.code == "A072" and found in refused.value.found
+    assert found in refused("A072", replay, ping_pong(8.0, 1), network).found
 
 
 def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(UsageError, match="A072"):
-        replay(replace(ping_pong(8.0, 2), size_bytes=np.ones(3)), LINK)
+    refused("A072", replay, replace(ping_pong(8.0, 2), size_bytes=np.ones(3)), LINK)
 
 
 def test_flows_of_many_sizes_on_one_link() -> None:

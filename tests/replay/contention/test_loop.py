@@ -11,8 +11,8 @@ import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import UsageError
 from turnbuckle.replay.contention.loop import MOST_CALLS, Link, Loop, Quantum, run, taken
 
 ONE = Loop(calls=20, to_device_bytes=3e6, to_host_bytes=1e6, kernel_seconds=150e-6)
@@ -181,5 +181,4 @@ def test_a_loop_of_nothing_takes_no_time() -> None:
     ],
 )
 def test_loops_that_cannot_be(loop: Loop, link: Link, propagation: float) -> None:
-    with pytest.raises(UsageError, match="A087"):
-        run(loop, link, propagation)
+    refused("A087", run, loop, link, propagation)

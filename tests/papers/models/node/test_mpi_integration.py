@@ -13,8 +13,8 @@ import pytest
 import strategies
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.papers.models.node.cost import fraction_speedup
 from turnbuckle.papers.models.node.question import Communication, closer, communication, off_node_share, quickest_messages
 from turnbuckle.profile.profile import Profile, build
@@ -277,13 +277,10 @@ def test_stages_of_collectives() -> None:
 
 def test_partners_that_nobody_knows() -> None:
     profile = run(call(0, "Send", 0, 50, **to(1)), call(1, "Recv", 0, 100, **to(0)), ranks=2, known=False)
-    with pytest.raises(CannotAnswer) as refused:
-        closer(profile, ranks_per_node=1, bandwidth_ratio=8)
-    assert refused.value.code == "A154" and "--off-node" in refused.value.fix
+    assert "--off-node" in refused("A154", closer, profile, ranks_per_node=1, bandwidth_ratio=8).fix
     assert closer(profile, ranks_per_node=1, bandwidth_ratio=8, off_node=0.5).moved == 0.5
     silent = run(call(0, "Send", 0, 50), call(1, "Recv", 0, 100), ranks=2)
-    with pytest.raises(CannotAnswer, match="A154"):
-        closer(silent, ranks_per_node=1, bandwidth_ratio=8)
+    refused("A154", closer, silent, ranks_per_node=1, bandwidth_ratio=8)
 
 
 def test_some_partners_unknown_is_a_finding() -> None:
@@ -296,9 +293,7 @@ def test_some_partners_unknown_is_a_finding() -> None:
 def test_no_mpi() -> None:
     kernel = {"start_ns": 0, "end_ns": 9, "process": 1 << 24, "device": 0, "context": 1, "stream": 7, "name": 0}
     for profile in (build(strategies.trace_of({"kernels": [kernel]})), run(*session())):
-        with pytest.raises(CannotAnswer) as refused:
-            communication(profile)
-        assert refused.value.code == "A153" and refused.value.exit_code == 3
+        assert refused("A153", communication, profile).exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -319,8 +314,7 @@ def test_no_mpi() -> None:
     ],
 )
 def test_what_is_refused(code: str, asked: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=code):
-        closer(ring(), **{"ranks_per_node": 1, **asked})
+    refused(code, closer, ring(), **{"ranks_per_node": 1, **asked})
 
 
 @pytest.mark.shared

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.cli import run as cli
 from turnbuckle.foundation.errors import ProfileError, UsageError
@@ -197,8 +198,7 @@ def test_what_is_no_summary(written: Callable[..., Path], text: str, code: str, 
 
 def test_files_that_are_no_text(written: Callable[..., Path], tmp_path: Path) -> None:
     for path in (written(b"==1== Profiling result:\n\xff\xfe"), tmp_path / "missing.txt", tmp_path):
-        with pytest.raises(UsageError, match="A061"):
-            read_summary(path)
+        refused("A061", read_summary, path)
     assert not nvprof.is_summary(tmp_path) and not nvprof.is_summary(tmp_path / "missing.txt")
 
 
@@ -272,14 +272,11 @@ def test_what_a_summary_does_not_hold_is_refused_by_name(written: Callable[..., 
     (row,), _ = summary_rows(written(text), {"data": 10.0}, None)
     assert row["control_seconds"] is None and row["data_seconds"] == pytest.approx(0.007)
     for name, said in (("control", "its host calls were not printed"), ("memset", "its host calls were not printed"), ("sense", "")):
-        with pytest.raises(UsageError) as caught:
-            summary_rows(written(text), {name: 10.0}, None)
-        assert caught.value.code == "A401" and name in caught.value.what and said in caught.value.found
+        caught = refused("A401", summary_rows, written(text), {name: 10.0}, None)
+        assert name in caught.what and said in caught.found
     for total in ("0 s", "-1 s"):
-        with pytest.raises(UsageError, match="A400"):
-            summary_rows(written(PRINTED), TEN, total)
-    with pytest.raises(UsageError, match="A039"):
-        summary_rows(written(PRINTED), {"data": 0.0}, None)
+        refused("A400", summary_rows, written(PRINTED), TEN, total)
+    refused("A039", summary_rows, written(PRINTED), {"data": 0.0}, None)
 
 
 def test_the_verb(written: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +315,6 @@ def test_real_summaries(shared: Path) -> None:
             line.endswith(("Host To Device", "Device To Host", "Gpu page fault groups")) for line in lines
         )
         assert nvprof.sniff(path.read_bytes()[:512], path)
-        with pytest.raises(ProfileError, match="P043"):
-            nvprof.read(path)
+        refused("P043", nvprof.read, path)
         (row,), _ = summary_rows(path, TEN, None)
         assert 1 < row["benefit_high"] < 10
