@@ -247,6 +247,7 @@ def synced(by: str, kind: int, **more: Any) -> dict[str, Any]:
 
 
 _HOST = Run((Bar("malloc", "host", 0, 5, "cudaMalloc"), launch("launch", 14, 18), Bar("malloc 2", "host 2", 9, 15, "cudaMalloc")))
+_HANDED = Run(tuple(Bar(f"{'AB'[i % 2]} {i // 2 + 1}", ("host", "host 2")[i % 2], 21 * i, 21 * i + 20, "cudaMallocHost") for i in range(7)))
 _CALL = Run((launch("launch A", 0, 4), Bar("sync", "host", 7, 32, "cudaDeviceSynchronize"), kernel("A", 7, 30)))
 _DELIVER = Run(
     (
@@ -355,6 +356,8 @@ _ORIGIN = Run(
 RULES: tuple[Rule, ...] = (
     Rule("host", "host", "A thread's calls follow each other; between them is the application's own work", _HOST, (("malloc", "added", 6),),
          "malloc takes 6 µs longer", {"host": "thread 1", "host 2": "thread 2"}),
+    Rule("host-handed", "host", "A thread that is handed over to begins just after the other returns", _HANDED, (("A 1", "added", 10),),
+         "A 1 takes 10 µs longer"),
     Rule("call", "call", "A call takes its own time; of a call that waits, only what is left after the wait", _CALL,
          (("launch A", "added", 5),), "launch A takes 5 µs longer: sync begins later, and waits less"),
     Rule("deliver", "deliver", "Work begins one delivery after its call began, or after a call that had to prepare it ended", _DELIVER,

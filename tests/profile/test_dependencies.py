@@ -28,6 +28,16 @@ Bar, launch, kernel, synced = rules.Bar, rules.launch, rules.kernel, rules.synce
 #: Per picture: all edges of its rule (from, to, lag in us), and what its change moves (begins, ends).
 EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, float]]]] = {
     "host": ([("malloc ends", "launch begins", 9)], {"malloc": (0, 11), "launch": (20, 24)}),
+    "host-handed": (
+        [
+            *((f"A {i} ends", f"B {i} begins", 1) for i in (1, 2, 3)),
+            *((f"{who} {i} ends", f"A {i + 1} begins", 1) for i in (1, 2, 3) for who in "AB"),
+            *((f"B {i} ends", f"B {i + 1} begins", 1) for i in (1, 2)),
+        ],
+        {"A 1": (0, 30)}
+        | {f"{who} {i}": (31 + 42 * (i - 1), 51 + 42 * (i - 1)) for i in (1, 2, 3) for who in "B"}
+        | {f"A {i}": (52 + 42 * (i - 2), 72 + 42 * (i - 2)) for i in (2, 3, 4)},
+    ),
     "call": (
         [("launch A begins", "launch A ends", 4), ("sync begins", "sync ends", 2)],
         {"launch A": (0, 9), "sync": (12, 32)},

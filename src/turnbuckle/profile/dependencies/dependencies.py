@@ -38,6 +38,7 @@ from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.threads import handed_over
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
@@ -209,7 +210,12 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, 
     position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
     followers = np.flatnonzero(outer & ~heads)
     before, after = order[position[followers - 1]], order[followers]
-    edges.add(finish(before), begin(after), starts[after] - ends[before], "host")
+    giver, taker, lag = handed_over(order[outer], host.thread, host.process, starts, ends)
+    edges.add(finish(giver), begin(taker), lag, "host")
+    # of the time between its calls a thread that was handed over to worked only since then
+    worked = np.full(len(starts), NEVER, dtype=np.int64)
+    worked[taker] = starts[taker] - lag
+    edges.add(finish(before), begin(after), starts[after] - np.maximum(ends[before], worked[after]), "host")
     return _nested(edges, order, outer, starts, ends, latest, own_ns) if not outer.all() else own_ns
 
 

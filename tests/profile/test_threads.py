@@ -1,0 +1,191 @@
+"""Threads that hand over to each other are found, whatever their rhythm; independent threads are not taken for such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from rows import call, on_device, profile_of
+
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.threads import handed_over
+
+#: Begins and ends of the calls of a thread [ns].
+Calls = tuple[Int, Int]
+Random = np.random.Generator
+
+
+def edges(*threads: Calls, processes: tuple[int, ...] = ()) -> list[tuple[int, int, int]]:
+    """Hand-overs among some threads: thread that returns, thread that begins, lag [ns]."""
+    starts, ends = (np.concatenate([t[k] for t in threads]) for k in (0, 1))
+    thread = np.repeat(np.arange(len(threads)), [len(t[0]) for t in threads])
+    process = np.array(processes or [0] * len(threads))[thread]
+    giver, taker, lag = handed_over(np.arange(len(starts)), thread, process, starts, ends)
+    assert (lag > 0).all() and (ends[giver] < starts[taker]).all()
+    return list(zip(thread[giver].tolist(), thread[taker].tolist(), lag.tolist(), strict=True))
+
+
+def pairs(*threads: Calls) -> set[tuple[int, int]]:
+    return {(a, b) for a, b, _ in edges(*threads)}
+
+
+def spread(r: Random, middle: float, by: float) -> float:
+    return float(middle * np.exp(by * r.normal()))
+
+
+# --- threads that hand over -------------------------------------------------------------------------------------------
+
+
+def taking_turns(r: Random, turns: int, calls: int, lag: float, jitter: float) -> list[Calls]:
+    """Two threads, one of which makes its calls while the other waits: lags and calls scatter by `jitter`."""
+    found: list[tuple[list[int], list[int]]] = [([], []), ([], [])]
+    now = 1_000.0
+    for turn in range(turns):
+        for _ in range(calls):
+            begins, ends = found[turn % 2]
+            begins.append(int(now))
+            ends.append(int(now := now + spread(r, 5_000, jitter)))
+            now += spread(r, 3_000, jitter)
+        now += spread(r, lag, jitter)
+    return [(np.array(b), np.array(e)) for b, e in found]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.05, 0.5])
+def test_threads_that_take_turns_hand_over_both_ways(jitter: float) -> None:
+    r = np.random.default_rng(1)
+    found = [pairs(*taking_turns(r, 16, int(r.integers(10, 60)), 2_000, jitter)) for _ in range(100)]
+    assert sum(f == {(0, 1), (1, 0)} for f in found) >= 95
+    assert edges(*taking_turns(r, 16, 20, 2_000, 0.0))[0] == (0, 1, 5_000)
+
+
+def test_a_thread_that_launches_what_another_has_prepared() -> None:
+    """The first thread does not wait for the second, which never has more than one piece of work ahead."""
+    r = np.random.default_rng(2)
+    hits = 0
+    for _ in range(100):
+        begins = np.cumsum(200_000 * np.exp(0.5 * r.normal(size=40))).astype(np.int64)
+        prepared = begins + 20_000
+        launched = prepared + (3_000 * np.exp(0.3 * r.normal(size=40))).astype(np.int64) + 1
+        hits += pairs((begins, prepared), (launched, launched + 5_000)) == {(0, 1)}
+    assert hits >= 95
+
+
+def pool(r: Random, rounds: int) -> list[Calls]:
+    """One thread that gives work to two, and collects what they did."""
+    found: list[tuple[list[int], list[int]]] = [([], []) for _ in range(3)]
+    now = 1_000.0
+    for _ in range(rounds):
+        found[0][0].append(int(now))
+        found[0][1].append(int(now := now + spread(r, 30_000, 0.3)))
+        last = now
+        for worker in (1, 2):
+            begin = now + spread(r, 4_000, 0.3)
+            end = begin + spread(r, 100_000, 0.2)
+            found[worker][0].append(int(begin))
+            found[worker][1].append(int(end))
+            last = max(last, end)
+        now = last + spread(r, 4_000, 0.3)
+    return [(np.array(b), np.array(e)) for b, e in found]
+
+
+def test_a_pool_hands_over_when_its_last_worker_returns() -> None:
+    r = np.random.default_rng(3)
+    threads = pool(r, 60)
+    found = edges(*threads)
+    assert {(0, 1), (0, 2)} <= {(a, b) for a, b, _ in found}
+    joins = [lag for a, b, lag in found if b == 0]
+    if joins:
+        assert np.median(joins) < 8_000, "the lag is that of the last worker, not of each"
+
+
+# --- threads that do not ----------------------------------------------------------------------------------------------
+
+
+def of(gaps: Float, lengths: Float) -> Calls:
+    begins = np.cumsum(gaps + np.concatenate([[0.0], lengths[:-1]])) + 1
+    return begins.astype(np.int64), (begins + lengths + 1).astype(np.int64)
+
+
+def at_random(r: Random) -> Calls:
+    n, gap, length = int(r.integers(5, 300)), 10 ** r.uniform(3, 6), 10 ** r.uniform(3, 5)
+    return of(r.exponential(gap, n), r.exponential(length, n))
+
+
+def in_steps(r: Random) -> Calls:
+    """Bursts of calls between pauses, as steps of a training have them."""
+    steps, calls = int(r.integers(2, 20)), int(r.integers(1, 50))
+    gaps = r.exponential(10 ** r.uniform(3, 4), steps * calls)
+    gaps[::calls] = 10 ** r.uniform(4, 7) * np.exp(r.choice([0.05, 1.0]) * r.normal(size=steps))
+    return of(gaps, r.exponential(10 ** r.uniform(3, 4), steps * calls))
+
+
+def of_all_lengths(r: Random) -> Calls:
+    n = int(r.integers(5, 300))
+    return of(np.exp(r.normal(8, 2.5, n)), np.exp(r.normal(8, 1.5, n)))
+
+
+@pytest.mark.parametrize(("kind", "threads"), [(at_random, 2), (at_random, 8), (in_steps, 2), (in_steps, 8), (of_all_lengths, 2)])
+def test_independent_threads_have_no_order(kind: Callable[[Random], Calls], threads: int) -> None:
+    """At most 1 run in 1,000 may be taken for one with hand-overs: of 2,000 runs of each kind, no more than chance allows (5 is 2 %)."""
+    r = np.random.default_rng(4)
+    runs = 2_000 if threads == 2 else 500
+    assert sum(bool(pairs(*(kind(r) for _ in range(threads)))) for _ in range(runs)) <= (5 if threads == 2 else 3)
+
+
+def rhythm(r: Random, steps: int, jitter: float) -> Calls:
+    calls, period, busy = int(r.integers(1, 30)), 1e7, r.uniform(0.05, 0.9)
+    begins = r.uniform() * period + np.cumsum(period * (1 + jitter * r.normal(size=steps)))
+    begins = (begins[:, None] + np.arange(calls) * (busy * period / calls)).ravel()
+    return begins.astype(np.int64), (begins + 0.5 * busy * period / calls).astype(np.int64)
+
+
+@pytest.mark.parametrize(("jitter", "most"), [(0.01, 10), (0.001, 10), (0.0, 40)])
+def test_threads_of_one_period_seldom_look_like_a_hand_over(jitter: float, most: int) -> None:
+    r = np.random.default_rng(5)
+    found = 0
+    for _ in range(2_000):
+        steps = int(r.integers(3, 30))
+        found += bool(pairs(rhythm(r, steps, jitter), rhythm(r, steps, jitter)))
+    assert found <= most
+
+
+def test_one_period_one_way_is_no_hand_over() -> None:
+    """Calls of one thread always 2 us after those of another, both as regular as a clock: either explains the second."""
+    begins = np.arange(50) * 100_000 + 1
+    assert not pairs((begins, begins + 5_000), (begins + 7_000, begins + 12_000))
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda r: taking_turns(r, 3, 20, 2_000, 0.05),
+        lambda r: taking_turns(r, 40, 1, 10_000, 0.05),
+        lambda r: [(b - 6_000 * (k == 1), e - 6_000 * (k == 1)) for k, (b, e) in enumerate(taking_turns(r, 40, 1, 1_000, 0.05))],
+    ],
+    ids=["two turns", "lags longer than turns", "the one begins before the other returns"],
+)
+def test_beside_the_rule(beside: Callable[[Random], list[Calls]]) -> None:
+    assert not pairs(*beside(np.random.default_rng(6)))
+
+
+def test_threads_of_two_processes_are_not_compared() -> None:
+    threads = taking_turns(np.random.default_rng(7), 8, 20, 2_000, 0.05)
+    assert edges(*threads) and not edges(*threads, processes=(0, 1))
+
+
+# --- in a run ---------------------------------------------------------------------------------------------------------
+
+
+def test_work_handed_over_moves_with_what_was_before_it() -> None:
+    """Two threads launch 40 times a step each: all instants come back, and the turn of the one is no gap of the other."""
+    one, other = taking_turns(np.random.default_rng(8), 8, 40, 2_000, 0.1)
+    rows = [(b, e, t) for t, (begins, ends) in enumerate((one, other)) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
+    api = [call(b, e, i, thread=t + 1) for i, (b, e, t) in enumerate(rows, 1)]
+    kernels = [on_device(b + 6_000, b + 7_000, i, stream=7 + t) for i, (b, _, t) in enumerate(rows, 1)]
+    graph = dependencies(profile_of(api=api, kernels=kernels))
+    host = graph.kind == EDGE["host"]
+    longest = int(graph.lag_ns[host].max())
+    assert longest < 20_000, "a turn of the other thread takes 320 us"
+    assert (graph.residual_ns == 0).all() and (graph.kind == EDGE["origin"]).sum() == 1
