@@ -22,7 +22,7 @@ def edges(*threads: Calls, processes: tuple[int, ...] = ()) -> list[tuple[int, i
     starts, ends = (np.concatenate([t[k] for t in threads]) for k in (0, 1))
     thread = np.repeat(np.arange(len(threads)), [len(t[0]) for t in threads])
     process = np.array(processes or [0] * len(threads))[thread]
-    giver, taker, lag = handed_over(np.arange(len(starts)), thread, process, starts, ends)
+    giver, taker, lag, _ = handed_over(np.arange(len(starts)), thread, process, starts, ends)
     assert (lag > 0).all() and (ends[giver] < starts[taker]).all()
     return list(zip(thread[giver].tolist(), thread[taker].tolist(), lag.tolist(), strict=True))
 

@@ -210,11 +210,12 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, 
     position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
     followers = np.flatnonzero(outer & ~heads)
     before, after = order[position[followers - 1]], order[followers]
-    giver, taker, lag = handed_over(order[outer], host.thread, host.process, starts, ends)
+    giver, taker, lag, mutual = handed_over(order[outer], host.thread, host.process, starts, ends)
     edges.add(finish(giver), begin(taker), lag, "host")
-    # of the time between its calls a thread that was handed over to worked only since then
+    # of two threads that hand over to each other, one works only once the other has; where only one way is known, what the giver itself
+    # waits for is not, and the taker keeps its time, so that no delay of it is lost
     worked = np.full(len(starts), NEVER, dtype=np.int64)
-    worked[taker] = starts[taker] - lag
+    worked[taker[mutual]] = (starts[taker] - lag)[mutual]
     edges.add(finish(before), begin(after), starts[after] - np.maximum(ends[before], worked[after]), "host")
     return _nested(edges, order, outer, starts, ends, latest, own_ns) if not outer.all() else own_ns
 

@@ -79,7 +79,7 @@ class _Turns:
         return _scatter(self.lag[known]) <= than * _scatter(self.wait[known])
 
 
-def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -> tuple[Int, Int, Int]:
+def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -> tuple[Int, Int, Int, Bool]:
     """Return the calls that begin when another thread hands over.
 
     A thread hands over to another if nearly all turns of the other are hand-overs, if they are too many to be chance, and if its returns
@@ -94,36 +94,37 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
 
     Returns
     -------
-    Per edge the call that returns, the call that begins, and the lag between the last return and the begin [ns].  A call that waits for
-    several threads begins one lag after the last of them, whichever that is.
+    Per edge the call that returns, the call that begins, the lag between the last return and the begin [ns], and whether the two threads
+    hand over both ways.  A call that waits for several threads begins one lag after the last of them, whichever that is.
     """
-    givers, takers, returns = [], [], []
+    givers, takers, returns, ways = [], [], [], []
     horizon = int(ends[calls].max(initial=0))
     for number in np.unique(process[calls]):
         mine = calls[process[calls] == number]
         groups = np.split(mine, np.flatnonzero(np.diff(thread[mine])) + 1)
         groups = sorted(groups, key=len, reverse=True)[:_THREADS]
-        for giving, taking, turns in _hand_overs(groups, starts, ends, horizon):
+        for giving, taking, turns, both in _hand_overs(groups, starts, ends, horizon):
             kept = turns.lag > 0
             givers.append(giving[turns.giver[kept]])
             takers.append(taking[turns.taker[kept]])
             returns.append(turns.handed[kept])
+            ways.append(np.full(len(givers[-1]), both))
     if not givers:
         nothing = np.zeros(0, dtype=np.int64)
-        return nothing, nothing, nothing
-    giver, taker, handed = np.concatenate(givers), np.concatenate(takers), np.concatenate(returns)
+        return nothing, nothing, nothing, nothing > 0
+    giver, taker, handed, mutual = (np.concatenate(parts) for parts in (givers, takers, returns, ways))
     last = np.full(len(starts), -1, dtype=np.int64)
     np.maximum.at(last, taker, ends[giver])
     # the thread that returned last is the one that handed over
     by_last = np.zeros(len(starts), dtype=np.bool_)
     by_last[taker[handed & (ends[giver] == last[taker])]] = True
     kept = by_last[taker]
-    return giver[kept], taker[kept], (starts[taker] - last[taker])[kept]
+    return giver[kept], taker[kept], (starts[taker] - last[taker])[kept], mutual[kept]
 
 
-def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list[tuple[Int, Int, _Turns]]:
-    """Return the pairs of threads of one process of which the first hands over to the second: the calls of both, and the turns."""
-    found: list[tuple[Int, Int, _Turns]] = []
+def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list[tuple[Int, Int, _Turns, bool]]:
+    """Return the pairs of threads of one process of which the first hands over to the second: calls of both, turns, whether both ways."""
+    found: list[tuple[Int, Int, _Turns, bool]] = []
     pairs = list(combinations(groups, 2))
     for one, other in pairs:
         there, back = (_turns(a, b, starts, ends, horizon) for a, b in ((one, other), (other, one)))
@@ -131,12 +132,12 @@ def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list
         count, surprise = len(there.lag) + len(back.lag), there.surprise + back.surprise
         both = count >= _REPEATED and there.always and back.always and there.steadier(1.0) and back.steadier(1.0)
         if both and _chance(surprise, count) <= chance:
-            found += [(one, other, there), (other, one, back)]
+            found += [(one, other, there, True), (other, one, back, True)]
             continue
         for giving, taking, turns in ((one, other, there), (other, one, back)):
             repeated = len(turns.lag) >= _REPEATED and turns.always and _scatter(turns.wait[turns.taker > 0]) > 0
             if repeated and turns.steadier(0.5) and _chance(turns.surprise, len(turns.lag)) <= chance:
-                found.append((giving, taking, turns))
+                found.append((giving, taking, turns, False))
     return found
 
 
