@@ -61,3 +61,17 @@ def longer(blocks: Float, wave: Float, other_wave: Float, memory: Float, clock: 
     few = many * step
     unfilled = (blocks <= wave) & (blocks <= other_wave)
     return np.asarray(np.where(unfilled, 1.0 / clock, np.where(np.minimum(waves, other_waves) >= MANY_WAVES, many, few)))
+
+
+def memory_share(intensity: ArrayLike) -> Float:
+    """Return the share of a kernel's time that memory decides, by how much it computes for each byte (Habitat, section 4.2).
+
+    Parameters
+    ----------
+    intensity : operations a byte, over those at which a GPU of that peak and that memory bandwidth is held up by both alike.
+
+    >>> memory_share([0.0, 1.0, 2.0, np.inf]).tolist()
+    [1.0, 0.5, 0.25, 0.0]
+    """
+    x = np.asarray(intensity, dtype=np.float64)
+    return np.where(x <= 1.0, 1.0 - 0.5 * x, 0.5 / np.maximum(x, 1.0))

@@ -32,6 +32,8 @@ LARGEST_BYTES: Final = 64 << 20
 _LONGEST_UNIT: Final = 16
 _NAME = re.compile(r"([a-z0-9_ ./-]++)\s*(?:[\[(]([^\])]+)[\])])?", re.IGNORECASE)
 
+_CELL = re.compile(r'\s*+"((?:[^"]|"")*+)"\s*+(?=,|\Z)|([^,]*+)')
+
 
 @dataclass(frozen=True)
 class Column:
@@ -222,9 +224,12 @@ class _Reading:
 
 
 def _cells(line: str) -> list[tuple[int, str]]:
-    """Return the cells of a line, each with the column where it begins, counted from 1."""
-    out, column = [], 1
-    for cell in line.split(","):
-        out.append((column + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
-        column += len(cell) + 1
+    """Return the cells of a line, each with the column where it begins, counted from 1; a cell in quotes may have commas."""
+    out, at = [], 0
+    while at <= len(line):
+        match = _CELL.match(line, at)
+        assert match is not None  # anything up to the next comma is a cell
+        text = match[2] if match[1] is None else match[1].replace('""', '"')
+        out.append((at + 1 + len(match[0]) - len(match[0].lstrip()), text.strip().strip('"').strip()))
+        at = match.end() + 1
     return out

@@ -242,8 +242,8 @@ class Run(Shown):
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
-        if self._unfit:
-            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *self._unfit]) for p in projections]
+        if found := [*self._unfit, *(model.kernels.findings if model.kernels is not None else ())]:
+            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *found]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn)
 

@@ -329,7 +329,7 @@ def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Mode
         return KernelClass(name, basis, count, float(run.seconds[rows].sum()), total, min(low, total), max(high, total))
 
     kinds = [kind or KernelKind() for kind in run.kernel]
-    asked = [(kind.name, basis_of(kind, pair) if model.alpha == "auto" else "one ratio for all") for kind in kinds]
+    asked = [(kind.name, basis_of(kind, pair, model.kernels) if model.alpha == "auto" else "one ratio for all") for kind in kinds]
     classes = [added(*of, np.array([a == of for a in asked])) for of in dict.fromkeys(asked)]
     bases = dict.fromkeys(c.basis for c in sorted(classes, key=lambda c: -c.measured_seconds))
     every = added("all", ", ".join(bases), np.ones(len(run), dtype=np.bool_))

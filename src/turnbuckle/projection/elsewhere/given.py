@@ -1,4 +1,4 @@
-"""What a user or another predictor states of kernels on the target: a table of ratios or seconds, or a Python function.
+"""What a user, a profiler or another predictor states of kernels: a table of ratios or seconds, counters, or a Python function.
 
 A function is an entry point in the group ``turnbuckle.predictors``::
 
@@ -13,17 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
-from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.table_file import Column, read_text, table_of
 from turnbuckle.machine import Machine
+from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters, timed
+from turnbuckle.trace.spelling import Names
 from turnbuckle.trace.trace import Trace
 
 #: A ratio without an error of its own.
@@ -31,6 +34,8 @@ GIVEN_ERROR: Final = 0.0
 #: Columns that a function is given: calls, mean time [s], and the launch that takes most of it (threads a block, bytes a block).
 KERNEL_COLUMNS: Final = ("name", "count", "seconds", "blocks", "threads", "registers", "shared_bytes")
 _MOST: Final = 1e6
+#: Files of counters are long: a line for each launch, or for each counter of each launch.
+_LARGEST: Final = 256 << 20
 
 Predict = Callable[[pl.DataFrame, Machine, Machine], Iterable[tuple[str, float, float]]]
 
@@ -41,11 +46,13 @@ class KernelTable:
 
     Attributes
     ----------
-    patterns : names of kernels, with * and ? for any text; the first that matches counts.
+    patterns : names of kernels, with * and ? for any text; the first that matches counts (`turnbuckle.trace.spelling`).
     ratio : how many times faster each runs on the target, shape (rows,).
     error : relative standard error of each, shape (rows,).
     source : where the numbers come from.
     seconds : mean time of each on the target [s], nan where a ratio is stated; `on` makes it a ratio.
+    counted : counters of the kernels of each row, in place of a ratio; None where a ratio or seconds are stated.
+    findings : what of the files was left out or is missing.
     by_target : ratio and error for targets that have their own, by the name of the machine.
     predict : what gives `by_target`, once run and targets are known; None for a table.
     """
@@ -55,12 +62,22 @@ class KernelTable:
     error: tuple[float, ...]
     source: str
     seconds: tuple[float, ...] = ()
+    counted: tuple[Counted | None, ...] = ()
+    findings: tuple[Finding, ...] = ()
     by_target: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=dict)
     predict: Predict | None = field(default=None, repr=False)
 
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.patterns, [k for k, counters in enumerate(self.counted) if counters is not None])
+
     def row(self, name: str) -> int:
         """Return the row of a kernel's name; -1 where there is none."""
-        return next((k for k, p in enumerate(self.patterns) if p == name or fnmatchcase(name, p)), -1)
+        return self._names.row(name)
+
+    def counters(self, row: int) -> Counted | None:
+        """Return the counters of a row; None where it states a ratio, and for no row."""
+        return self.counted[row] if 0 <= row < len(self.counted) else None
 
     def of(self, target: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return ratio and error of each row on a machine."""
@@ -69,20 +86,24 @@ class KernelTable:
     def on(self, trace: Trace, source: Machine, targets: Sequence[Machine]) -> KernelTable:
         """Return the table for one run and its targets: seconds as ratios to the recorded mean, and what the function says of each target.
 
+        Counters without times take those of the recording.
+
         Raises
         ------
         UsageError : A432 for a function that gives no ratio above zero.
         """
-        if self.predict is not None:
-            return self._predicted(recorded(trace), source, targets)
-        if not any(not math.isnan(s) for s in self.seconds):
-            return self
         kernels = recorded(trace)
+        if self.predict is not None:
+            return self._predicted(kernels, source, targets)
         rows = kernels.with_columns(row=pl.Series([self.row(name) for name in kernels["name"].to_list()], dtype=pl.Int64))
         spent = rows.group_by("row").agg((pl.col("seconds") * pl.col("count")).sum() / pl.col("count").sum())
-        mean = dict(spent.iter_rows())
-        ratio = [r if math.isnan(s) else mean.get(k, s) / s for k, (r, s) in enumerate(zip(self.ratio, self.seconds, strict=True))]
-        return replace(self, ratio=tuple(ratio), seconds=())
+        mean: dict[int, float] = dict(spent.iter_rows())
+        stated = self.seconds or (math.nan,) * len(self.ratio)
+        ratio = [r if math.isnan(s) else mean.get(k, s) / s for k, (r, s) in enumerate(zip(self.ratio, stated, strict=True))]
+        counted = tuple(c if c is None or k not in mean else timed(c, mean[k]) for k, c in enumerate(self.counted))
+        idle = len(self.patterns) - len(mean.keys() - {-1})
+        unmatched = (finding("A373", idle, f"{idle:,} of {len(self.patterns):,}"),) if idle else ()
+        return replace(self, ratio=tuple(ratio), seconds=(), counted=counted, findings=(*self.findings, *unmatched))
 
     def _predicted(self, kernels: pl.DataFrame, source: Machine, targets: Sequence[Machine]) -> KernelTable:
         assert self.predict is not None
@@ -113,22 +134,39 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def kernel_table(path: str | Path) -> KernelTable:
-    """Read a table of kernels, ``name, ratio or seconds, error, source``, or find a predictor of that name.
+def kernel_table(*paths: str | Path) -> KernelTable:
+    """Read tables of kernels, ``name, ratio or seconds, error, source``, and counters of profilers, or find the predictor of a name.
 
     The ratio says how many times faster a kernel runs on the target; the seconds are its mean time there.  The error is relative (0.1 is
-    10 %).
+    10 %).  Tables count before counters, in the order given.  Counters of several files are one: what one pass lacks another has.
 
     Raises
     ------
-    UsageError : A061 to A063 as `read_table`; A431 for a table without a row, or a row with both a ratio and seconds or neither.
+    UsageError : A061 to A063 as `read_table`; A431 for a table without a row, or a row with both a ratio and seconds or neither; A433 as
+        `read_counters`; A432 for a name that is no predictor's, and for a predictor beside others.
     """
-    predictors = registry.entries("predictors")
-    if not Path(path).exists() and str(path) in predictors:
-        return KernelTable((), (), (), f"predictor {path}", predict=predictors[str(path)].load())
-    if not Path(path).exists() and (near := did_you_mean(str(path), predictors)):
-        raise error_of("A432.name", found=clipped(str(path), 60), fix=near)
-    table = read_table(path, _COLUMNS, "the table of kernels")
+    for path in paths:
+        predictors = {} if Path(path).exists() else registry.entries("predictors")
+        if str(path) in predictors:
+            if len(paths) > 1:
+                raise error_of("A432.beside", found=clipped(str(path), 60))
+            return KernelTable((), (), (), f"predictor {path}", predict=predictors[str(path)].load())
+        if near := did_you_mean(str(path), predictors):
+            raise error_of("A432.name", found=clipped(str(path), 60), fix=near)
+    tables, counters = list[KernelTable](), dict[str, str]()
+    for path in paths:
+        text = read_text(path, "the table of kernels", largest_bytes=_LARGEST)
+        if is_counters(text):
+            counters[Path(path).name if Path(path).name not in counters else str(path)] = text
+        else:
+            tables.append(_stated(text, Path(path).name))
+    if counters:
+        tables.append(_counted(counters))
+    return tables[0] if len(tables) == 1 else _joined(tables)
+
+
+def _stated(text: str, name: str) -> KernelTable:
+    table = table_of(text, name, _COLUMNS, "the table of kernels")
     if not len(table):
         raise error_of("A431.empty", where=table.name)
     ratio, seconds = table.number("ratio"), table.number("seconds")
@@ -138,5 +176,29 @@ def kernel_table(path: str | Path) -> KernelTable:
     sources = dict.fromkeys(text.strip() for text in table.texts.get("source", []) if text.strip())
     return KernelTable(
         tuple(text.strip() for text in table.texts["name"]), tuple(ratio.tolist()), tuple(error.tolist()),
-        clipped("; ".join(sources) or table.name, 120), tuple(seconds.tolist()),
+        clipped("; ".join(sources) or table.name, 120), tuple(seconds.tolist()), (None,) * len(table),
     )  # fmt: skip
+
+
+def _counted(files: Mapping[str, str]) -> KernelTable:
+    read = read_counters(files)
+    names, count = tuple(read.kernels), len(read.kernels)
+    return KernelTable(
+        names,
+        (1.0,) * count,
+        (0.0,) * count,
+        clipped(", ".join(files), 120),
+        (math.nan,) * count,
+        tuple(read.kernels.values()),
+        read.findings,
+    )
+
+
+def _joined(tables: Sequence[KernelTable]) -> KernelTable:
+    def all_of(column: str) -> tuple[Any, ...]:
+        return tuple(value for table in tables for value in getattr(table, column))
+
+    source = clipped("; ".join(table.source for table in tables), 120)
+    return KernelTable(
+        all_of("patterns"), all_of("ratio"), all_of("error"), source, all_of("seconds"), all_of("counted"), all_of("findings")
+    )

@@ -1,6 +1,7 @@
 """Kernels on another GPU: for every kernel a ratio with an interval, from the best that its recording allows (decision D19, 0029).
 
     given              the user's table: a ratio or a duration for kernels of a name
+    counters           a profiler's: what was reached of memory bandwidth and arithmetic tells which of them decides
     launch geometry    waves of thread blocks, on a GPU of the same vendor (Habitat); the share of memory by what the name tells
     range of rates     another vendor, or no launch recorded: between the ratio of memory bandwidths, of the peak of the precision, and 1
     kept               collectives, which wait for other GPUs; the same GPU elsewhere
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import ndtr
 
-from turnbuckle.cost.waves import blocks_at_once, longer
+from turnbuckle.cost.waves import blocks_at_once, longer, memory_share
 from turnbuckle.foundation.arrays import Bool, Float
-from turnbuckle.machine import Pair
+from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
 
@@ -45,6 +47,8 @@ _PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp16": ("gpu.fp16_matrix",), "fp8": ("gpu.fp8_matrix",), "int8": ("gpu.int8_matrix",),
 }  # fmt: skip
 _REACH: Final = 1.6448536269514722
+#: A side that did nothing at all.
+_LEAST: Final = 1e-9
 
 #: Names among the drivers.
 KERNELS: Final = "kernels on the other GPU"
@@ -80,16 +84,54 @@ def given_longer(kinds: Sequence[KernelKind], given: KernelTable) -> Float:
     return np.array([1.0 if kind.given < 0 else 1.0 / given.ratio[kind.given] for kind in kinds])
 
 
-def basis_of(kind: KernelKind, pair: Pair) -> str:
+def basis_of(kind: KernelKind, pair: Pair, given: KernelTable | None = None) -> str:
     """Say what the time of kernels on the target rests on."""
-    if kind.given >= 0:
+    counters = None if given is None else given.counters(kind.given)
+    if kind.given >= 0 and counters is None:
         return "given"
     if not other_gpu(pair) or kind.bound == "none":
         return "kept"
     if same_model(pair):
         return "same GPU"
+    if counters is not None and _told(kind, counters, pair):
+        return "counters"
+    return "launch geometry" if _by_launch(kind, pair) else "range of rates"
+
+
+def _by_launch(kind: KernelKind, pair: Pair) -> bool:
+    """Return whether waves of blocks tell the time on the target."""
     known = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
-    return "launch geometry" if kind.launched and known and not other_vendor(pair) else "range of rates"
+    return kind.launched and known and not other_vendor(pair)
+
+
+def _told(kind: KernelKind, counters: Counted, pair: Pair) -> bool:
+    """Return whether counters tell the time on the target: the machines have the rates, and the kernel is held up by one of them."""
+    if _over("gpu.memory_bandwidth", pair.source, pair.target) is None or _computes(kind, pair, pair.source, pair.target, counters) is None:
+        return False
+    if np.isnan(reached(kind, counters, pair.source)).all():
+        return False
+    return _by_launch(kind, pair) or not bool(_unfilled([kind], pair.source)[0])
+
+
+def reached(kind: KernelKind, counters: Counted, machine: Machine) -> tuple[float, float]:
+    """Return the share of a machine's memory bandwidth, and of what it computes, that counted kernels reached; nan where that is not known.
+
+    A matrix product of which only other operations were counted is one whose arithmetic is not known.
+    """
+    bandwidth = machine.value("gpu.memory_bandwidth")
+    rate = counters.size_bytes / counters.seconds if np.isnan(counters.rate) else counters.rate
+    memory = rate / bandwidth if np.isnan(counters.memory) and bandwidth else counters.memory
+    arithmetic = counters.arithmetic
+    matrix = any(name.endswith("_matrix") for name in counters.operations)
+    if np.isnan(arithmetic) and (matrix or kind.bound != "pipe"):
+        arithmetic = max((s / counters.seconds for s in _at_peak(counters, machine).values()), default=np.nan)
+    return min(memory, 1.0), min(arithmetic, 1.0)
+
+
+def _at_peak(counters: Counted, machine: Priced) -> dict[ParameterName, float]:
+    """Return how long the counted operations take at a machine's peaks [s], by peak."""
+    peaks = {name: machine.value(name) for name in counters.operations}
+    return {name: counters.operations[name] / float(np.mean(peak)) for name, peak in peaks.items() if peak is not None}
 
 
 def kernels_longer(
@@ -105,7 +147,7 @@ def kernels_longer(
     draws : of what the machines do not state; none gives the middle.
     """
     out = np.ones((draws.draws or 1, len(kinds)))
-    bases = [basis_of(kind, pair) for kind in kinds]
+    bases = [basis_of(kind, pair, given) for kind in kinds]
     if given is None and "range of rates" in bases and not scales(pair):
         return None
     for basis in dict.fromkeys(bases):
@@ -113,10 +155,12 @@ def kernels_longer(
         chosen = [kind for kind, row in zip(kinds, rows, strict=True) if row]
         if basis == "given" and given is not None:
             out[:, rows] = _given(chosen, given, pair.target.name, draws)
+        elif basis == "counters" and given is not None:
+            out[:, rows] = _by_counters(chosen, pair, source, target, draws, given)
         elif basis == "same GPU":
             out[:, rows] = np.exp(SAME_GPU * draws.of(KERNELS))
         elif basis == "launch geometry":
-            out[:, rows] = _by_waves(chosen, source, target, draws)
+            out[:, rows] = _by_waves(chosen, pair, source, target, draws)
         elif basis == "range of rates":
             out[:, rows] = _by_hull(chosen, pair, source, target, draws)
     return out if draws.draws else out[0]
@@ -134,9 +178,72 @@ def _by_name(kinds: Sequence[KernelKind], draws: Draws) -> Float:
     return np.concatenate(drawn, axis=1)
 
 
-def _by_waves(kinds: Sequence[KernelKind], source: Priced, target: Priced, draws: Draws) -> Float:
+def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
     low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
     share = low + (high - low) * ndtr(_by_name(kinds, draws))
+    compute = _columns([_computes(k, pair, source, target) for k in kinds], draws)
+    return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
+
+
+def _by_counters(
+    kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws, given: KernelTable
+) -> Float:  # fmt: skip
+    """Take the share that memory decides from what was counted: from the roofline of the target, as Habitat does (section 4.2).
+
+    While neither side was at its peak, either may have held the kernel up: for that part of the time the share is drawn over all that it
+    can be.  So is a side that was not counted.
+    """
+    counted = [counters for kind in kinds if (counters := given.counters(kind.given)) is not None]
+    known = np.array([reached(kind, counters, pair.source) for kind, counters in zip(kinds, counted, strict=True)])
+    z = _by_name(kinds, draws)
+    memory, arithmetic = (np.where(np.isnan(side), ndtr(sign * z), side) for side, sign in ((known[:, 0], 1), (known[:, 1], -1)))
+    faster = _over("gpu.memory_bandwidth", source, target)
+    assert faster is not None  # `basis_of` has looked
+    compute = _columns([_computes(k, pair, source, target, c) for k, c in zip(kinds, counted, strict=True)], draws)
+    share = memory_share(np.maximum(arithmetic, _LEAST) / np.maximum(memory, _LEAST) * faster / compute)
+    idle = 1.0 - np.maximum(memory, arithmetic)
+    share = share + idle * np.where(z > 0, 1.0 - share, share) * (2.0 * ndtr(z) - 1.0)
+    launched = np.array([_by_launch(kind, pair) for kind in kinds])
+    out = np.broadcast_to(faster**-share * compute ** (share - 1.0), (draws.draws or 1, len(kinds))).copy()
+    if launched.any():
+        some = [kind for kind, waves in zip(kinds, launched, strict=True) if waves]
+        out[:, launched] = _waved(some, source, target, share[:, launched], compute[:, launched])
+    return np.asarray(out * _scatter(pair, draws))
+
+
+def _computes(
+    kind: KernelKind, pair: Pair, source: Priced, target: Priced, counters: Counted | None = None
+) -> Float | None:  # fmt: skip
+    """Return what a full GPU computes there over here; None where the machines share no rate of it.
+
+    By the peak that most of the counted operations go to; by that of its precision, for a class held up by arithmetic; by multiprocessors
+    times clock, which are the same thing within a vendor alone.
+    """
+    if counters is not None and (at_peak := _at_peak(counters, source)):
+        return _over(max(at_peak, key=lambda name: at_peak[name]), source, target)
+    foreign = other_vendor(pair)
+    if (kind.bound == "pipe" or foreign) and (peak := peak_over(kind.precision, source, target)) is not None:
+        return peak
+    units = [_middle(machine, "gpu.multiprocessors") * _middle(machine, "gpu.clock") for machine in (target, source)]
+    if not foreign and not np.isnan(units).any():
+        return np.asarray(units[0] / units[1])
+    peaks = [peak for word in ("fp64", "fp32") if (peak := peak_over(word, source, target)) is not None]
+    return np.exp(sum(np.log(peak) for peak in peaks) / len(peaks)) if peaks else None
+
+
+def _columns(values: Sequence[Float | None], draws: Draws) -> Float:
+    """Return one column of draws for each value."""
+    return np.concatenate([np.broadcast_to(np.nan if v is None else v, (draws.draws or 1, 1)) for v in values], axis=1)
+
+
+def _scatter(pair: Pair, draws: Draws) -> Float:
+    """Return by how much longer or shorter the kernels of one run take than rates say."""
+    foreign = other_vendor(pair)
+    return np.exp((VENDOR_ERROR if foreign else WAVE_ERROR) * draws.of(VENDOR if foreign else KERNELS))
+
+
+def _waved(kinds: Sequence[KernelKind], source: Priced, target: Priced, share: Float, compute: Float) -> Float:
+    """Return the time on the target by waves of blocks, where memory decides a share of it, shape (..., kinds)."""
     threads, registers, shared, blocks = (
         np.array([getattr(k, c) for k in kinds], dtype=np.float64) for c in ("threads", "registers", "shared_bytes", "blocks")
     )
@@ -146,11 +253,8 @@ def _by_waves(kinds: Sequence[KernelKind], source: Priced, target: Priced, draws
         waves.append(_middle(machine, "gpu.multiprocessors") * blocks_at_once(threads, registers, shared, held))
     memory = _over("gpu.memory_bandwidth", source, target)
     clock = _middle(target, "gpu.clock") / _middle(source, "gpu.clock")
-    full = np.asarray(clock * _middle(target, "gpu.multiprocessors") / _middle(source, "gpu.multiprocessors"))
-    peaks = [peak_over(k.precision, source, target) if k.bound == "pipe" else None for k in kinds]
-    compute = np.concatenate([np.broadcast_to(full if p is None else p, (draws.draws or 1, 1)) for p in peaks], axis=1)
     assert memory is not None  # `basis_of` has looked
-    return longer(blocks, waves[0], waves[1], memory, clock, compute, share) * np.exp(WAVE_ERROR * draws.of(KERNELS))
+    return longer(blocks, waves[0], waves[1], memory, clock, compute, share)
 
 
 def _middle(machine: Priced, name: ParameterName, default: float = np.nan) -> float:
@@ -176,9 +280,7 @@ def _by_hull(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Pr
         middle = logs[-1] if unfilled[k] else logs[0]
         reach = np.where(z[:, k] > 0, np.max(logs, axis=0) - middle, middle - np.min(logs, axis=0)) / _REACH
         out[:, k] = np.exp(middle + z[:, k] * reach)
-    return np.asarray(
-        out * np.exp((VENDOR_ERROR if other_vendor(pair) else WAVE_ERROR) * draws.of(VENDOR if other_vendor(pair) else KERNELS))
-    )
+    return np.asarray(out * _scatter(pair, draws))
 
 
 def _unfilled(kinds: Sequence[KernelKind], source: Priced) -> Bool:

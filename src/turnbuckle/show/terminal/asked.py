@@ -30,11 +30,12 @@ Alpha = Annotated[
     ),
 ]
 KernelFile = Annotated[
-    Path | None,
+    list[Path] | None,
     Parameter(
         name="--kernels",
-        help="CSV of kernels that you know: name, ratio (times faster on the target) or seconds there, error, source; or the name of an "
-        "installed predictor",
+        help="CSV of kernels that you know: name, ratio (times faster on the target) or seconds there, error, source; their counters, of "
+        "Nsight Compute (ncu --csv) or rocprof; or the name of an installed predictor; several times",
+        negative=(),
     ),
 ]
 Host = Annotated[
@@ -71,7 +72,7 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
 
 def model_of(
     alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None, port: Port | None = None,
-    kernels: Path | None = None,
+    kernels: Sequence[Path] | None = None,
 ) -> Any:  # fmt: skip
     """Return the model that ``--model``, ``--alpha``, ``--host``, ``--port`` and ``--kernels`` name.
 
@@ -85,14 +86,14 @@ def model_of(
     if model == "additive":
         if host is not None or port is not None:
             raise error_of("A012.host" if host is not None else "A012.port")
-        if kernels is not None:
+        if kernels:
             raise error_of("A012.kernels", found="--model additive")
         return additive(lambdas_of(lambdas))
     ported: Port = port or ""
-    if kernels is not None and alpha != "auto":
+    if kernels and alpha != "auto":
         raise error_of("A012.kernels", found=f"--alpha {clipped(alpha, 40)}")
     if alpha in KERNEL_WORDS:
-        return nething(alpha, charges, host, ported, None if kernels is None else kernel_table(kernels))
+        return nething(alpha, charges, host, ported, kernel_table(*kernels) if kernels else None)
     try:
         value = float(alpha)
     except ValueError:
