@@ -16,6 +16,7 @@ import numpy as np
 
 from turnbuckle.machine import Pair, load
 from turnbuckle.profile.kernels import told
+from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
@@ -31,12 +32,16 @@ KERNELS: Sequence[tuple[str, str, int, str]] = (
     ("stencil, 32,768 blocks", "jacobi_stencil<double>", 32_768, "h100-sxm5"),
     ("matrix product in BF16, 4,096 blocks", "ampere_bf16_s16816gemm_bf16_256x128", 4096, "h100-sxm5"),
     ("a name that tells nothing, 32,768 blocks", "k", 32_768, "h100-sxm5"),
+    ("the same, counted: 80 % of bandwidth, 30 % of SM", "counted", 32_768, "h100-sxm5"),
     ("a name that tells nothing, 40 blocks", "k", 40, "h100-sxm5"),
     ("a name that tells nothing, no launch recorded", "k", 0, "h100-sxm5"),
     ("stencil, another vendor", "jacobi_stencil<double>", 32_768, "mi300x"),
     ("matrix product in BF16, another vendor", "ampere_bf16_s16816gemm_bf16_256x128", 4096, "mi300x"),
+    ("the counted one, another vendor", "counted", 32_768, "mi300x"),
     ("40 blocks, another vendor", "k", 40, "mi300x"),
 )
+#: What is stated of two of them.
+TABLE = KernelTable(("measured", "counted"), (2.4, 1.0), (0.05, 0.0), "you", counted=(None, Counted(memory=0.8, arithmetic=0.3)))
 WIDTH, ROW, LEFT, TOP, AXIS = 860, 30, 330, 46, 440
 LOW, HIGH = 0.2, 26.0
 
@@ -45,16 +50,15 @@ def ratios(name: str, blocks: int, target: str) -> tuple[str, float, float, floa
     """Return what the ratio rests on, and its middle and range: how many times faster on the target."""
     source = load(SOURCE)
     there = replace(source, name="another node") if target == "another node" else load(target)
-    kind = replace(told(name), blocks=blocks, threads=256 if blocks else 0, registers=64, given=0 if name == "measured" else -1)
-    table = KernelTable(("measured",), (2.4,), (0.05,), "you")
+    kind = replace(told(name), blocks=blocks, threads=256 if blocks else 0, registers=64, given=TABLE.row(name))
     pair = Pair(source, there)
     drawn = drawn_source(source, DRAWS, SEED)
     far = drawn_target(there, pair.target, drawn, DRAWS, SEED)
-    middle = kernels_longer([kind], pair, source, pair.target, Draws(), table)
-    sample = kernels_longer([kind], pair, drawn, far, Draws(DRAWS, SEED), table)
+    middle = kernels_longer([kind], pair, source, pair.target, Draws(), TABLE)
+    sample = kernels_longer([kind], pair, drawn, far, Draws(DRAWS, SEED), TABLE)
     assert middle is not None and sample is not None
     low, high = np.quantile(1.0 / sample, [0.05, 0.95])
-    return basis_of(kind, pair), float(1.0 / middle[0]), float(low), float(high)
+    return basis_of(kind, pair, TABLE), float(1.0 / middle[0]), float(low), float(high)
 
 
 def _x(ratio: float) -> float:
@@ -75,7 +79,7 @@ def picture() -> str:
         x = f"{_x(tick):.1f}"
         out.append(f'<line x1="{x}" y1="{TOP - 12}" x2="{x}" y2="{bottom}" stroke="{"#888888" if tick == 1 else "#dddddd"}"/>')
         out.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle" fill="#444444">{tick:g}</text>')
-    colours = {"given": "#1b7f5c", "kept": "#666666", "same GPU": "#666666", "launch geometry": "#2a6fb0", "range of rates": "#c0632c"}
+    colours = {"given": "#1b7f5c", "counters": "#7a4fa3", "kept": "#666666", "same GPU": "#666666", "launch geometry": "#2a6fb0", "range of rates": "#c0632c"}
     for k, (what, name, blocks, target) in enumerate(KERNELS):
         basis, middle, low, high = ratios(name, blocks, target)
         y, colour = TOP + ROW * k + ROW / 2, colours[basis]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.machine import Pair
 from turnbuckle.profile.kernels import KernelKind
-from turnbuckle.projection.elsewhere.counters import Counted, read_counters
+from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters
 from turnbuckle.projection.elsewhere.given import KernelTable, kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, reached
 from turnbuckle.projection.elsewhere.priors import Draws
@@ -58,7 +59,8 @@ DETAILS = details(
 ROCPROF = (
     "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,vgpr,sgpr,fbar,sig,FETCH_SIZE,WRITE_SIZE,VALUBusy,DispatchNs,"
     "BeginNs,EndNs,CompleteNs\n"
-    '0,"void stencil<4, double>(double*, int) [clone .kd]",0,0,0,9,9,1048576,256,0,0,24,32,0,0x0,390625.0,390625.0,30.0000,1,1000,1001000,2\n'
+    '0,"void stencil<4, double>(double*, int) [clone .kd]",0,0,0,9,9,1048576,256,0,0,24,32,0,0x0,'
+    "390625.0,390625.0,30.0000,1,1000,1001000,2\n"
 )
 V3 = (
     '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id","Kernel_Name","Workgroup_Size",'
@@ -176,6 +178,17 @@ def test_what_is_missing_is_told() -> None:
 def test_files_that_cannot_be_meant_are_refused(text: str, case: str) -> None:
     with pytest.raises(TurnbuckleError, match=f"A433: .*{case}"):
         read_counters({"counters.csv": text})
+
+
+@LAW
+@given(st.sampled_from([RAW, DETAILS, ROCPROF, PASSES]), st.integers(0, 2000), st.integers(0, 40), st.text(max_size=8))
+def test_damaged_files_are_read_or_refused(text: str, at: int, cut: int, put: str) -> None:
+    """Nothing but an error with a code stops the reading, wherever a file is damaged."""
+    damaged = text[:at] + put + text[at + cut :]
+    if is_counters(damaged):
+        with suppress(TurnbuckleError):
+            for kernel in read_counters({"counters.csv": damaged}).kernels.values():
+                assert all(np.isnan(share) or 0 <= share <= 1 for share in reached(KernelKind(), kernel, here()))
 
 
 # --- what the facts tell ------------------------------------------------------------------------------------------------

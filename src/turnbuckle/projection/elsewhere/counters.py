@@ -193,12 +193,13 @@ class _Reading:
 
         long = next((word for word in _LONG if word in columns), "")
         kernel = cell(heading)
-        if not kernel or (not long and len(cells) < len(columns)):
+        if not kernel or (not long and len(cells) <= max(columns.values())):
             self.cut += 1
             return
         numbered = tuple(cell(word) for word in _LAUNCH) if long else (where,)
         launch = self.launches.setdefault((*numbered, kernel), _Launch(kernel))
-        self._times(launch, cell, where)
+        if not launch.seconds > 0:
+            self._times(launch, cell, where)
         if not long:
             for column, at in columns.items():
                 if column in _metrics():
@@ -219,6 +220,7 @@ class _Reading:
         for first, last in _TIMES:
             if cell(first) and cell(last):
                 launch.seconds = 1e-9 * (self._number(cell(last), ".", where) - self._number(cell(first), ".", where))
+                self.absent += launch.seconds <= 0
 
     def _number(self, text: str, mark: str, where: str) -> float:
         plain = text.translate(_SPACES).strip('"')
@@ -243,9 +245,10 @@ class _Reading:
         """Return what was read, kernels by name."""
         if not self.launches:
             raise error_of("A433.empty", where=", ".join(self.names))
+        texts = {text: spelled(text) for text in dict.fromkeys(launch.kernel for launch in self.launches.values())}
         by_name: dict[str, list[_Launch]] = {}
         for launch in self.launches.values():
-            by_name.setdefault(spelled(launch.kernel), []).append(launch)
+            by_name.setdefault(texts[launch.kernel], []).append(launch)
         counted = {launches[0].kernel: _mean(launches) for launches in by_name.values()}
         told = {name: kernel for name, kernel in counted.items() if any(kernel.sides)}
         if not told:
@@ -312,15 +315,16 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     """Return the mean of launches of one kernel; shares and rates count by how long each launch took, where that is known."""
     launches = list(launches)
     timed = [launch.seconds for launch in launches if launch.seconds > 0]
+    values: dict[str, list[tuple[float, float]]] = {}
+    for launch in launches:
+        for name, value in launch.values.items():
+            values.setdefault(name, []).append((value, launch.seconds))
     means: dict[str, float] = {}
     for name, metric in _metrics().items():
-        having = [launch for launch in launches if name in launch.values]
-        if not having:
-            continue
-        whole = metric.quantity.startswith(("bytes", "operations"))
-        weights = [1.0 if whole or not all(x.seconds > 0 for x in having) else x.seconds for x in having]
-        total = sum(w * launch.values[name] for w, launch in zip(weights, having, strict=True))
-        means[name] = metric.factor * total / sum(weights)
+        if having := values.get(name):
+            alike = metric.quantity.startswith(("bytes", "operations")) or not all(seconds > 0 for _, seconds in having)
+            weights = [1.0 if alike else seconds for _, seconds in having]
+            means[name] = metric.factor * sum(w * value for w, (value, _) in zip(weights, having, strict=True)) / sum(weights)
 
     def of(quantity: str) -> list[float]:
         return [value for name, value in means.items() if _metrics()[name].quantity == quantity]
