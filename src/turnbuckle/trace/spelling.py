@@ -14,7 +14,7 @@ from typing import Final
 from turnbuckle._native import demangle
 
 #: What AMD's tools put behind the name of the code object's symbol.
-_SUFFIX: Final = re.compile(r"(?:\s?\[clone [^\]]*\]|\.kd)\Z")
+_SUFFIX: Final = re.compile(r"(?:\s?\[clone [^\[\]]*+\]|\.kd)\Z")
 _NAMELESS: Final = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
 #: NVIDIA's demangler writes the type of a template's number.
 _CAST: Final = re.compile(r"\((?:bool|char|short|int|long|long long|unsigned(?: (?:char|short|int|long|long long))?)\)(?=-?\d)")

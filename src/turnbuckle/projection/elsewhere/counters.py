@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 from turnbuckle.trace.spelling import spelled
@@ -38,10 +38,6 @@ _PREFIX: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, 
 _UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|second|sec|s|inst|)(/(?:second|s|block))?")
 #: What the unit of a quantity is, and whether it is a rate.
 _MEANT: Final = {"bytes": ("byte", "B"), "rate": ("byte", "B"), "seconds": ("second", "sec", "s"), "operations": ("inst", "")}
-_DECIMALS: Final = {
-    mark: re.compile(rf"[-+]?(?:\d{{1,3}}(?:[{other}]\d{{3}})+|\d{{4,}}|0|\d{{1,3}}(?=[{mark}](?!\d{{3}}(?:\D|$))))[{mark}]\d+(?:[eE].*)?")
-    for mark, other in ((".", ","), (",", "."))
-}
 
 
 @dataclass(frozen=True)
@@ -228,17 +224,17 @@ class _Reading:
         try:
             value = float(plain)
         except ValueError:
-            raise _refused("value", where, text) from None
+            raise error_of("A433.value", where=where, found=clipped(text, 40)) from None
         if not 0 <= value < math.inf:
-            raise _refused("value", where, text)
+            raise error_of("A433.value", where=where, found=clipped(text, 40))
         return value
 
     def _decimal_mark(self) -> str:
         """Return what stands before decimals; a point where no number tells."""
-        by = {mark: next((c for c in self.cells if rule.fullmatch(c.text.translate(_SPACES))), None) for mark, rule in _DECIMALS.items()}
+        by = {mark: next((c for c in self.cells if _mark(c.text) == mark), None) for mark in ".,"}
         comma = by[","]
         if by["."] is not None and comma is not None:
-            raise _refused("decimal", comma.where, comma.text)
+            raise error_of("A433.decimal", where=comma.where, found=clipped(comma.text, 40))
         return "," if comma is not None else "."
 
     def kernels(self) -> Counters:
@@ -265,7 +261,7 @@ class _Reading:
             self.unused.add(c.metric)  # a details page calls the busier of all memories and caches [%] by the same name
             return
         if factor is None:
-            raise _refused("unit", c.where, c.unit, metric=c.metric)
+            raise error_of("A433.unit", where=c.where, found=clipped(c.unit, 40), metric=c.metric)
         value = self._number(c.text, mark, c.where) * factor
         self.used[c.metric] = None
         if metric.quantity == "seconds":
@@ -290,8 +286,21 @@ class _Reading:
             yield finding("A376", len(self.unused), f"{names}: used are {', '.join(self.used)}")
 
 
-def _refused(case: str, where: str, found: str, **words: str) -> TurnbuckleError:
-    return error_of(f"A433.{case}", where=where, found=clipped(found, 40), **words)
+def _mark(text: str) -> str:
+    """Return what stands before the decimals of a number; nothing where it may as well stand between thousands.
+
+    >>> [_mark(text) for text in ("80.1", "80,1", "2,816", "2,816.5", "800.000.000", "0,744", "n/a")]
+    ['.', ',', '', '.', ',', ',', '']
+    """
+    marks = [letter for letter in text if letter in ".,"]
+    if len(set(marks)) == 2:
+        return marks[-1]
+    if len(marks) > 1:
+        return "," if marks[0] == "." else "."
+    if not marks:
+        return ""
+    whole, _, decimals = text.translate(_SPACES).partition(marks[0])
+    return marks[0] if len(decimals) != 3 or whole in ("", "0") or len(whole) > 3 else ""
 
 
 def _factor(quantity: str, unit: str) -> float | None:
