@@ -79,7 +79,14 @@ def picture() -> str:
         x = f"{_x(tick):.1f}"
         out.append(f'<line x1="{x}" y1="{TOP - 12}" x2="{x}" y2="{bottom}" stroke="{"#888888" if tick == 1 else "#dddddd"}"/>')
         out.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle" fill="#444444">{tick:g}</text>')
-    colours = {"given": "#1b7f5c", "counters": "#7a4fa3", "kept": "#666666", "same GPU": "#666666", "launch geometry": "#2a6fb0", "range of rates": "#c0632c"}
+    colours = {
+        "given": "#1b7f5c",
+        "counters": "#7a4fa3",
+        "kept": "#666666",
+        "same GPU": "#666666",
+        "launch geometry": "#2a6fb0",
+        "range of rates": "#c0632c",
+    }
     for k, (what, name, blocks, target) in enumerate(KERNELS):
         basis, middle, low, high = ratios(name, blocks, target)
         y, colour = TOP + ROW * k + ROW / 2, colours[basis]

@@ -19,10 +19,12 @@ from test_other_gpu import FASTER, asked, here, run, there, times
 
 from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.table_file import table_of
 from turnbuckle.machine import Pair
+from turnbuckle.papers.models.memory.question import from_numbers, memories
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters
-from turnbuckle.projection.elsewhere.given import KernelTable, kernel_table
+from turnbuckle.projection.elsewhere.given import WORK_COLUMNS, KernelTable, kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, reached
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import nething
@@ -291,3 +293,51 @@ def test_counters_and_a_table_reach_an_answer(tmp_path: Path, turnbuckle: Callab
     assert unmatched["count"] == 2 and unmatched["detail"] == "2 of 4", "nobody, and the counters of the kernel that the table has"
     assert own["seconds"] == own["measured_seconds"]
     assert re.search(r"counters \d+%", " ".join(shown.out.split()))
+
+
+# --- other models at the same door --------------------------------------------------------------------------------------
+
+
+def test_a_table_of_work_is_counters_of_the_whole_run(tmp_path: Path) -> None:
+    """0.8 GB and 3e9 operations in each of two launches of 1 ms, as `model memory` reads them: of the run, not of a launch."""
+    path = tmp_path / "work.csv"
+    path.write_text("name, flops, regular [GB], irregular [GB], h2d [GB]\nstencil, 6e9, 1.2, 0.4, 0.1\n")
+    seen = run(("stencil<double>", BLOCKS), ("stencil<double>", BLOCKS))
+    (counters,) = kernel_table(path).on(seen.trace, here(), []).counted
+    assert counters is not None and reached(KernelKind(), counters, here()) == pytest.approx((0.8, 0.3))
+
+
+@LAW
+@given(st.floats(0.1, 1.0), st.floats(1.0, 8.0))
+def test_what_memory_alone_holds_up_gains_what_model_memory_says(share: float, faster: float) -> None:
+    """One answer: `model memory` prices the bytes on both machines, and `project` takes the ratio of these times."""
+    source, target = here(), there(memory_bandwidth=1e12 * faster, clock=1.5e9)
+    rows = table_of(f"name, flops, regular [GB]\nk, 0, {share!r}\n", "work.csv", WORK_COLUMNS, "the table of work")
+    priced = [from_numbers(rows, memories(m, draws=2)).rows[0].seconds["hbm"].value for m in (source, target)]
+    table = KernelTable(
+        ("k",), (1.0,), (0.0,), "work", counted=(Counted(size_bytes=1e9 * share, operations={"gpu.fp64": 0.0}, seconds=1e-3),)
+    )
+    assert priced[0] is not None and priced[1] is not None
+    assert times(run(("k", BLOCKS)), target, nething(kernels=table)) == pytest.approx([priced[1] / priced[0]])
+
+
+INTERVALS = "instructions, cycles, read misses, writes, times\n40, 60, 1, 0, 100\n12, 20, 8, 1, 100\n"
+
+
+def test_project_takes_the_ratio_that_model_mdm_prints(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "intervals.csv").write_text(INTERVALS)
+    with sample() as path:
+        asked_mdm = ("model", "mdm", "intervals.csv", "--warps", "32", "--miss-rate", "40 %", "--instructions", "3e6", "--profile", path)
+        assert turnbuckle(*asked_mdm, "--kernel", "axpy", "--format", "json", "-o", "mdm.json").code == 0
+        modelled = json.loads((tmp_path / "mdm.json").read_text())
+        shown = turnbuckle(*asked_mdm, "--kernel", "axpy").out
+        done = turnbuckle("project", path, "--on", "h100-sxm5", "--kernels", "mdm.json", "--draws", "2000", "--format", "json")
+        assert turnbuckle(*asked_mdm[:-2], "--format", "json", "-o", "alone.json").code == 0
+        refused = turnbuckle("project", path, "--on", "h100-sxm5", "--kernels", "alone.json")
+    assert refused.code == 2 and "A434" in refused.err
+    (kernel,) = [c for c in json.loads(done.out)["projections"][0]["kernels"]["classes"] if c["basis"] == "given"]
+    assert kernel["count"] == modelled["measured"]["count"]
+    assert kernel["measured_seconds"] / kernel["seconds"] == pytest.approx(modelled["ratio"]["value"])
+    assert kernel["measured_seconds"] / kernel["interval"][1] == pytest.approx(modelled["ratio"]["low"], rel=0.1)
+    assert kernel["measured_seconds"] / kernel["interval"][0] == pytest.approx(modelled["ratio"]["high"], rel=0.1)
+    assert f"{modelled['ratio']['value']:.3g} times as fast as the mean launch" in shown

@@ -1,4 +1,4 @@
-"""The divergence model: its pieces by hand, its limits, and that nothing else uses it."""
+"""The divergence model: its pieces by hand, its limits, and that no projection takes it unasked."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_bad_devices(wrong: dict[str, float]) -> None:
 
 
 def test_nobody_takes_it_for_a_measured_duration() -> None:
-    """Known to its command and to the recomputed tables of the paper, and to nothing that projects a run."""
+    """Known to its command and to the recomputed tables of the paper; a projection takes it from a file that the user gives it."""
     users = {
         p.relative_to(ROOT / "src/turnbuckle").as_posix()
         for p in (ROOT / "src" / "turnbuckle").rglob("*.py")

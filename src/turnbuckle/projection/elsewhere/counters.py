@@ -67,6 +67,7 @@ class Counted:
     rate : the same [B/s].
     operations : of a launch, by the peak that they count against.
     seconds : of a launch while it was counted [s].
+    whole : whether bytes and operations are those of all launches of a run, and seconds too.
     """
 
     memory: float = math.nan
@@ -75,6 +76,7 @@ class Counted:
     rate: float = math.nan
     operations: Mapping[ParameterName, float] = field(default_factory=dict)
     seconds: float = math.nan
+    whole: bool = False
 
     @property
     def sides(self) -> tuple[bool, bool]:
@@ -353,6 +355,6 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     )  # fmt: skip
 
 
-def timed(counted: Counted, seconds: float) -> Counted:
-    """Return the counters with the time of a launch [s] where their file has none."""
-    return replace(counted, seconds=seconds) if math.isnan(counted.seconds) else counted
+def timed(counted: Counted, seconds: float, count: float) -> Counted:
+    """Return the counters with the time of the recording where their file has none: the mean of a launch [s], and how many there are."""
+    return replace(counted, seconds=seconds * count if counted.whole else seconds) if math.isnan(counted.seconds) else counted

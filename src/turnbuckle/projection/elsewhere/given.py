@@ -1,4 +1,4 @@
-"""What a user, a profiler or another predictor states of kernels: a table of ratios or seconds, counters, or a Python function.
+"""What a user, a profiler or another model states of kernels: a table of ratios or seconds, counters, an answer, or a Python function.
 
 A function is an entry point in the group ``turnbuckle.predictors``::
 
@@ -10,6 +10,7 @@ target, and the relative error of that.  Kernels that it leaves out for any targ
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ import polars as pl
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.foundation.table_file import Column, read_text, table_of
+from turnbuckle.foundation.table_file import Column, Table, read_text, table_of
 from turnbuckle.machine import Machine
 from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters, timed
 from turnbuckle.trace.spelling import Names
@@ -96,11 +97,12 @@ class KernelTable:
         if self.predict is not None:
             return self._predicted(kernels, source, targets)
         rows = kernels.with_columns(row=pl.Series([self.row(name) for name in kernels["name"].to_list()], dtype=pl.Int64))
-        spent = rows.group_by("row").agg((pl.col("seconds") * pl.col("count")).sum() / pl.col("count").sum())
-        mean: dict[int, float] = dict(spent.iter_rows())
+        spent = rows.group_by("row").agg((pl.col("seconds") * pl.col("count")).sum() / pl.col("count").sum(), pl.col("count").sum())
+        mean = {row: seconds for row, seconds, _ in spent.iter_rows()}
+        calls = {row: count for row, _, count in spent.iter_rows()}
         stated = self.seconds or (math.nan,) * len(self.ratio)
         ratio = [r if math.isnan(s) else mean.get(k, s) / s for k, (r, s) in enumerate(zip(self.ratio, stated, strict=True))]
-        counted = tuple(c if c is None or k not in mean else timed(c, mean[k]) for k, c in enumerate(self.counted))
+        counted = tuple(c if c is None or k not in mean else timed(c, mean[k], calls[k]) for k, c in enumerate(self.counted))
         idle = len(self.patterns) - len(mean.keys() - {-1})
         unmatched = (finding("A373", idle, f"{idle:,} of {len(self.patterns):,}"),) if idle else ()
         return replace(self, ratio=tuple(ratio), seconds=(), counted=counted, findings=(*self.findings, *unmatched))
@@ -133,6 +135,13 @@ _COLUMNS: Final = (
     Column("source", "", needed=False),
 )  # fmt: skip
 
+#: Work of kernels: operations of double precision, and bytes read and written with small and with large strides.
+WORK_COLUMNS: Final = (
+    Column("name", ""),
+    Column("flops", "1", most=1e30),
+    *(Column(name, "B", needed=name == "regular", most=1e30) for name in ("regular", "irregular", "h2d", "d2h")),
+)
+
 
 def kernel_table(*paths: str | Path) -> KernelTable:
     """Read tables of kernels, ``name, ratio or seconds, error, source``, and counters of profilers, or find the predictor of a name.
@@ -140,10 +149,14 @@ def kernel_table(*paths: str | Path) -> KernelTable:
     The ratio says how many times faster a kernel runs on the target; the seconds are its mean time there.  The error is relative (0.1 is
     10 %).  Tables count before counters, in the order given.  Counters of several files are one: what one pass lacks another has.
 
+    A table of work, ``name, flops, regular, irregular``, as ``turnbuckle model memory`` reads it, is one of counters: what all launches of
+    the recording do.  An answer of ``turnbuckle model mdm`` in JSON is a row of seconds, with the error of its prior.
+
     Raises
     ------
-    UsageError : A061 to A063 as `read_table`; A431 for a table without a row, or a row with both a ratio and seconds or neither; A433 as
-        `read_counters`; A432 for a name that is no predictor's, and for a predictor beside others.
+    UsageError : A434 for an answer without a kernel or its time; A061 to A063 as `read_table`; A431 for a table without a row, or a row
+        with both a ratio and seconds or neither; A433 as `read_counters`; A432 for a name that is no predictor's, and for a predictor
+        beside others.
     """
     for path in paths:
         predictors = {} if Path(path).exists() else registry.entries("predictors")
@@ -156,16 +169,22 @@ def kernel_table(*paths: str | Path) -> KernelTable:
     tables, counters = list[KernelTable](), dict[str, str]()
     for path in paths:
         text = read_text(path, "the table of kernels", largest_bytes=_LARGEST)
-        if is_counters(text):
+        if text.lstrip().startswith("{"):
+            tables.append(_modelled(text, Path(path).name))
+        elif is_counters(text):
             counters[Path(path).name if Path(path).name not in counters else str(path)] = text
         else:
             tables.append(_stated(text, Path(path).name))
     if counters:
         tables.append(_counted(counters))
+    tables.sort(key=lambda table: any(table.counted))  # what is stated comes before what is counted
     return tables[0] if len(tables) == 1 else _joined(tables)
 
 
 def _stated(text: str, name: str) -> KernelTable:
+    heading = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    if any(cell.strip(' "').lower() == "flops" for cell in heading.split(",")):
+        return _worked(table_of(text, name, WORK_COLUMNS, "the table of work"))
     table = table_of(text, name, _COLUMNS, "the table of kernels")
     if not len(table):
         raise error_of("A431.empty", where=table.name)
@@ -180,18 +199,39 @@ def _stated(text: str, name: str) -> KernelTable:
     )  # fmt: skip
 
 
+def _worked(table: Table) -> KernelTable:
+    """Return a table of work as counters of double precision."""
+    if not len(table):
+        raise error_of("A431.empty", where=table.name)
+    size = table.number("regular") + np.nan_to_num(table.number("irregular", 0.0))
+    operations = table.number("flops")
+    rows = tuple(
+        Counted(size_bytes=b, operations={"gpu.fp64": f}, whole=True) for b, f in zip(size.tolist(), operations.tolist(), strict=True)
+    )
+    return _unstated(tuple(text.strip() for text in table.texts["name"]), rows, table.name)
+
+
+def _modelled(text: str, name: str) -> KernelTable:
+    """Return the kernel and its time in an answer of the memory divergence model."""
+    try:
+        answer = json.loads(text)
+        seconds, kernel = answer["modelled_seconds"], answer["measured"]["kernel"]
+        row = KernelTable((str(kernel),), (math.nan,), (float(seconds["log_sd"]),), f"mdm: {name}", (float(seconds["value"]),), (None,))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise error_of("A434", where=name) from None
+    if not (0 < row.seconds[0] < _MOST and 0 <= row.error[0] < _MOST):
+        raise error_of("A434", where=name)
+    return row
+
+
 def _counted(files: Mapping[str, str]) -> KernelTable:
     read = read_counters(files)
-    names, count = tuple(read.kernels), len(read.kernels)
-    return KernelTable(
-        names,
-        (1.0,) * count,
-        (0.0,) * count,
-        clipped(", ".join(files), 120),
-        (math.nan,) * count,
-        tuple(read.kernels.values()),
-        read.findings,
-    )
+    return _unstated(tuple(read.kernels), tuple(read.kernels.values()), ", ".join(files), read.findings)
+
+
+def _unstated(names: tuple[str, ...], rows: tuple[Counted, ...], source: str, findings: tuple[Finding, ...] = ()) -> KernelTable:
+    count = len(names)
+    return KernelTable(names, (1.0,) * count, (0.0,) * count, clipped(source, 120), (math.nan,) * count, rows, findings)
 
 
 def _joined(tables: Sequence[KernelTable]) -> KernelTable:

@@ -72,6 +72,7 @@ def mdm(
         modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
         document["modelled_seconds"] = {**asdict(modelled), "log_sd": cost.PRIOR_LOG_SD}
     document["measured"] = _measured_kernel(profile, kernel or "", no_cache, part) if profile is not None else None
+    document["ratio"] = _ratio(document["measured"], document["modelled_seconds"])
     if console is not None:
         _print_mdm(console, document, device)
     else:
@@ -106,7 +107,17 @@ def _measured_kernel(profile: Path, kernel: str, no_cache: bool, part: PartOptio
         raise error_of("A160.several", found=kernel[:60] or "(no --kernel)", count=len(distinct))
     seconds = kernels["seconds"].to_numpy()[matches]
     low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
-    return {"kernel": distinct[0], "count": len(seconds), "median_seconds": float(middle), "low": float(low), "high": float(high)}
+    return {
+        "kernel": distinct[0], "count": len(seconds), "mean_seconds": float(seconds.mean()), "median_seconds": float(middle),
+        "low": float(low), "high": float(high),
+    }  # fmt: skip
+
+
+def _ratio(measured: dict[str, Any] | None, modelled: dict[str, Any] | None) -> dict[str, float] | None:
+    """Return how many times faster than the mean recorded launch the modelled kernel is, as `turnbuckle project --kernels` takes it."""
+    if measured is None or modelled is None:
+        return None
+    return {end: measured["mean_seconds"] / modelled[of] for end, of in (("value", "value"), ("low", "high"), ("high", "low"))}
 
 
 def _print_mdm(console: Console, document: dict[str, Any], device: MdmDevice) -> None:
@@ -128,7 +139,9 @@ def _print_mdm(console: Console, document: dict[str, Any], device: MdmDevice) ->
         if count > 1:
             ends = f"  [{show(measured['low'], 's')}, {show(measured['high'], 's')}], 90 % of {count:,} launches"
         console.print(Text(f"measured  {show(measured['median_seconds'], 's')}{ends}: {plain(measured['kernel'])}"))
-        console.print(Text("the measured duration is the kernel's; the modelled one is used nowhere else", "dim"))
+        if ratio := document["ratio"]:
+            console.print(f"that is   {ratio['value']:.3g} times as fast as the mean launch  [{ratio['low']:.3g}, {ratio['high']:.3g}]")
+        console.print(Text("a projection takes the modelled one only if you give it this answer (JSON): project --kernels", "dim"))
     description = (
         f"{device.sms:g} SMs at {show(device.clock, 'Hz')}, {device.miss_registers:g} miss registers, latencies of "
         f"{device.l2_cycles:g} and {device.dram_cycles:g} cycles, "

@@ -37,6 +37,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import categories_ns, kernel_names
+from turnbuckle.projection.elsewhere.given import WORK_COLUMNS
 from turnbuckle.projection.elsewhere.priors import normals
 from turnbuckle.projection.uncertainty import SEED, drawn_source
 
@@ -50,11 +51,6 @@ QUANTILES: Final = (0.05, 0.95)
 #: Relative error (log-sd) of a bandwidth in a table that does not state one.
 ERROR: Final = 0.1
 
-WORK_COLUMNS: Final = (
-    Column("name", ""),
-    Column("flops", "1", most=1e30),
-    *(Column(name, "B", needed=name == "regular", most=1e30) for name in ("regular", "irregular", "h2d", "d2h")),
-)
 MEMORY_COLUMNS: Final = (
     Column("memory", ""),
     Column("regular", "B/s", least=1, most=1e18),
