@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +29,21 @@ def turnbuckle(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
         found = capsys.readouterr()
         assert "Traceback" not in found.out + found.err
         return Ran(code, found.out, found.err)
+
+    return run
+
+
+@pytest.fixture
+def encoded(turnbuckle: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run ``turnbuckle WORDS`` in this process, on streams of an encoding that is named first."""
+
+    def run(encoding: str, *words: object) -> Ran:
+        streams = {name: io.TextIOWrapper(io.BytesIO(), encoding, errors="strict", write_through=True) for name in ("stdout", "stderr")}
+        with monkeypatch.context() as patch:
+            for name, stream in streams.items():
+                patch.setattr(sys, name, stream)
+            code = cli_run.run([str(word) for word in words])
+        return Ran(code, *(stream.buffer.getvalue().decode(encoding) for stream in streams.values()))  # type: ignore[attr-defined]
 
     return run
 

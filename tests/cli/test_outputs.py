@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
@@ -15,21 +13,15 @@ from pathlib import Path
 import pytest
 from hostile_names import ALL, NONE, SAMPLE, Ran, outside
 
-from turnbuckle.cli import run as cli_run
 from turnbuckle.projection.run import Run as Recording
 
 Run = Callable[..., Ran]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
-def test_terminals_of_every_encoding(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
-    held = {name: io.TextIOWrapper(io.BytesIO(), encoding, errors="strict", write_through=True) for name in ("stdout", "stderr")}
-    with monkeypatch.context() as patch:
-        for name, stream in held.items():
-            patch.setattr(sys, name, stream)
-        code = cli_run.run([str(SAMPLE)])
-    out, err = (stream.buffer.getvalue().decode(encoding) for stream in held.values())  # type: ignore[attr-defined]
-    assert code == 0 and "nvlink-c2c" in out and "Unicode" not in err
+def test_terminals_of_every_encoding(encoded: Run, encoding: str) -> None:
+    ran = encoded(encoding, SAMPLE)
+    assert ran.code == 0 and "nvlink-c2c" in ran.out and "Unicode" not in ran.err
 
 
 def test_a_full_disk_is_not_our_defect() -> None:

@@ -147,6 +147,7 @@ def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Turnbuckle, m
     assert surface.threads == (1,) and surface.sizes(1).tolist() == [2.0**20, 2.0**22]
     assert surface.kernel_seconds(1).tolist() == pytest.approx([2 * 512**3 / 18e12, 2 * 1024**3 / 18e12], rel=0.15)
     monkeypatch.setenv("TB_STANDIN_FAIL", "1")
+    monkeypatch.setattr("turnbuckle.recorder.measuring.QUICK_SECONDS", 0.2)
     ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
     assert ran.code == 0 and "sections that did not end: launch" in ran.out
 

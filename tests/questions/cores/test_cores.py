@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from hostile_names import SAMPLE, SECRETS, Ran, document, outside
+from hostile_names import SAMPLE, SECRETS, Ran, document
 
 Run = Callable[..., Ran]
 EVIL = "\x1b]0;owned\x07[bold]x[/bold][/]\u202e<img src=x onerror=alert(1)>"
@@ -279,11 +279,11 @@ def test_extrapolation_is_asked_for(turnbuckle: Run, tmp_path: Path) -> None:
     assert ran.code == 0 and ran.out.startswith("90.0 (90.0 to 90.0) cores per GPU") and "A337" in ran.out
 
 
-@pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb", "NO_COLOR": "1"}])
-def test_plain_terminals(env: dict[str, str], table: Path) -> None:
-    ran = outside("cores", table, env=env)
-    assert ran.returncode == 0 and "\x1b" not in ran.stdout and ran.stderr == "" and "?" not in ran.stdout
-    assert not any(secret in ran.stdout for secret in SECRETS)
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_plain_terminals(encoded: Run, encoding: str, table: Path) -> None:
+    ran = encoded(encoding, "cores", table)
+    assert ran.code == 0 and "\x1b" not in ran.out and ran.err == "" and "?" not in ran.out
+    assert not any(secret in ran.out for secret in SECRETS)
 
 
 def test_help(turnbuckle: Run) -> None:

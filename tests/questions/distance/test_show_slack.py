@@ -104,11 +104,11 @@ def test_what_the_table_says(turnbuckle: Run) -> None:
     assert "every crossing call blocks its thread for the delay" in out
 
 
-@pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb", "NO_COLOR": "1"}])
-def test_plain_terminals(env: dict[str, str]) -> None:
-    ran = outside("slack", SAMPLE, *FEW, env=env)
-    assert ran.returncode == 0 and "\x1b" not in ran.stdout and ran.stderr == ""
-    bars = next(line for line in ran.stdout.splitlines() if line.startswith("100 ns"))
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_plain_terminals(encoded: Run, encoding: str) -> None:
+    ran = encoded(encoding, "slack", SAMPLE, *FEW)
+    assert ran.code == 0 and "\x1b" not in ran.out and ran.err == ""
+    bars = next(line for line in ran.out.splitlines() if line.startswith("100 ns"))
     assert "?" not in bars and len(set(bars.removeprefix("100 ns ").removesuffix(" 100 ms"))) > 2, "a curve that says something"
 
 
