@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from table_13_page import rewritten
+
 from turnbuckle.papers.numbers import Recomputed
 from turnbuckle.papers.reproduce import PAPERS, VERDICTS, counts, reproduce
-from turnbuckle.papers.table_13 import rewritten
 
 Table = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 

@@ -21,7 +21,6 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "turnbuckle"
 BOUNDED = {
     ("foundation/units.py", r"\s*([+-]?(?:"): "units.parse refuses more than 64 characters before it looks at any",
     ("questions/sweep/grid.py", "[0-9]+$"): "the name of a file that is there: a file system allows 255 bytes",
-    ("papers/table_13.py", "<!-- "): "a page of our own documentation, which no user gives",
 }
 #: Patterns that are put together while the program runs: all of a table, or one example of a kind.
 MADE = {

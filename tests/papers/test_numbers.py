@@ -24,9 +24,9 @@ from turnbuckle.papers.numbers import Interval, exact, judged
     ],
 )
 def test_digits_that_are_rounded_cut_off_or_neither(text: str, found: float, verdict: str) -> None:
-    assert judged("", "", text, exact(found)).verdict == verdict
+    assert judged("", text, exact(found)).verdict == verdict
 
 
 def test_an_interval_without_an_end_is_judged_by_the_other() -> None:
-    assert judged("", "", "2", Interval(3.0, 1.9, math.inf)).verdict == "reproduced"
-    assert judged("", "", "2", Interval(3.0, 2.9, math.inf)).verdict == "trunc"
+    assert judged("", "2", Interval(3.0, 1.9, math.inf)).verdict == "reproduced"
+    assert judged("", "2", Interval(3.0, 2.9, math.inf)).verdict == "trunc"

@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -157,13 +157,12 @@ class Recomputed:
     Attributes
     ----------
     id : paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack).
-    what : quantity and its unit.
+    what, resolution : as ``recorded.csv`` has them (`Recorded`).
     printed : text of the paper.
     recomputed : number in the unit of the printed one, or text for a statement; None where it cannot be recomputed.
     verdict : verdict, as the module lists them.
     note : reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation.
     low, high : least and most within the rounding of the inputs; None for statements.
-    resolution : for a contradiction, what Turnbuckle does, and why.
     """
 
     id: str
@@ -189,57 +188,88 @@ class Recomputed:
         return self.recomputed / float(self.printed) - 1.0
 
 
+class Recorded(NamedTuple):
+    """One row of ``recorded.csv``: what it is about, and how it came out first.
+
+    Attributes
+    ----------
+    verdict, recomputed : first verdict and number; None where the row has no number.
+    what : quantity and its unit.
+    assumed : whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which.
+    resolution : where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why.
+    """
+
+    id: str
+    verdict: str = ""
+    recomputed: float | None = None
+    what: str = ""
+    assumed: bool = False
+    resolution: str = ""
+
+
+@cache
+def recorded() -> dict[str, Recorded]:
+    """Return the rows of all papers by their ids, in the order of the papers."""
+    text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
+    return {
+        r["id"]: Recorded(
+            r["id"], r["verdict"], float(r["recomputed"]) if r["recomputed"] else None, r["what"], bool(r["assumed"]), r["resolution"]
+        )
+        for r in csv.DictReader(text.splitlines())
+    }
+
+
+def _row(id: str) -> Recorded:
+    return recorded().get(id, Recorded(id))
+
+
+def overlap(first: Interval, second: Interval) -> bool:
+    """Return whether two intervals have a number in common, up to rounding of floats.
+
+    >>> overlap(printed("1.3"), printed("1.35")), overlap(exact(1.36), printed("1.3"))
+    (True, False)
+    """
+    slack = 1e-9 * max(abs(second.low), abs(second.high))
+    return first.low <= second.high + slack and first.high >= second.low - slack
+
+
 def judged(
     id: str,
-    what: str,
     text: str,
     recomputed: Interval | float,
     *,
-    assumed: bool = False,
     within: tuple[float, float] | None = None,
     rounded_down_to: float | None = None,
     note: str = "",
 ) -> Recomputed:
-    """Compare a number with the printed one.
+    """Compare a recomputed number, in the unit of the printed one, with the text of the paper, a plain number.
 
     Parameters
     ----------
-    text : a plain number, as printed.
-    recomputed : the recomputed number, in the same unit.
-    assumed : whether it rests on an assumption that the paper does not print, or is compared with itself (stated in `note`).
     within : interval of the text where the paper says "about", "roughly" or "up to"; if left out, that of its last digit.
     rounded_down_to : step to which the paper cuts off; if left out, the unit of the last digit.
     """
-    interval = recomputed if isinstance(recomputed, Interval) else exact(recomputed)
-    low, high = within or (printed(text).low, printed(text).high)
-    slack = 1e-9 * max(abs(low), abs(high))
-    verdict: Verdict
-    if interval.low <= high + slack and interval.high >= low - slack:
-        verdict = "reproduced*" if assumed else "reproduced"
-    else:
+    row, interval = _row(id), recomputed if isinstance(recomputed, Interval) else exact(recomputed)
+    verdict: Verdict = "reproduced*" if row.assumed else "reproduced"
+    if not overlap(interval, printed(text) if within is None else Interval(float(text), *within)):
         step = rounded_down_to or unit_of_last_digit(text)
         cut = {math.trunc(end / step + math.copysign(1e-9, end)) for end in (interval.low, interval.high) if math.isfinite(end)}
         verdict = "trunc" if round(float(text) / step) in cut else "off"
-    return Recomputed(id, what, text, interval.value, verdict, note, interval.low, interval.high)
+    return Recomputed(id, row.what, text, interval.value, verdict, note, interval.low, interval.high)
 
 
-def stated(
-    id: str,
-    what: str,
-    text: str,
-    recomputed: str,
-    holds: bool,
-    *,
-    otherwise: Literal["off", "contradiction"] = "off",
-    assumed: bool = False,
-    note: str = "",
-    resolution: str = "",
-) -> Recomputed:
-    """Return the verdict on a statement, or a number with words, that holds or does not; `otherwise` is the verdict where it does not."""
-    verdict: Verdict = otherwise if not holds else "reproduced*" if assumed else "reproduced"
-    return Recomputed(id, what, text, recomputed, verdict, note, resolution=resolution if verdict == "contradiction" else "")
+def stated(id: str, text: str, recomputed: str, holds: bool, *, note: str = "", resolution: str = "") -> Recomputed:
+    """Return the verdict on a statement, or a number with words, that holds or does not.
+
+    One that does not hold is a contradiction where the row has a resolution; `resolution` replaces one that needs numbers.
+    """
+    row = _row(id)
+    resolution = resolution or row.resolution
+    if holds:
+        return Recomputed(id, row.what, text, recomputed, "reproduced*" if row.assumed else "reproduced", note)
+    return Recomputed(id, row.what, text, recomputed, "contradiction" if resolution else "off", note, resolution=resolution)
 
 
-def not_printed(id: str, what: str, text: str, missing: str, recomputed: str | None = None) -> Recomputed:
+def not_printed(id: str, text: str, missing: str, recomputed: str | None = None) -> Recomputed:
     """Return a number that cannot be recomputed, with the missing inputs."""
-    return Recomputed(id, what, text, recomputed, "n/r", missing)
+    return Recomputed(id, _row(id).what, text, recomputed, "n/r", missing)

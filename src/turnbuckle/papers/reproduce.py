@@ -6,19 +6,16 @@ moves from them is a defect of Turnbuckle or a discovery about the paper, and mu
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from importlib.resources import files
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import polars as pl
 
 from turnbuckle.foundation.fields import Declared
-from turnbuckle.papers.numbers import Recomputed
+from turnbuckle.papers.numbers import Recomputed, Recorded, recorded
 from turnbuckle.projection.shown import Shown
 
 #: First letter of the ids, and the title, of each paper by its word on the command line.
@@ -39,14 +36,6 @@ _MODULES: Final = {
 }
 #: A recomputed number may differ from the recorded one by this share: other libraries round differently.
 SAME: Final = 2e-3
-
-
-class Recorded(NamedTuple):
-    """First verdict and number of one row; `recomputed` is None where the row has no number."""
-
-    id: str
-    verdict: str
-    recomputed: float | None
 
 
 @dataclass(frozen=True)
@@ -104,14 +93,6 @@ class Row(Declared):
     def resolution(self) -> str:
         """Return what Turnbuckle does where the paper contradicts itself."""
         return self.now.resolution if self.now else ""
-
-
-@cache
-def recorded() -> dict[str, Recorded]:
-    """Return the first verdict and number of each row, in the order of the papers."""
-    text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    return {r["id"]: Recorded(r["id"], r["verdict"], float(r["recomputed"]) if r["recomputed"] else None) for r in rows}
 
 
 def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:

@@ -6,17 +6,18 @@ the cell names the missing ones.  Intervals follow from the rounding of the inpu
 
     table_13() -> list[Cell]            the cells, by technology
     statements() -> list[Statement]     what section 11 says of them, from the printed and from the recomputed cells
-    rewritten(page) -> str              a page with these tables put between its marks
 """
 
 from __future__ import annotations
 
+import csv
 import math
-import re
+import operator
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import Final, Literal
 
 from turnbuckle.cost.ratio import fraction_benefit
@@ -110,7 +111,8 @@ class _Column:
         self, app: str, interval: Interval, *, assumed: bool = False, note: str = "", link: str = "", change: str = "", method: str = ""
     ) -> Cell:
         text = tables.PAPER.text(app, self.technology, "Table 13")
-        verdict = judged("", "", text, interval, assumed=assumed).verdict
+        verdict = judged("", text, interval).verdict
+        verdict = "reproduced*" if assumed and verdict == "reproduced" else verdict
         about = link or self.link, change or self.change, method or self.method
         return Cell(app, self.technology, text, interval.value, interval.low, interval.high, *about, verdict, note)
 
@@ -314,86 +316,24 @@ class Statement:
 
 
 _Function = Callable[[Sequence[float]], float]
+_COMPARED: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
-def _share(test: Callable[[float], bool]) -> _Function:
-    return lambda values: 100 * sum(test(v) for v in values) / len(values)
+def _function(words: str) -> _Function:
+    """Return the function of a column's cells that a line of ``section_11.csv`` names.
 
+    >>> [_function(words)([1.0, 2.0, 4.0]) for words in ("median", "gain", "count > 1.25")]
+    [2.0, 100.0, 2.0]
+    """
+    if words in ("median", "gain"):
+        return statistics.median if words == "median" else lambda values: 100 * (statistics.median(values) - 1)
+    kind, compare, limit = words.split()
 
-def _gain(values: Sequence[float]) -> float:
-    return 100 * (statistics.median(values) - 1)
+    def counted(values: Sequence[float]) -> float:
+        count = sum(_COMPARED[compare](round(v, 9), float(limit)) for v in values)
+        return 100 * count / len(values) if kind == "share" else float(count)
 
-
-def _count(test: Callable[[float], bool]) -> _Function:
-    return lambda values: float(sum(test(v) for v in values))
-
-
-#: Quantity, its names in ``ecp/tables.csv``, its column, the function of its cells, the reason of the difference.
-_SECTION_11: Final[tuple[tuple[str, tuple[str, ...], Technology, _Function, str], ...]] = (
-    (
-        "median gain of CPU-GPU integration [%]",
-        ("median gain of CPU-GPU integration",),
-        "CPU-GPU integration",
-        _gain,
-        "WarpX stands in the middle, cut from 1.36 to 1.3",
-    ),
-    (
-        "applications that gain at least 1.3x [%]",
-        ("share of applications gaining", "1.3"),
-        "CPU-GPU integration",
-        _share(lambda b: b >= 1.3),
-        "WarpX is well above 1.3, not at it",
-    ),
-    (
-        "applications that gain more than 1.9x [%]",
-        ("share of applications gaining", "1.9"),
-        "CPU-GPU integration",
-        _share(lambda b: b > 1.9),
-        "PeleC, Epsilon and Sigma are above 1.9, not at it",
-    ),
-    (
-        "applications with at most 2 cores a GPU [%]",
-        ("share needing at most two cores",),
-        "CPU cores a GPU",
-        _share(lambda c: c <= 2),
-        "three or four cores for GTC-P change nothing",
-    ),
-    (
-        "median penalty of disaggregation [x]",
-        ("median slow-down of disaggregation",),
-        "disaggregation penalty",
-        statistics.median,
-        "LAMMPS and OpenMC at the least that their gains force",
-    ),
-    (
-        "applications slowed down more than 5x [%]",
-        ("share above fivefold slow-down",),
-        "disaggregation penalty",
-        _share(lambda p: p > 5),
-        "five as printed; OpenMC would be the sixth",
-    ),
-    (
-        "applications slowed down by less than 10 % [number]",
-        ("applications below a tenth",),
-        "disaggregation penalty",
-        _count(lambda p: round(p, 9) < 1.1),
-        "Castro; HACC, at 1.10, may lie on either side",
-    ),
-    (
-        "median gain of GPU-GPU integration [x]",
-        ("median gain of GPU-GPU integration",),
-        "GPU-GPU integration",
-        statistics.median,
-        "1.2 for Sigma is 1.12, so GTC-P stands in the middle",
-    ),
-    (
-        "applications that gain more than 1.25x from GPU-GPU integration [number]",
-        ("applications above 1.25",),
-        "GPU-GPU integration",
-        _count(lambda g: g > 1.25),
-        "SpTRSV and OpenMC, neither of which can be recomputed",
-    ),
-)
+    return counted
 
 
 def statements() -> list[Statement]:
@@ -402,79 +342,13 @@ def statements() -> list[Statement]:
     Each is monotone in each cell, so the ends of its interval follow from all cells at their low or high ends.
     """
     out = []
-    for what, source_names, technology, function, note in _SECTION_11:
-        cells = [c for c in table_13() if c.technology == technology]
+    lines = (files("turnbuckle.papers") / "ecp" / "section_11.csv").read_text(encoding="utf-8").splitlines()
+    for line in csv.DictReader(lines):
+        cells, function = [c for c in table_13() if c.technology == line["technology"]], _function(line["function"])
         intervals = [c.known for c in cells]
         low, high = sorted(function(values) for values in ([k.low for k in intervals], [k.high for k in intervals]))
         as_printed, recomputed = function([float(c.printed) for c in cells]), function([k.value for k in intervals])
         without = function([float(c.printed) if c.is_bound else k.value for c, k in zip(cells, intervals, strict=True)])
-        out.append(Statement(what, tables.PAPER.text("report", *source_names), as_printed, recomputed, without, low, high, note))
+        text = tables.PAPER.text("report", line["quantity"], line["at"] or None)
+        out.append(Statement(line["what"], text, as_printed, recomputed, without, low, high, line["note"]))
     return out
-
-
-# --- as a page --------------------------------------------------------------------------------------------------------
-
-
-def _number(value: float, places: int) -> str:
-    return "any" if math.isinf(value) else f"{value:.{places}f}"
-
-
-def _places(text: str) -> int:
-    """Return the number of decimals: one more than is printed, at least two."""
-    return max(2, len(text.partition(".")[2]) + 1) if "–" not in text else 3
-
-
-def _ours(cell: Cell) -> tuple[str, str]:
-    """Return the recomputed number and its interval as texts."""
-    if cell.recomputed is None or cell.low is None or cell.high is None:
-        return "", ""
-    places = _places(cell.printed)
-    if math.isinf(cell.high):
-        return f"at least {cell.low:.{places}f}", ""
-    low, high = (_number(end, places) for end in (cell.low, cell.high))
-    return _number(cell.recomputed, places), low if low == high else f"{low} to {high}"
-
-
-def cells_table(technology: Technology) -> str:
-    """Return one column of Table 13 as a Markdown table."""
-    about = ["link and change"] if technology != "CPU cores a GPU" else []
-    heads = ["application", "printed", "ours", "interval", *about, "method", "verdict", "why"]
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    for cell in table_13():
-        if cell.technology == technology:
-            verdict = cell.verdict.replace("*", "\\*")
-            words = [
-                cell.application,
-                cell.printed,
-                *_ours(cell),
-                *(f"{cell.link}: {cell.change}" for _ in about),
-                cell.method,
-                verdict,
-                cell.note,
-            ]
-            lines.append("| " + " | ".join(words) + " |")
-    return "\n".join(lines)
-
-
-def statements_table() -> str:
-    """Return section 11 with printed and recomputed numbers as a Markdown table."""
-    heads = ["section 11", "says", "from its cells", "from ours", "interval", "bounds as printed", "why"]
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    for s in statements():
-        places = 2 if s.what.endswith("[x]") else 0
-        low, high = (_number(end, places) for end in (s.low, s.high))
-        numbers = [_number(n, places) for n in (s.printed_cells, s.recomputed_cells)]
-        words = [s.what, s.said, *numbers, low if low == high else f"{low} to {high}", _number(s.bounds_as_printed, places), s.note]
-        lines.append("| " + " | ".join(words) + " |")
-    return "\n".join(lines)
-
-
-def rewritten(page: str) -> str:
-    """Replace the tables between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page: technologies, and ``section 11``."""
-    made: dict[str, str] = {t: cells_table(t) for t in TECHNOLOGIES}
-    made["section 11"] = statements_table()
-
-    def put(match: re.Match[str]) -> str:
-        return f"<!-- {match[1]} -->\n\n{made[match[1]]}\n\n<!-- /{match[1]} -->"
-
-    return re.sub(r"<!-- ([^/>][^>]*?) -->\n.*?<!-- /\1 -->", put, page, flags=re.DOTALL)

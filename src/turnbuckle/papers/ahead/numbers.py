@@ -28,10 +28,10 @@ def recompute() -> list[Recomputed]:
 def _shares() -> Iterator[Recomputed]:
     for app in APPS:
         share = swept(lambda k, t: 100 * t / (k + t), PAPER.number(app, "kernels"), PAPER.number(app, "transfers"))
-        yield judged(f"A.T1.{app}", f"transfers of {app}, share of kernels and transfers [%]", PAPER.text(app, "transfer share"), share)
+        yield judged(f"A.T1.{app}", PAPER.text(app, "transfer share"), share)
     shares = [PAPER.number(app, "transfer share") for app in APPS]
     average = swept(lambda *all_of: sum(all_of) / len(all_of), *shares)
-    yield judged("A.1.avg", "average of the five shares [%]", PAPER.text("CORAL-2", "average transfer share"), average)
+    yield judged("A.1.avg", PAPER.text("CORAL-2", "average transfer share"), average)
 
 
 def _pcie() -> Iterator[Recomputed]:
@@ -39,22 +39,18 @@ def _pcie() -> Iterator[Recomputed]:
     for place, text in lanes.items():
         rate = parse(f"{PAPER.text('PCIe', 'raw bit rate', place)} GHz", "Hz")
         bandwidth = link_bandwidth(1, rate, line_code(int(place))) * 1e-9
-        yield judged(f"A.T2.gen{place}", f"bandwidth of a lane, generation {place} [GB/s]", text, bandwidth)
+        yield judged(f"A.T2.gen{place}", text, bandwidth)
     code = 100 * line_code(3)
-    yield judged(
-        "A.4A.eta", "share of the line that 128b/130b leaves [%]", PAPER.text("PCIe", "efficiency of 128b/130b"), code, note=f"{code:.2f}"
-    )
+    yield judged("A.4A.eta", PAPER.text("PCIe", "efficiency of 128b/130b"), code, note=f"{code:.2f}")
     titan, text = _titan(), PAPER.text("Titan", "PCIe bandwidth")
-    yield judged("A.6B.titan", "PCIe 2 x16 [GB/s]", text, titan.raw_bandwidth * 1e-9)
+    yield judged("A.6B.titan", text, titan.raw_bandwidth * 1e-9)
     generation = str(titan.generation)
     # 8e9 * lane is the rate at which a lane without line code has the bandwidth of Table II
     taken = swept(lambda lane: link_bandwidth(titan.lanes, 8e9 * lane, line_code(titan.generation)) * 1e-9, exact(float(lanes[generation])))
     note = f"Table II holds the line code, equation 3 takes it off again; with {RATE[titan.generation] * 1e-9:g} GT/s it gives {text}"
-    yield judged("A.eq3", "equation 3 on the lane bandwidth of Table II, generation 2 x16 [GB/s]", text, taken, note=note)
+    yield judged("A.eq3", text, taken, note=note)
     increase = 100 * (_summit().raw_bandwidth / titan.raw_bandwidth - 1)
-    yield judged(
-        "A.8.525", "CPU-GPU bandwidth, Summit over Titan [%]", PAPER.text("Summit", "increase of CPU-GPU bandwidth over Titan"), increase
-    )
+    yield judged("A.8.525", PAPER.text("Summit", "increase of CPU-GPU bandwidth over Titan"), increase)
 
 
 def _titan() -> Pcie:
@@ -67,13 +63,13 @@ def _summit() -> Nvlink:
 
 def _nvlink() -> Iterator[Recomputed]:
     bits = float(sum(int(text) for text in PAPER.texts("NVLink", "bits of the header flit").values()))
-    yield judged("A.4B.flit", "bits of a header flit, its three fields", PAPER.text("NVLink", "bits of a flit"), bits)
+    yield judged("A.4B.flit", PAPER.text("NVLink", "bits of a flit"), bits)
     text = PAPER.text("NVLink", "efficiency at large transfers")
     large = parse(f"{PAPER.text('NVLink', 'large transfer')} MB", "B")
     efficiency = 100 * float(_summit().efficiency(large, "write"))
     below = float(text) - 1.0
     note = f"{efficiency:.1f}; almost {text} is taken for {below:g} to {text}"
-    yield judged("A.7B.nv", "data over bytes on NVLink 2, large transfers [%]", text, efficiency, within=(below, float(text)), note=note)
+    yield judged("A.7B.nv", text, efficiency, within=(below, float(text)), note=note)
 
 
 def _packets() -> Iterator[Recomputed]:
@@ -84,13 +80,10 @@ def _packets() -> Iterator[Recomputed]:
     requests = byte[1] - byte[0] == 0.0
     yield stated(
         "A.eq4.small",
-        "bytes on the link for a read of one byte, equation 4",
         "MRd + MRRS + CplD + 1",
         f"{byte[0]:.0f} B as printed, {byte[1]:.0f} B without MRRS",
         requests,
-        otherwise="contradiction",
         note=f"a request carries no data; NVLink's equation 6 has no such term ({summit:.0f} B)",
-        resolution="D5: no MRRS; requests travel the other way, and bind only where that way is the heavier. As printed with legacy_mrrs.",
     )
     widths = {int(bits): int(text) for bits, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
     full = {bits: Pcie(3, address_bits=bits) for bits in widths}
@@ -99,13 +92,10 @@ def _packets() -> Iterator[Recomputed]:
     completions = {link.completion_header for link in full.values()}
     yield stated(
         "A.hdr",
-        "bytes of a packet beyond its data, 32 and 64 bit addresses",
         "/".join(str(bytes_printed) for _, bytes_printed in sorted(widths.items())),
         f"{short} or {long}; completions {', '.join(map(str, sorted(completions)))}",
         same,
-        otherwise="contradiction",
         note="left out are 4 bytes of common header and 8 of framing, sequence number and LCRC; a completion has no address",
-        resolution="D5: full headers; the printed ones with legacy_headers",
     )
 
 
@@ -121,34 +111,23 @@ def _errors() -> Iterator[Recomputed]:
     three, four, both = float(np.mean(default_sizes)), float(np.mean(larger)), float(np.mean([*default_sizes, *larger]))
     of_means = (three + four) / 2
     note = f"Table IV alone {four:.1f}, all {len(default_sizes) + len(larger)} entries {both:.1f}, mean of the two means {of_means:.1f}"
-    yield judged("A.abs.23", "average error on Rodinia: mean of Table III [%]", average, exact(three), note=note)
+    yield judged("A.abs.23", average, exact(three), note=note)
     note = f"the nearest reading; {of_means:.1f}"
-    yield judged("A.abs.23b", "average error on Rodinia: mean of the means of both tables [%]", average, exact(of_means), note=note)
+    yield judged("A.abs.23b", average, exact(of_means), note=note)
     ordered = all(a <= b <= c for a, b, c in zip(*default.values(), strict=True))
     means = " / ".join(f"{np.mean(values):.1f}" for values in default.values())
-    yield stated(
-        "A.T3.order",
-        "AHEAD, peak bandwidth, back of the envelope: errors rise in this order in every column",
-        "yes",
-        f"means {means}",
-        ordered,
-    )
+    yield stated("A.T3.order", "yes", f"means {means}", ordered)
     # the count is QMCPACK's in the paper, and each transfer has the error of the worst column of its table
     count = round(float(PAPER.text("qmcpack", "count of transfers").removesuffix("K")) * 1000)
     worst = max(max(values) for values in default.values())
     summed = wmape(np.ones(count), np.full(count, 1 + worst / 100))
     yield stated(
         "A.wmape",
-        "weighted error: average over all transfers of weight times error",
         "average",
         "sum",
         summed / count >= worst,
-        otherwise="contradiction",
         note=f"the weights add up to 1 already; {count:,} transfers, each off by {worst:g} %, would average {summed / count:.1g} %",
-        resolution="D7: the sum, 100 sum |A - P| / sum A, with the weighted spread beside it",
     )
-    yield not_printed(
-        "A.F11", "average error on CORAL-2 [%]", PAPER.text("CORAL-2", "average weighted relative error"), "only drawn, as boxes, in Fig 11"
-    )
+    yield not_printed("A.F11", PAPER.text("CORAL-2", "average weighted relative error"), "only drawn, as boxes, in Fig 11")
     longer = PAPER.text("Summit", "one-byte transfer longer than on Titan by")
-    yield not_printed("A.42", "one-byte transfer on Summit against Titan; copies of symbols [%]", longer, "the times are not printed")
+    yield not_printed("A.42", longer, "the times are not printed")

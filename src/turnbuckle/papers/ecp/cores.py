@@ -43,22 +43,17 @@ def _table_six() -> Iterator[Recomputed]:
     for routine, text in printed_cores.items():
         recomputed = swept(lambda a, b, r: float(exponential_cores(a, b, r, share)), *parameters(routine))
         within = (float(least), float(most)) if routine == "Push" else None
-        what = f"GTC-P {routine}: cores per GPU for {share:.0%}"
-        yield judged(f"R.T6.{routine}", what, text, recomputed, within=within, assumed=routine == "Push", note=notes[routine])
+        yield judged(f"R.T6.{routine}", text, recomputed, within=within, note=notes[routine])
     total, cores = parameters("Total"), float(printed_cores["Total"])
     reached = swept(lambda a, b, r: a / float(exponential_seconds(cores, a, b, r)), *total)
     whole = math.ceil(float(exponential_cores(total[0].value, total[1].value, total[2].value, share)))
     note = f"needs {whole} whole cores; {cores:g} hold by rounding alone"
-    yield stated(
-        "R.T6.eff3", f"GTC-P efficiency with {cores:g} cores", f">={share:.0%}", f"{reached.value:.2%}", reached.high >= share, note=note
-    )
+    yield stated("R.T6.eff3", f">={share:.0%}", f"{reached.value:.2%}", reached.high >= share, note=note)
     threads, text = float(PAPER.text("Total", "threads of a rank", "profile")), PAPER.text("Total", "run time", "8 threads")
     recomputed = swept(lambda a, b, r: float(exponential_seconds(threads, a, b, r)), *total)
     near = (float(text) * (1 - _FIT), float(text) * (1 + _FIT))
     note = f"{recomputed.value / float(text) - 1:.1%} apart; that a fit is held to {_FIT:.0%} is not printed"
-    yield judged(
-        "R.T6.x5", f"GTC-P run time with {threads:g} threads by Table 6 [s]", text, recomputed, within=near, assumed=True, note=note
-    )
+    yield judged("R.T6.x5", text, recomputed, within=near, note=note)
 
 
 def _equation_six() -> Iterator[Recomputed]:
@@ -69,11 +64,12 @@ def _equation_six() -> Iterator[Recomputed]:
     text = PAPER.text("model", "limit", "no bound on cores")
     recomputed = "t_MPI+c_seq" if holds else "neither"
     yield stated(
-        "R.eq6", "limit of equation 6 for any number of ranks and threads", text, recomputed, text == recomputed, otherwise="contradiction",
+        "R.eq6",
+        text,
+        recomputed,
+        text == recomputed,
         note="every term with a core count below it vanishes, the OpenMP term too; t_OMP is defined nowhere",
-        resolution="D3: T_inf = t_MPI + c_seq, the limit of the printed equation; cores are told as a real number, rounded up, and with "
-        "the efficiency there",
-    )  # fmt: skip
+    )
     epsilon, sigma = (PAPER.text(name, "cores", "efficiency") for name in ("Epsilon", "Sigma"))
     share = float(PAPER.text("all", "efficiency", "asked")) / 100
     # with one rank per GPU, cores are proportional to c_OMP / T_inf
@@ -81,4 +77,4 @@ def _equation_six() -> Iterator[Recomputed]:
     missing = (
         f"c_seq, c_OMP and t_MPI are only drawn, in Fig 31; Epsilon's {epsilon} means c_OMP = {float(epsilon) / cores_per_share:.3f} T_inf"
     )
-    yield not_printed("R.F31", "BerkeleyGW Epsilon and Sigma: cores per GPU", f"{epsilon} / {sigma}", missing)
+    yield not_printed("R.F31", f"{epsilon} / {sigma}", missing)

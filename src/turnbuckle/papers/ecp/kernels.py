@@ -46,18 +46,21 @@ def _divergence() -> Iterator[Recomputed]:
     errors = list(ipc_errors().values())
     mean = sum(abs(e) for e in errors) / len(errors)
     yield stated(
-        "R.T1.close", "calculated IPC against the profiler's", "close", "errors " + ", ".join(f"{e:+.0%}" for e in errors),
+        "R.T1.close",
+        "close",
+        "errors " + ", ".join(f"{e:+.0%}" for e in errors),
         all(abs(e) <= CLOSE for e in errors),
         note=f"{mean:.0%} off on average, two of four by more than half; Turnbuckle gives every such duration a log-sd of {PRIOR_LOG_SD}",
-    )  # fmt: skip
+    )
     rates = cycle_rates().values()
     apart = max(rates) / min(rates)
     yield stated(
-        "R.T1T7", "kernel times of Table 7 as instructions over IPC and one clock", "one constant",
-        f"{_short(min(rates))}..{_short(max(rates))} cycles/s", apart <= ONE, otherwise="contradiction",
+        "R.T1T7",
+        "one constant",
+        f"{_short(min(rates))}..{_short(max(rates))} cycles/s",
+        apart <= ONE,
         note=f"the implied rates are a factor of {apart:.0f} apart: the tables cannot be of the same kernels",
-        resolution="a modelled duration stands beside a measured one with its wide interval, never in its place",
-    )  # fmt: skip
+    )
 
 
 def _short(rate: float) -> str:
@@ -67,4 +70,4 @@ def _short(rate: float) -> str:
 def _unified_memory() -> Iterator[Recomputed]:
     least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", end) for end in ("least", "most"))
     missing = "Fig 54 only draws it, and of equation 8 neither the costs nor the counts are printed"
-    yield not_printed("R.9.1", "QuickSilver: performance in DDR over that in HBM", f"{least}-{most}", missing, "-")
+    yield not_printed("R.9.1", f"{least}-{most}", missing, "-")
