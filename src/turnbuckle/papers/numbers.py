@@ -158,9 +158,7 @@ class Recomputed:
     ----------
     id : paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack).
     what, resolution : as ``recorded.csv`` has them (`Recorded`).
-    printed : text of the paper.
     recomputed : number in the unit of the printed one, or text for a statement; None where it cannot be recomputed.
-    verdict : verdict, as the module lists them.
     note : reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation.
     low, high : least and most within the rounding of the inputs; None for statements.
     """
@@ -194,7 +192,6 @@ class Recorded(NamedTuple):
     Attributes
     ----------
     verdict, recomputed : first verdict and number; None where the row has no number.
-    what : quantity and its unit.
     assumed : whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which.
     resolution : where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why.
     """

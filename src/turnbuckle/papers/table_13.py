@@ -296,13 +296,8 @@ class Statement:
 
     Attributes
     ----------
-    what : quantity and its unit.
-    said : number in the report.
-    printed_cells : number from the cells as printed.
     recomputed_cells : number from the recomputed cells; printed cells where none can be recomputed, bounds at their least.
     bounds_as_printed : number from the recomputed cells, with the printed cell where only a bound can be computed.
-    low, high : least and most within the intervals of the cells.
-    note : reason of the difference.
     """
 
     what: str

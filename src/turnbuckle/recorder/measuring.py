@@ -48,13 +48,6 @@ def measure(
 
     Raises A185, A186, A187 where no usable device is present; N020 to N024; A414.
 
-    Parameters
-    ----------
-    quick : use fewer sizes and repetitions.
-    managed : measure unified memory too.
-    only : sections to run instead of all.
-    says : called with the section that begins.
-
     Returns
     -------
     Sections that failed or ran out of time, each with its message.

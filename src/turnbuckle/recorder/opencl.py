@@ -31,9 +31,7 @@ def record_opencl(
     Parameters
     ----------
     command, output : as for ``turnbuckle record``.
-    settings : environment variables of the recorder.
     headers : folder of ``CL/cl_layer.h``.
-    cupti_only : options of CUPTI alone, and whether each was given.
     keep : function that writes the trace and reports on it; it takes the folder of the files, the place of the trace and the run.
     """
     from turnbuckle.trace.cache import cache

@@ -30,9 +30,7 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
 
     Parameters
     ----------
-    target : path of the library, which is written whole or not at all.
     headers : folder that holds ``CL/cl_layer.h``; the compiler's own if not given.
-    strict : make warnings errors, as the tests do.
     """
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:

@@ -65,7 +65,6 @@ class Cupti:
     Attributes
     ----------
     includes : folders of its headers and of their ``cuda.h``.
-    library : its shared library.
     version : CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor).
     """
 
@@ -165,7 +164,6 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     Parameters
     ----------
     driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is unknown.
-    folder : the only folder to search.
     """
     places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
     cuptis = [cupti for place in places if (cupti := at(place))]
@@ -227,10 +225,7 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
 
     Parameters
     ----------
-    cupti : CUPTI to build against.
-    target : path of the library, which is written whole or not at all.
     run_path : folder in which the loaded library looks for CUPTI's library; that of `cupti` if empty.
-    strict : make warnings errors, as the tests do.
     """
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
     # -isystem would move the compiler's own folder in its search order
@@ -297,9 +292,6 @@ def lent(
     Parameters
     ----------
     cache : the cache folder; the library is kept in its folder ``native/KEY``.
-    key : key of the library.
-    name : name of its file.
-    build : function that writes the library to a path.
     unwritten : function that returns the error where the cache cannot be written.
 
     Yields

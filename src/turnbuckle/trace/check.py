@@ -56,7 +56,6 @@ def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFr
     Parameters
     ----------
     tables : tables of ``schema/trace.csv`` by name [ns]; tables without times pass unchanged.
-    facts : facts about the file.
 
     Returns
     -------
@@ -308,7 +307,6 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
     Parameters
     ----------
     tables : tables of ``schema/trace.csv`` by name, without the rows that `sound` sets aside.
-    facts : facts about the file.
     names : texts that the name columns index; without them, graph launches that left no record cannot be counted.
     pairs : `launch_pairs` of these tables, where the caller has it; else it is computed.
 

@@ -198,7 +198,6 @@ class Packed:
     program : program of resources and edges alone.
     link : link of the network that each resource stands for.
     busy_seconds : total time for which each resource is occupied [s].
-    packets : number of packets.
     """
 
     program: Program

@@ -53,7 +53,6 @@ class Graph:
 
     Attributes
     ----------
-    hosts : number of switches.
     ends : pairs of switches that a cable joins; each direction is a link of its own.
     """
 

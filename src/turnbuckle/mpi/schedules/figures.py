@@ -17,14 +17,12 @@ class Figures:
     ----------
     format : ``simgrid-ti`` or ``goal``.
     version : version of the format, or an empty text where the file has none.
-    ranks : number of ranks.
     operations : number of calls, or of operations of a graph.
     sends, sent_bytes, receives : point-to-point operations and bytes [B].
     collectives : number of calls by name, in capitals.
     matched, unmatched : number of messages with both sides, and of sends and receives without the other side.
     compute_flops : work counted in flops [flop]; None where the format has none.
     compute_seconds : work given as time [s].
-    findings : flaws found while reading.
     """
 
     format: str

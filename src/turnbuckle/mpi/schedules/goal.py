@@ -89,13 +89,10 @@ class Goal:
 
     Attributes
     ----------
-    name : name of the file.
-    ranks : number of ranks.
     rank, kind : rank of each operation, and its kind: `SEND`, `RECEIVE` or `CALC`.
     amount : size of a message [B], or duration of a `CALC` [ns].
     peer, tag : other rank and tag of a message, `ANY` for any.
     cpu, nic : processor and NIC of the rank that the operation uses.
-    line : line of the file.
     before, after : operations that each dependency joins, shape (dependencies,).
     by_start : whether `after` waits for the begin of `before` only.
     matched : pairs of sends and receives that are messages, as indices among the sends and among the receives.

@@ -22,7 +22,6 @@ class Side:
     ----------
     source, target : ranks at both ends; `ANY` for a receive from any source.
     tag : tag of the message; `ANY` for a receive of any tag.
-    line : line of the file.
     """
 
     source: Int
@@ -38,7 +37,6 @@ class Matched:
     Attributes
     ----------
     send, receive : index of each message's send and receive, shape (messages,), ascending by send.
-    lone_sends, lone_receives : indices without a counterpart.
     """
 
     send: Int

@@ -86,8 +86,6 @@ class TimeIndependent:
 
     Attributes
     ----------
-    name : name of the file.
-    ranks : number of ranks.
     rank : rank of each call that involves other ranks, rank by rank, shape (calls,).
     call, calls : index of each call's name in `calls`, and the names in lower case.
     flops, sleep_seconds : work [flop] and sleep [s] before each call.
@@ -95,7 +93,6 @@ class TimeIndependent:
     messages, rounds : messages and collectives, as in `turnbuckle.mpi.replay.messages`.
     receives : receiving side as written, which errors cite.
     matched : pairs of sends and receives that are messages.
-    figures : counts of the schedule.
     """
 
     name: str

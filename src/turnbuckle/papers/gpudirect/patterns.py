@@ -54,10 +54,8 @@ class Application:
 
     Attributes
     ----------
-    ranks : numbers of ranks that the paper simulates.
     partners : fewest and most partners that a rank sends to.
     bands : (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are empty where none are printed.
-    shares : share of communication in the run time, by ranks.
     gain : least and most gain of GPUDirect in communication, weak scaling [1].
     increases : least and most increase of communication from 1 to 6 ranks per node, by ranks [1].
     small_payload : share of the bytes in messages below 32 KB, nan where none is printed.
@@ -144,8 +142,6 @@ class Assumption:
 
     Attributes
     ----------
-    name : the assumption in words.
-    change : change of the first pattern.
     waiting : share of communication that is waiting for ranks that compute longer.
     """
 

@@ -118,7 +118,6 @@ class Bins:
     share : share of run time in which at least one element is active.
     edges : edges of the bins: matrix sizes [B], or the kernel time at each size [s].
     counts : elements below the first edge, between edges, from the last on.
-    rounded_up, rounded_down : both values of equation 3.
     """
 
     share: float
@@ -135,7 +134,6 @@ class Bounds:
     Attributes
     ----------
     lower, upper : equation 2 with sizes rounded up and down, the smaller value first.
-    kernel, memory : binned kernels and copies.
     slack_seconds, threads, equation, label : delay of each call [s], threads and equation of the question, and label of the surface.
     findings : findings on elements outside the surface, for which a value is no bound.
     """
@@ -205,10 +203,7 @@ class Beside:
     ----------
     slack_seconds : delay of each call [s].
     seconds : recorded run time [s].
-    causal : T(s)/T(0) of the profile through the timeline replay.
-    calls : host calls that cross to the device, on all threads.
     exposed_seconds : T(s) - T(0) [s].
-    binned : answer of the paper's method.
     """
 
     slack_seconds: float

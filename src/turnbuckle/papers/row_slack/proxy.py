@@ -70,7 +70,6 @@ class Proxy:
     ----------
     size_bytes : size of one matrix [B]; each iteration copies three.
     kernel_seconds, copy_seconds : time of one kernel, and of one copy [s].
-    iterations : number of iterations of each thread.
     call_seconds : time of each call by itself [s]; the paper prints none, so it is 0 by default.
     """
 
@@ -83,13 +82,7 @@ class Proxy:
 
 @dataclass(frozen=True)
 class ProxyRun:
-    """Modelled run, ready to be replayed with slack.
-
-    Attributes
-    ----------
-    proxy, threads, waits : parameters of the model.
-    timeline : its compiled graph.
-    """
+    """Modelled run, ready to be replayed with slack."""
 
     proxy: Proxy
     threads: int
@@ -149,7 +142,6 @@ def modelled(
 
     Parameters
     ----------
-    proxy : matrix size with its times.
     threads : host threads, each with its own matrices and its own stream; all start at once and run `proxy.iterations`.
     waits, one_at_a_time, served_at, in_turn : see the head of this module.
 

@@ -67,7 +67,6 @@ class Surface:
 
     Attributes
     ----------
-    points : one run per combination, sorted.
     label : origin of the surface, printed with every answer: ``modelled: ...`` or ``measured: ...``.
     """
 
@@ -172,7 +171,6 @@ def modelled_surface(
     proxies : the matrix sizes (`turnbuckle.papers.row_slack.binned_slack.table_two`).
     threads, slack_seconds : the other two axes; slack 0 is always added [s].
     device_bytes : memory of the device [B]; runs that do not fit (three matrices per thread) are left out, as in the paper.
-    waits : which calls wait for their work.
     """
     slacks = sorted({0.0, *slack_seconds})
     points = [

@@ -44,7 +44,6 @@ class Clocks:
     low_ns, high_ns : range of shifts that the bounds allow; `None` where the bounds leave that side open.  Where bounds contradict each
         other, the range holds for the loosened bounds, and is wider by `contradiction_ns` on both sides.
     skew_ns : `QUANTILES` of how far the ends lie from the median end of the other recordings, shape (recordings, 3).
-    collectives : number of operations shared with other recordings.
     bounding : number of those that gave bounds.
     contradiction_ns : by how much all bounds must be loosened so that some shifts satisfy them; 0 where they agree.
     early_ns : by how much, at worst, an operation ends on one rank before it has begun on another, with these shifts.
@@ -82,7 +81,6 @@ def align(groups: Sequence[Group], files: int, *, stated: Sequence[bool] = (), k
     Parameters
     ----------
     groups : collectives shared by recordings, times on the clocks that the recordings state.
-    files : number of recordings.
     stated : which recordings state a clock that others have too.  Such a clock is kept where all bounds hold by it and only ends of calls
         on hosts contradict it.
     keep : leave all clocks as stated, and only measure how well they agree.

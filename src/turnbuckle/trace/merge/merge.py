@@ -42,7 +42,6 @@ class Merged:
 
     Attributes
     ----------
-    trace : the merged recording.
     clocks : corrections of each recording's clock, and how well the clocks agree.
     rows : one row per recording: file, name, ranks, processes, and the figures of `clocks`.
     """

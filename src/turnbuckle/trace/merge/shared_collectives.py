@@ -48,7 +48,6 @@ class Lane:
 
     Attributes
     ----------
-    file : number of the recording.
     rank : key of the rank within its recording: process, and device or -1 for calls on the host.
     start, end : times [ns].
     word : number of the operation's name, the same in all recordings.

@@ -165,7 +165,6 @@ def programs(
 
     Parameters
     ----------
-    measurements : what a file of them holds.
     recordings : folder of a folder for each program.
     network : the ping-pong program to whose recording the network's parameters are fitted.
 

@@ -46,11 +46,8 @@ class Together:
 
     Attributes
     ----------
-    what : sources and targets in words.
     alone : bandwidth of the worst placed message without the others [B/s].
     bandwidth : fair share of bandwidth of the worst placed message among the others [B/s].
-    wire : wire that limits the worst placed message.
-    sharing : number of messages on that wire.
     """
 
     what: str
@@ -62,12 +59,7 @@ class Together:
 
 @dataclass(frozen=True)
 class Fabric(Declared):
-    """Machine as a network.
-
-    Attributes
-    ----------
-    described : description of the network in the machine's file.
-    """
+    """Machine as a network."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 

@@ -28,8 +28,6 @@ class Paths:
 
     Attributes
     ----------
-    copies : number of host copies per message.
-    pins : number of times that device memory is pinned per message.
     copy_latency : latency of one host copy [s].
     copy_per_byte : time per byte of one host copy [s/B].
     pin_seconds : time of pinning once [s].

@@ -71,7 +71,6 @@ class Saturation:
     ----------
     ranks_per_node : smallest shape asked with a saturated NIC: one that is busy for more than `FULL` of its node's communication time;
         None where no shape has one.
-    node : node of that NIC.
     largest : largest such share over all shapes.
     """
 
@@ -277,13 +276,7 @@ def study(
     ranks_per_node: Sequence[int] = (1, 2, 4),
     progress: Callable[[float], object] | None = None,
 ) -> GpuDirectStudy:
-    """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat.
-
-    Parameters
-    ----------
-    setup : all settings but the path and the ranks per node.
-    progress : function that receives the share of the replays done.
-    """
+    """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat."""
     each, setup = shapes(ranks_per_node), setup or Setup()
     if setup.ranks and setup.ranks != traffic.ranks:
         traffic = repeated(traffic, setup.ranks)

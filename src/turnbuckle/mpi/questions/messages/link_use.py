@@ -109,10 +109,7 @@ def communicating(program: Program, done: Contended, threads: int, members: Int,
 
     Parameters
     ----------
-    done : result of the traced replay.
-    threads : number of processes that are ranks.
     members : number of ranks of each node, shape (nodes,).
-    parts : number of parts of a node.
     """
     run = done.seconds
     begun, ended, rank_of = computing(program, done) if len(program.works_for) else _computing(program, done, threads)

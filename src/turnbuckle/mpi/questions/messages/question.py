@@ -76,12 +76,7 @@ class Replayed:
 
 
 def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
-    """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat.
-
-    Parameters
-    ----------
-    traced : keep the times of every message and operation.
-    """
+    """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat."""
     checked(setup)
     if setup.ranks and setup.ranks != traffic.ranks:
         traffic = repeated(traffic, setup.ranks)
@@ -287,10 +282,6 @@ def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Seque
     """Replay a recorded MPI run by three data paths, for several node shapes.
 
     Raises A074, an impossible number of ranks per node, or what `replayed` refuses.
-
-    Parameters
-    ----------
-    setup : all settings but the path and the ranks per node.
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
     rows = tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS)

@@ -44,7 +44,6 @@ class MessageTimes:
     size_bytes : size of each message [B].
     seconds : time of copies, pinning and transfer, without waiting for a partner [s].
     elapsed_seconds : time from the begin of the sender's copy to the end of the receiver's [s].
-    between : whether the message goes from one node to another.
     """
 
     size_bytes: Float

@@ -37,12 +37,7 @@ class Point(Declared):
 
 @dataclass(frozen=True)
 class Verdict(Declared):
-    """Answer to whether GPUDirect helps.
-
-    Attributes
-    ----------
-    gain, low, high : gain of communication as set, and its range over `points`.
-    """
+    """Answer to whether GPUDirect helps."""
 
     word: str
     ranks_per_node: int

@@ -40,7 +40,6 @@ class Gain:
 
     Attributes
     ----------
-    ranks, ranks_per_node : numbers of ranks, and of ranks per node.
     hostcopy_seconds, gpudirect_seconds : communication by each path, mean over the ranks [s].
     hostcopy_run_seconds, gpudirect_run_seconds : run time by each path [s].
     """
@@ -125,7 +124,6 @@ class Sized:
 
     Attributes
     ----------
-    what : name of the pattern in `SIZED`.
     size_bytes : size of each message [B].
     found : gains, one for each node shape.
     """

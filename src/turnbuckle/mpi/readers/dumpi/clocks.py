@@ -33,10 +33,8 @@ class Shifts:
     Attributes
     ----------
     by : time to add to each rank's clock, shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times.
-    moved : number of shifts that are not 0.
     loose : number of ranks to be shifted that are bound from one side only, or from none.
     within : half of the widest interval of the ranks bound from both sides [ns].
-    messages, collectives : number of messages and of collectives that gave bounds.
     left, late : number of messages that still arrive before they are sent, and by how much at most [ns].
     """
 
@@ -56,8 +54,6 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     Parameters
     ----------
     mpi, members : tables ``mpi`` and ``mpi_communicators``; times on each rank's own clock.
-    names : texts to which `mpi` refers.
-    ranks : number of ranks.
     """
     does = names.str.to_lowercase().str.strip_prefix("mpi_")
     calls = mpi.with_columns(rank=rank_of(pl.col("thread"))).join(

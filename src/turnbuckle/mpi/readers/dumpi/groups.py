@@ -32,8 +32,6 @@ class Made:
     Attributes
     ----------
     of_rank : for each rank, the handle of each communicator that it created: index in `members` plus 1, `NO` where it is unknown.
-    members : ranks of the world in each communicator.
-    unresolved : number of creations whose members are unknown.
     """
 
     of_rank: list[list[int]]

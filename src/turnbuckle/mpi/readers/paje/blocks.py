@@ -33,8 +33,6 @@ class Block:
 
     Attributes
     ----------
-    count : number of lines.
-    kind : kind of each line's event.
     layout : index of each line's layout; -1 where the line needs the line-by-line parser.
     time : time of each line [ns].
     place, value : container and value of each line, as words of at most eight letters.

@@ -53,7 +53,6 @@ class Calls:
     ranges : start, end [ns], container and value of the states that are neither calls nor inside calls, in the order of their ends.
     too_deep : events that would begin a state inside `MOST_NESTED` others; they are dropped.
     unbalanced : number of ends without a begin and of begins without an end.
-    inside : number of calls inside calls.
     """
 
     def __init__(self) -> None:

@@ -61,8 +61,6 @@ class Lines:
 
     Attributes
     ----------
-    counts : number of events by name.
-    lines : number of event lines.
     bad, first_bad : indices of the unreadable event lines, and what is wrong with the first.
     last : latest time [ns].
     tool, private : the program that wrote the trace, if it is named, and whether the trace holds the command line too.

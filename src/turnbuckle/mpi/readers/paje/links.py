@@ -20,8 +20,6 @@ class Links:
 
     Attributes
     ----------
-    event : event of each end.
-    starts : whether the link begins there.
     place, size, tag : container, size and tag of each end; only the begin of a link has a size.
     call : call that contains the end; -1 outside calls.
     live : whether the end belongs to a message that the program itself sends, not to one inside a collective.

@@ -18,7 +18,6 @@ class Lines:
 
     Attributes
     ----------
-    count : number of lines.
     fields : number of colon-separated fields of each line; too large where a line holds letters other than digits and colons.
     """
 

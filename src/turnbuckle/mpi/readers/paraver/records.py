@@ -62,7 +62,6 @@ class Records:
     Attributes
     ----------
     duration : duration of the trace [ns].
-    threads : threads of all events with MPI calls.
     communicators : tasks, from 0 on, of each application's communicators by number.
     edges : begins and ends of calls in the order of the file: thread, kind (event type less the first), word (-1 is an end), time [ns],
         whether the record is damaged and only ends the call that was open.

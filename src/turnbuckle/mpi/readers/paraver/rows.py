@@ -86,7 +86,6 @@ class Rows:
     Parameters
     ----------
     communicators : tasks of each communicator of the application, by number.
-    world : number of the communicator of all ranks.
     flaws : counts of what the trace does not record; the counts of the rows are added.
     """
 

@@ -46,7 +46,6 @@ def affine_seconds(at_zero: Float | float, per_delay: Float | float, delay: Floa
     ----------
     at_zero : A, run time without latency [s].
     per_delay : r, growth by one unit of delay [1/s, or one over the unit of `delay`].
-    delay : x.
 
     >>> float(affine_seconds(2.0, 0.1, 3.0))
     2.6
@@ -91,12 +90,6 @@ def bound_on(delay: Float | float, near: Float | float, now: Float | float, bene
 
     A run convex in x takes at least this outside [near, now] and at most this between them.  Below `near` the line is cut at 0.
 
-    Parameters
-    ----------
-    delay : x, in the unit of `near` and `now`.
-    near, now : the two delays between which the ratio is known, near < now.
-    benefit : b = T(now) / T(near), at least 1.
-
     >>> [round(float(bound_on(x, 10, 100, 1.21)), 3) for x in (10, 55, 100, 1000)]
     [0.826, 0.913, 1.0, 2.736]
     """
@@ -108,10 +101,6 @@ def possible_on(delay: Float | float, near: Float | float, now: Float | float, b
     """Return the least and the most T(x) / T(now) of a run that is convex in the delay and that no delay makes shorter.
 
     The range is the line to 1/b below `near`, 1/b to the line between `near` and `now`, and the line to infinity beyond `now`.
-
-    Parameters
-    ----------
-    delay, near, now, benefit : as `bound_on`.
 
     >>> [tuple(round(float(end), 3) for end in possible_on(x, 10, 100, 1.21)) for x in (0, 10, 55, 100, 1000)]
     [(0.807, 0.826), (0.826, 0.826), (0.826, 0.913), (1.0, 1.0), (2.736, inf)]

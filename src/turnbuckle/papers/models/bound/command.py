@@ -103,9 +103,7 @@ def answer(
 
     Parameters
     ----------
-    gain : T(now) / T(near), with the interval of its digits.
     now, near, far : delays [s], or seconds per byte [s/B].
-    claimed : claimed T(far) / T(now), for a single `far`.
     """
     from turnbuckle.papers.models.bound.affine import bound_on, possible_on
 

@@ -135,12 +135,10 @@ class Chain:
 
     Attributes
     ----------
-    stages : stages in the order in which one item passes them.
     links : links by (from, to); a link declared in one direction serves both.
     items : number of items that pass the chain; None: from a recording.
     in_flight : number of items under way at once when pipelined; None: as many as there are steps.
     start_up : s of eq 12, spent once [s].
-    findings : findings on the recording of a stage.
     """
 
     stages: tuple[Stage, ...]
@@ -163,7 +161,6 @@ class Flow:
     Attributes
     ----------
     through : path of messages between accelerators: ``host``, ``direct`` or ``cached``.
-    pipelined : whether items overlap.
     seconds : run time [s].
     first_seconds : run time of one item alone [s].
     busiest, busy_seconds : device, or direction of a link, that is busy longest, and its busy time [s].

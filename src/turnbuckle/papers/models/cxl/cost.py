@@ -233,7 +233,6 @@ class Identified:
     Attributes
     ----------
     way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
-    link : setting of the link.
     ranges, low, high : start-ups that each anchor allows, and their common range [s].
     """
 
@@ -269,7 +268,6 @@ class StartUp:
     ----------
     seconds : median of t - n / b_n [s].
     low, high : quartiles of t - n / b_n [s].
-    count : number of copies.
     """
 
     seconds: float

@@ -45,8 +45,6 @@ class TaskGraph:
 
     Attributes
     ----------
-    name : name of the file of tasks.
-    names : names of the tasks.
     seconds, bytes : time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,).
     rank : rank of each task, shape (tasks,); None where the table has no ranks.
     source, target, message_bytes : tasks at both ends of each edge, and its bytes [B], shape (edges,).

@@ -60,7 +60,6 @@ class Triangle:
 
     Attributes
     ----------
-    name : name of the file.
     starts : index of each column's first entry in `rows`, then the number of entries, shape (columns + 1,).
     rows : row of each entry, ascending within a column, the diagonal first.
     value_bytes : size of one value [B].
@@ -240,7 +239,6 @@ class Supernodes:
 
     Attributes
     ----------
-    triangle : structure of the matrix.
     first : first column of each supernode, then the number of columns, shape (supernodes + 1,).
     starts, rows : rows of all supernodes, own columns first, and the index of each supernode's first row, shape (supernodes + 1,).
     """
@@ -343,7 +341,6 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
 
     Parameters
     ----------
-    widest : largest number of columns of a supernode.
     relaxed : 0 merges columns whose structure is equal (below their own triangle).  Above 0, neighbours of which the first
         needs the second are merged as well, as long as zeros stay within this share of the values held; below 1.
     owner : GPU of every column, shape (columns,); columns of different GPUs are not merged.

@@ -47,7 +47,6 @@ class Dealt:
 
     Attributes
     ----------
-    gpus : number of GPUs.
     rows, columns : shape of the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns.
     owner : rank of the column of each supernode, shape (supernodes,); it replaces the grid.
     ranks : number of ranks on each GPU; rank r is on GPU r // ranks.
@@ -86,7 +85,6 @@ class Work:
 
     Attributes
     ----------
-    dealt : distribution of blocks over GPUs.
     bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
     active : number of supernodes of the task's level that have work on its GPU, shape (tasks,).
     source, target, message_bytes, tier : ends, bytes [B] and tier of each edge, shape (edges,); 0 bytes and tier 0 on one GPU.
@@ -165,7 +163,6 @@ class Variant:
 
     Attributes
     ----------
-    what : name of the variant.
     words : link, latency and bandwidth that it changes, in words (decision D17).
     slower : factor on the time of messages, by tier.
     one_node : whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged.

@@ -175,8 +175,6 @@ class Fabric:
     gpus_per_socket, gpus_per_node : numbers of GPUs in each socket and node; GPUs are numbered socket by socket.
     peak : memory bandwidth of a GPU [B/s].
     low, high : bounds of the memory bandwidth of one thread block [B/s].
-    sources : source of each number, by its quantity.
-    assumed : quantities that were assumed, neither measured nor stated.
     """
 
     name: str

@@ -120,7 +120,6 @@ class KernelTimes:
     Attributes
     ----------
     mode : mode, ``measured`` or ``alpha``.
-    source : source of the times, in words.
     sizes : measured N, ascending, shape (m,); empty in mode alpha.
     seconds, low, high : median, least and most time of each size [s], shape (m,).
     counts : number of measurements of each size, shape (m,).
@@ -244,7 +243,6 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
 
     Parameters
     ----------
-    name : part of the kernel's name.
     size : N of all these kernels; None takes it from the copies.
     element_bytes : e [B].
     """
@@ -293,7 +291,6 @@ class Product:
 
     Attributes
     ----------
-    size : N.
     host_seconds, kernel_seconds : T_c and t_k [s].
     kernel_ends : least and most measured t_k [s]; None where no size was measured twice.
     alpha : T_c / t_k, the speed-up without launch and copies.

@@ -55,11 +55,9 @@ class Row:
     ----------
     section : section of the row: device activities, host calls, or unified memory.
     name : name of a kernel or host call, ``[CUDA memcpy HtoD]``, or ``Host To Device``.
-    calls : number of calls.
     seconds, half : total time, and half a unit of its last digit [s].
     share : share of its section's time, 0 to 1; None where it is not printed.
     size_bytes : bytes moved; None for all but unified memory.
-    line : line number in the file.
     """
 
     section: Section

@@ -103,7 +103,6 @@ class Closer(Declared):
     ----------
     bytes_from : source of the time that messages themselves take: ``paths``, ``recording``, ``paths and recording`` (the shorter time
         counts), or None.  The rest of MPI time is waiting for late ranks, which no path shortens.
-    on_node_factor : bandwidth on the node, new over old.
     parts : shares of run time that bandwidth limits, with their stages (section 8.2).
     share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
     share_bytes, share_all_bytes : the same two from the time that messages and stages themselves take; None where it is unknown.
@@ -327,11 +326,9 @@ def closer(
 
     Parameters
     ----------
-    ranks_per_node : ranks on a node now.
     gpus_per_node : ranks on the new node; if left out, all ranks of the run.
     bandwidth_ratio : new over old bandwidth of the path of messages that move onto the node (section 8.1).
     paths : instead of a ratio, (latency [s], bandwidth [B/s]) of the path of these messages now and of their new path.
-    on_node_factor : bandwidth on the node, new over old (section 8.2).
     off_node : share of the message bytes that leaves a node, for a recording that does not name partners; the new node then holds
         every rank.
     least_bytes : messages and collectives from this size on are limited by bandwidth; smaller ones keep their time.

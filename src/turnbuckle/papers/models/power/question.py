@@ -90,10 +90,8 @@ class Trend:
     ----------
     doubling_years : D with its interval [years]; its value or upper end is infinite where the parts do not show growth.
     year, log2 : mean year of the parts, and mean log2 of FLOP/s/W.
-    slope, slope_error : doublings per year and their standard error.
     spread : standard deviation of the parts about the line [log2]; 0 where the line is exact.
     spread_years : sum of squares of the years about their mean.
-    count : number of parts.
     """
 
     doubling_years: Interval
@@ -253,7 +251,6 @@ def design_points(
     package : power of the part at full power, and of the APU with its CPU [W].
     share : share of the package's power that an APU gives to its GPU.
     card : power of the part on a PCIe card [W].
-    exponent : x of F ~ P^x.
     """
     full = efficiency.times(package)
 

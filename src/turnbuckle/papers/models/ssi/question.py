@@ -43,7 +43,6 @@ class Distance:
 
     Attributes
     ----------
-    name : distance as the user gave it.
     propagation_seconds : propagation time, one way [s].
     beyond : whether the distance is added to the link as it is, as for a switch or a rack.
     length : whether it was given as a length, so that the signal speed applies.
@@ -92,12 +91,8 @@ class Row:
 
     Attributes
     ----------
-    distance : name of the length.
     propagation_seconds : propagation time, one way [s].
     seconds : run time of the loop [s].
-    ratio : run time over today's.
-    affine_ratio : ratio by the affine law from alpha and delta.
-    busy_to_device, busy_to_host, busy_workers : share of the run time in which link and workers were busy.
     """
 
     distance: str
@@ -190,11 +185,9 @@ class Simulated:
     Attributes
     ----------
     kernel : name of the kernel; empty for all kernels.
-    calls : number of calls of the kernel.
     kernel_seconds : mean time of one call [s].
     to_device_bytes, to_host_bytes : bytes of all copies of the recording, divided by the calls [B].
     recorded_seconds : run time of the recording [s].
-    devices : number of GPUs that these calls ran on.
     migrated_bytes : bytes moved on demand, page by page, in both directions [B]; the loop leaves them out.
     """
 

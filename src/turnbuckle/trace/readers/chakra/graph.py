@@ -53,11 +53,9 @@ class ExecutionGraph:
         size_bytes (of a communication, or of a copy), rf (PyTorch's record function id), group (index into `names`).
     source, target : rows of the nodes at both ends of every data dependency, shape (edges,): target waits for source.
     control : number of control dependencies; in these traces they name the operator that called a node.
-    names : texts.
     format : ``chakra`` (protobuf) or ``pytorch-et`` (JSON).
     on_device : whether the file distinguishes host and device nodes, and holds device nodes.
     facts : ``schema``, ``sha256``, ``size_bytes``.
-    findings : counted flaws.
     """
 
     nodes: pl.DataFrame

@@ -26,7 +26,6 @@ class Document:
     facts : everything beside the nodes, as read so far.
     listed : whether the list of nodes was found.
     replaced : number of letters that were no UTF-8.
-    cut : whether the text ends before the object does.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:

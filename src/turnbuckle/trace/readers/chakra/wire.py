@@ -138,7 +138,6 @@ class Messages:
     Attributes
     ----------
     at : bytes read so far, up to the end of the message given last.
-    cut : whether the file ends inside a message.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:

@@ -35,7 +35,6 @@ class Database:
 
     Attributes
     ----------
-    columns : names of the columns of every real table, in the file's order.
     odd : number of values read as missing because they are no integers, by table.
     broken_texts : number of texts that were not UTF-8.
     """
@@ -85,13 +84,7 @@ class Database:
         return rows
 
     def integers(self, table: str, wanted: Iterable[str], rows: int) -> dict[str, Int]:
-        """Return columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no integer.
-
-        Parameters
-        ----------
-        wanted : columns that the table has.
-        rows : number of rows by `counts`.
-        """
+        """Return columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no integer."""
         names = list(wanted)
         out = np.empty((len(names), rows), dtype=np.int64)
         filled = 0

@@ -17,13 +17,6 @@ class FirstCome:
     Parameters
     ----------
     span : the queue of each event, from 0 on, ascending; events of one queue are in their order.
-    comes : the events at which an item comes.
-    asks : how many items each event asks for.
-
-    Attributes
-    ----------
-    served : how many items each event fetches.
-    waiting : how many items are in the queue after each event.
     """
 
     def __init__(self, span: Int, comes: Bool, asks: NDArray[Any]) -> None:

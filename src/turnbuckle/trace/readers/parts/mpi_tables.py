@@ -78,7 +78,6 @@ def carried(does: str, sent: int, received: int, members: int, root: bool) -> tu
     Parameters
     ----------
     sent, received : bytes for one partner; of operations with a size for each partner (``v``, ``reduce_scatter``) bytes for all together.
-    members : number of members of the communicator.
     root : whether this member is the root; ignored for operations without a root.
 
     >>> carried("allreduce", 8, 8, 4, False), carried("bcast", 8, 8, 4, True), carried("bcast", 8, 8, 4, False)

@@ -105,7 +105,6 @@ def pieces(
     select : SQL of every column by its name; names that begin with ``text_`` are texts, all others integers.
     source : the SQL after FROM.
     most : rows of the first table; ids that occur twice would give more rows, and raise `sqlite3.DataError`.
-    tick : called with the number of rows of each piece.
     """
     schema: dict[str, Any] = {name: pl.String if name.startswith("text_") else pl.Int64 for name in select}
     cells = ", ".join(f"{text(e) if n.startswith('text_') else whole(e)}" for n, e in select.items())

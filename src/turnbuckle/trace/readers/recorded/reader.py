@@ -64,9 +64,7 @@ def together(paths: Sequence[Path], *, name: str = "", progress: Progress | None
 
     Parameters
     ----------
-    paths : files of one machine.
     name : name of the trace; the first file's name if empty.
-    progress : called with the share of the work done, 0 to 1.
     """
     files: list[Recorded] = []
     for place, path in enumerate(paths):

@@ -56,12 +56,7 @@ class Recorded:
     Attributes
     ----------
     facts : texts of the lines of facts by their first word, in their order.
-    names : texts by number.
     rows : records by their letter, with the columns of `KINDS`, all Int64.
-    bad : number of lines that are no records.
-    unknown : number of records of each unknown kind.
-    undecoded : number of names that are not UTF-8.
-    ended : whether the recorder closed the file.
     """
 
     path: Path

@@ -91,7 +91,6 @@ class Table:
     Attributes
     ----------
     sort : key of `_SIGNS` whose columns it has, or None.
-    columns : names of its columns.
     """
 
     def __init__(self, path: Path, rows: Rows, progress: Callable[[float], object] | None = None) -> None:

@@ -57,7 +57,6 @@ class Rows:
 
     Attributes
     ----------
-    names : texts that the rows refer to.
     flaws : counts of future findings, by code; `details` are their details.
     unread : number of records of each kind that no table holds.
     """
@@ -237,7 +236,6 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
 
     Parameters
     ----------
-    rows : all rows of the recording.
     devices : the table ``devices``, where the file describes any.
     """
     frames = {name: _stamped(rows.table(name)) for name in COLUMNS}
