@@ -12,13 +12,11 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.papers.reproduce import Reproduced, Row
 
 Paper = Annotated[
@@ -55,7 +53,7 @@ def reproduce(
     return 0
 
 
-def show(console: Console, answer: Reproduced) -> None:
+def show(console: Terminal, answer: Reproduced) -> None:
     """Print the rows by paper, and how many have which verdict."""
     from turnbuckle.papers.reproduce import PAPERS
 
@@ -78,7 +76,7 @@ def show(console: Console, answer: Reproduced) -> None:
     total = sum(verdicts.values())
     console.print(Text.assemble(f"{total} numbers: ", *_joined(verdicts)))
     star = "* rests on what the paper does not print: a formula, a reading of a range, or the number, compared with itself then"
-    console.print(Text(f"{star}; --format json says which, with intervals and resolutions", style="dim"))
+    console.note(f"{star}; --format json says which, with intervals and resolutions")
 
 
 def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:

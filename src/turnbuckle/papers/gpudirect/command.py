@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
-from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
@@ -119,7 +118,7 @@ def _print(replays: Sequence[Any], setup: Any, output: Path | None) -> None:
     from turnbuckle.papers.gpudirect.patterns import ASSUMED, spans
 
     console = console_for(output)
-    console.print(Text(_headline(replays), "bold"))
+    console.note(_headline(replays), "bold")
     for app in dict.fromkeys(r.application.name for r in replays):
         of_application = [r for r in replays if r.application.name == app]
         about = of_application[0].application
@@ -140,16 +139,13 @@ def _print(replays: Sequence[Any], setup: Any, output: Path | None) -> None:
         cells = [over["gain", 0], *(over["increase", n] for n in rises)]
         table.add_row("any of these", *(_cell(c, words[c.spanned]) for c in cells), style="bold")
         console.print()
-        console.print(Text(f"{app}, {', '.join(map(str, several))} ranks", "bold"))
+        console.note(f"{app}, {', '.join(map(str, several))} ranks", "bold")
         console.print(table)
     console.print()
-    console.print(
-        Text(
-            "Gain: communication by host copies over GPUDirect, less 1, on all node shapes. 6 ranks a node: communication over that of 1 a "
-            f"node, less 1, by either path. {_conditions(setup)}. Printed: section V of Khetawat et al., weak scaling. Not printed, and "
-            f"assumed: {'; '.join(ASSUMED)}.",
-            style="dim",
-        )
+    console.note(
+        "Gain: communication by host copies over GPUDirect, less 1, on all node shapes. 6 ranks a node: communication over that of 1 a "
+        f"node, less 1, by either path. {_conditions(setup)}. Printed: section V of Khetawat et al., weak scaling. Not printed, and "
+        f"assumed: {'; '.join(ASSUMED)}."
     )
 
 
@@ -232,7 +228,7 @@ def _print_sized(
     console = console_for(output)
     edge = break_even_bytes(setup.paid)
     alone = "GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on"
-    console.print(Text(f"declared synthetic patterns; by the closed form of one message {alone}", "bold"))
+    console.note(f"declared synthetic patterns; by the closed form of one message {alone}", "bold")
     for what in dict.fromkeys(s.what for s in replays):
         of_pattern = [s for s in replays if s.what == what]
         table = unframed("message", *(f"{n} a node" for n in per_node), words=())
@@ -241,13 +237,10 @@ def _print_sized(
         sizes = [c["size_bytes"] for c in crossovers if c["pattern"] == what]
         table.add_row("wins from", *("none" if math.isinf(s) else show(s, "B") for s in sizes), style="dim")
         console.print()
-        console.print(Text(f"{what}, {of_pattern[0].found[0].ranks} ranks", "bold"))
+        console.note(f"{what}, {of_pattern[0].found[0].ranks} ranks", "bold")
         console.print(table)
     console.print()
-    console.print(
-        Text(
-            f"Communication by host copies over GPUDirect, less 1. {_conditions(setup)}; {show(setup.eager_limit_bytes, 'B')} eager for "
-            "host copies. A copy keeps its rank busy; pins of several messages pass at the same time.",
-            style="dim",
-        )
+    console.note(
+        f"Communication by host copies over GPUDirect, less 1. {_conditions(setup)}; {show(setup.eager_limit_bytes, 'B')} eager for "
+        "host copies. A copy keeps its rank busy; pins of several messages pass at the same time."
     )

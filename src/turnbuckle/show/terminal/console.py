@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
+from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 
@@ -22,10 +23,14 @@ class Terminal(Console):
         """Called inside the handler of the broken pipe: let it go on."""
         raise BrokenPipeError
 
+    def note(self, words: str, style: str = "dim") -> None:
+        """Print words as they are, without markup."""
+        self.print(Text(words, style))
 
-def as_html(show: Callable[[Console, Any], object], answer: Any) -> str:
+
+def as_html(show: Callable[[Terminal, Any], object], answer: Any) -> str:
     """Return what `show` prints of an answer on a terminal as HTML for a notebook."""
-    console = Console(file=io.StringIO(), record=True, width=_NOTEBOOK, soft_wrap=False, highlight=False, force_jupyter=False)
+    console = Terminal(file=io.StringIO(), record=True, width=_NOTEBOOK, soft_wrap=False, highlight=False, force_jupyter=False)
     show(console, answer)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.2">{code}</pre>')
 

@@ -13,14 +13,12 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import show
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.mpi.questions.fabric.question import Fabric, Way
     from turnbuckle.replay.contention.network_file import Described
 
@@ -81,7 +79,7 @@ def _row(result: Fabric) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _print_all(console: Console, result: list[Fabric]) -> None:
+def _print_all(console: Terminal, result: list[Fabric]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("name", "nodes", "GPUs", "NICs", "per NIC", "network", "bisection", "assumed"):
@@ -100,10 +98,10 @@ def _print_all(console: Console, result: list[Fabric]) -> None:
     for f in result:
         console.print(Text(f.described.title))
     console.print()
-    console.print(Text("GPUs and NICs: per node; bisection: share of what half the NICs inject; assumed: share of the numbers", "dim"))
+    console.note("GPUs and NICs: per node; bisection: share of what half the NICs inject; assumed: share of the numbers")
 
 
-def _print(console: Console, result: Fabric) -> None:
+def _print(console: Terminal, result: Fabric) -> None:
 
     from turnbuckle.replay.contention.network_file import shape_words
 
@@ -127,7 +125,7 @@ def _print(console: Console, result: Fabric) -> None:
     _remarks(console, result, with_head=False)
 
 
-def _print_facts(console: Console, described: Described) -> None:
+def _print_facts(console: Terminal, described: Described) -> None:
     console.print()
     sources = list(dict.fromkeys(f.source for f in described.facts))
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -142,10 +140,10 @@ def _print_facts(console: Console, described: Described) -> None:
     console.print(table)
     console.print()
     for k, source in enumerate(sources):
-        console.print(Text(f"{k + 1:>2}  {source}", "dim"))
+        console.note(f"{k + 1:>2}  {source}")
 
 
-def _print_ways(console: Console, result: Fabric) -> None:
+def _print_ways(console: Terminal, result: Fabric) -> None:
     """Print bandwidth and latency of the routes to GPUs (to hosts where there are none)."""
     ways = {(w.source, w.target): w for w in result.ways}
     ends = list(dict.fromkeys(w.source for w in result.ways))
@@ -159,7 +157,7 @@ def _print_ways(console: Console, result: Fabric) -> None:
     ]
     for what, cell in sections:
         console.print()
-        console.print(Text(what, "italic"))
+        console.note(what, "italic")
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 1))
         table.add_column("", no_wrap=True)
         for end in shown:
@@ -171,22 +169,22 @@ def _print_ways(console: Console, result: Fabric) -> None:
         console.print(table)
     if len(targets) > len(shown) or result.left_out:
         more = len(targets) - len(shown)
-        console.print(Text(f"{more} more columns, {result.left_out} parts left out; --format json has {len(result.ways)} ways", "dim"))
+        console.note(f"{more} more columns, {result.left_out} parts left out; --format json has {len(result.ways)} ways")
 
 
-def _print_together(console: Console, result: Fabric) -> None:
+def _print_together(console: Terminal, result: Fabric) -> None:
 
     if not result.together:
         return
     console.print()
-    console.print(Text("all at once: what the worst placed gets", "italic"))
+    console.note("all at once: what the worst placed gets", "italic")
     table = unframed("who", "alone", "together", "shared by", "wire", words=("who", "wire"))
     for t in result.together:
         table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
     console.print(table)
 
 
-def _remarks(console: Console, result: Fabric, *, with_head: bool = True) -> int:
+def _remarks(console: Terminal, result: Fabric, *, with_head: bool = True) -> int:
     """Print the remarks on doubtful facts, and return their number."""
 
     from turnbuckle.mpi.questions.fabric.question import remarks
@@ -198,5 +196,5 @@ def _remarks(console: Console, result: Fabric, *, with_head: bool = True) -> int
     elif listed:
         console.print()
     for line in listed:
-        console.print(Text(f"  {line}" if with_head else line, "yellow"))
+        console.note(f"  {line}" if with_head else line, "yellow")
     return len(listed)

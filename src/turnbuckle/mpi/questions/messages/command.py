@@ -13,7 +13,7 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, rank_counts
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
@@ -21,8 +21,6 @@ from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
     from turnbuckle.mpi.questions.messages.question import Answered
     from turnbuckle.mpi.replay.messages import Traffic
@@ -161,11 +159,11 @@ def _seen(traffic: Traffic) -> str:
     )
 
 
-def show(console: Console, answer: Answered, deep: GpuDirectStudy | None = None) -> None:
+def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None) -> None:
     """Print the verdict, what was read, and each replay; `deep` adds its tables."""
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 
-    console.print(Text(deep.verdict if deep else answer.verdict.sentence, "bold"))
+    console.note(deep.verdict if deep else answer.verdict.sentence, "bold")
     traffic, setup = answer.traffic, answer.setup
     console.print(_seen(traffic))
     if answer.grid:
@@ -173,7 +171,7 @@ def show(console: Console, answer: Answered, deep: GpuDirectStudy | None = None)
     kept = traffic.kept()
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
         each = (f"{name}, {count:,} calls, {seconds(time / traffic.ranks)} per rank" for name, (count, time) in list(kept.items())[:3])
-        console.print(Text(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}", "dim"))
+        console.note(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}")
     print_findings(console, (f.as_dict() for f in answer.findings))
     heads = ("ranks\nper node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))
@@ -190,21 +188,18 @@ def show(console: Console, answer: Answered, deep: GpuDirectStudy | None = None)
     console.print(table)
     paid = setup.paid
     break_even = break_even_bytes(paid)
-    console.print(
-        Text(
-            f"{setup.fidelity} on {answer.described}; "
-            + (
-                f"host copies per message: {paid.copies:g}, of {quantity(paid.copy_latency, 's')} and "
-                f"{quantity(1 / paid.copy_per_byte, 'B/s')}; "
-                f"memory pinned: {setup.pins}, in {quantity(paid.pin_seconds, 's')}; "
-                + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {quantity(break_even, 'B')} on")
-                if paid.copies
-                else "one memory: nothing is copied"
-            )
-            + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all assumed in device memory'}; compute "
-            + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),
-            style="dim",
+    console.note(
+        f"{setup.fidelity} on {answer.described}; "
+        + (
+            f"host copies per message: {paid.copies:g}, of {quantity(paid.copy_latency, 's')} and "
+            f"{quantity(1 / paid.copy_per_byte, 'B/s')}; "
+            f"memory pinned: {setup.pins}, in {quantity(paid.pin_seconds, 's')}; "
+            + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {quantity(break_even, 'B')} on")
+            if paid.copies
+            else "one memory: nothing is copied"
         )
+        + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all assumed in device memory'}; compute "
+        + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded")
     )
     if deep:
         from turnbuckle.mpi.questions.messages.tables import print_study

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
 from rich.text import Text
 
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, FULL, SEEDS, STEPS
 from turnbuckle.questions.sharing.differences import SPREAD
 from turnbuckle.show.terminal.cells import plain, seconds
+from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FASTER: Final = {"host copies": "hostcopy", "GPUDirect": "gpudirect", "neither"
 _PATHS: Final = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
 
 
-def print_study(console: Console, study: GpuDirectStudy) -> None:
+def print_study(console: Terminal, study: GpuDirectStudy) -> None:
     """Print all parts of the study, each under its title."""
     _sizes(console, study)
     _made_of(console, study)
@@ -30,7 +30,7 @@ def print_study(console: Console, study: GpuDirectStudy) -> None:
     _steps(console, study)
 
 
-def _sizes(console: Console, study: GpuDirectStudy) -> None:
+def _sizes(console: Terminal, study: GpuDirectStudy) -> None:
     """Print the times of messages by size."""
     shape = next((n for n in study.answered.shapes if study.classes(n)), None)
     between = shape is not None
@@ -49,16 +49,13 @@ def _sizes(console: Console, study: GpuDirectStudy) -> None:
             f"{c.alone_speedup:+.1%}", f"{c.elapsed_speedup:+.1%}", _FASTER[c.faster],
         )  # fmt: skip
     console.print(table)
-    console.print(
-        Text(
-            "gain: time by host copies over that by GPUDirect, less 1; alone: by the closed forms, on an idle network; with waits: from "
-            "the begin of the sender's copy to the end of the receiver's, waiting included",
-            "dim",
-        )
+    console.note(
+        "gain: time by host copies over that by GPUDirect, less 1; alone: by the closed forms, on an idle network; with waits: from "
+        "the begin of the sender's copy to the end of the receiver's, waiting included"
     )
 
 
-def _made_of(console: Console, study: GpuDirectStudy) -> None:
+def _made_of(console: Terminal, study: GpuDirectStudy) -> None:
     """Print the parts of the run times."""
     console.print()
     title = "parts of the run times"
@@ -76,10 +73,10 @@ def _made_of(console: Console, study: GpuDirectStudy) -> None:
     console.print(table)
     if not math.isnan(study.without_copies):
         note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.at} per node)"
-        console.print(Text(f"parts along the chain of waits that ends the run; they add up to the run time; {note}", "dim"))
+        console.note(f"parts along the chain of waits that ends the run; they add up to the run time; {note}")
 
 
-def _links(console: Console, study: GpuDirectStudy) -> None:
+def _links(console: Terminal, study: GpuDirectStudy) -> None:
     """Print the busiest links, and from how many ranks per node NICs are saturated."""
     lines = []
     for path in BOTH:
@@ -99,16 +96,16 @@ def _links(console: Console, study: GpuDirectStudy) -> None:
     if lines:
         console.print()
         rule = f"a NIC counts as saturated when it is busy for more than {FULL:.0%} of its node's communication time"
-        console.print(Text(f"links: {rule}", "italic"))
+        console.note(f"links: {rule}", "italic")
         for line in lines:
             console.print(Text(line))
 
 
-def _steps(console: Console, study: GpuDirectStudy) -> None:
+def _steps(console: Terminal, study: GpuDirectStudy) -> None:
     """Print the change of the run time with each parameter."""
     console.print()
     if not study.slopes:
-        console.print(Text("no steps of the parameters: too many operations to replay them all", "dim"))
+        console.note("no steps of the parameters: too many operations to replay them all")
         return
     title = f"steps of parameters, {study.at} rank{'s' * (study.at > 1)} per node: change of the run time for 1 % more"
     table = titled(console, title, "path", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
@@ -121,4 +118,4 @@ def _steps(console: Console, study: GpuDirectStudy) -> None:
         f"from steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {len(SEEDS)} runs whose work is scattered by "
         f"{SPREAD:.0%}, equally on both sides; not stable: steps disagree, as a run with contention has no derivative"
     )
-    console.print(Text(note, "dim"))
+    console.note(note)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -13,7 +13,7 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_answer
@@ -136,7 +136,7 @@ def _two(text: str, unit: str) -> tuple[float, float]:
     return parse(words[0], unit), parse(words[-1], unit)
 
 
-def _print(console: Any, answer: Answered) -> None:
+def _print(console: Terminal, answer: Answered) -> None:
 
     best, worst = (plain(row.topology) for row in (answer.best, answer.worst))
     shortest, longest = answer.best.seconds, answer.worst.seconds
@@ -147,7 +147,7 @@ def _print(console: Any, answer: Answered) -> None:
         verdict = f"the topology makes no difference: {show(shortest, 's', 4)} on each"
     else:
         verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
-    console.print(Text(verdict, "bold"))
+    console.note(verdict, "bold")
     table = Table(box=None, pad_edge=False, header_style="dim")
     packets = answer.fidelity == "limppy"
     for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
@@ -160,7 +160,7 @@ def _print(console: Any, answer: Answered) -> None:
             _share(row.busiest_share), row.busiest,
         )  # fmt: skip
     console.print(table)
-    console.print(Text(_rests_on(answer), style="dim"))
+    console.note(_rests_on(answer))
 
 
 def _share(value: float) -> str:

@@ -13,7 +13,7 @@ from turnbuckle.foundation.errors import UnitError, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.papers.numbers import printed
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 
@@ -155,7 +155,7 @@ def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], delays: tupl
     return out
 
 
-def _print(console: Any, document: dict[str, Any]) -> None:
+def _print(console: Terminal, document: dict[str, Any]) -> None:
 
     over, gain, claim = document["over"], document["gain"], document["claimed"]
     key, unit = ("seconds", "s") if over == "latency" else ("bandwidth", "B/s")
@@ -166,7 +166,7 @@ def _print(console: Any, document: dict[str, Any]) -> None:
     now, near = (words(document[f"{end}_{key}"]) for end in ("from", "to"))
     console.print(Text(f"{gain['ratio']:g}x faster at {near} than at {now}; the digits stand for {gain['low']:g} to {gain['high']:g}"))
     console.print()
-    console.print(Text(f"run time against that at {now}", "italic"))
+    console.note(f"run time against that at {now}", "italic")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, head in enumerate((over, "bound", "with rounding")):
         table.add_column(head, justify="right" if k else "left", no_wrap=True, min_width=10)
@@ -187,8 +187,8 @@ def _print(console: Any, document: dict[str, Any]) -> None:
         elif claim["verdict"] == "contradicts":
             low, high = document["bounds"][0]["low"], document["bounds"][0]["high"]
             verdict += f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with rounding"
-        console.print(Text(verdict, "bold red" if claim["verdict"] == "contradicts" else "bold"))
+        console.note(verdict, "bold red" if claim["verdict"] == "contradicts" else "bold")
     if gain["low"] <= 1:
-        console.print(Text("the gain may be rounded up from none, so nothing follows from it", "yellow"))
+        console.note("the gain may be rounded up from none, so nothing follows from it", "yellow")
     met = "every trip counts" if over == "latency" else "every byte counts"
-    console.print(Text(f"met where {met}, with nothing beside it; queues and shared links are not covered", "dim"))
+    console.note(f"met where {met}, with nothing beside it; queues and shared links are not covered")

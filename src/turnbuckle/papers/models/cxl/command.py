@@ -12,15 +12,13 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import reading, working
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.cost.wire import Way
     from turnbuckle.foundation.arrays import Float
@@ -230,7 +228,7 @@ def _label(name: str, share: float | None) -> str:
     return words.get(name) or f"CXL 2 {share:.4g}"
 
 
-def _print_compared(console: Console, document: dict[str, Any]) -> None:
+def _print_compared(console: Terminal, document: dict[str, Any]) -> None:
 
     rows = document["rows"]
     laws = list(dict.fromkeys((r["law"], r["share"]) for r in rows))
@@ -259,14 +257,14 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
             table.add_row(size, *(cells[k] for _, cells in part))
         console.print(table)
         console.print()
-    console.print(Text("worth moving: a task that saves more than two such transfers, by the fastest", "dim"))
+    console.note("worth moving: a task that saves more than two such transfers, by the fastest")
     if real is not laws:
-        console.print(Text("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL", "dim"))
-    console.print(Text("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth", "dim"))
+        console.note("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL")
+    console.note("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth")
     asked, carried = document["lines_bandwidth"], document["wire_bandwidth"]
     if asked is None or asked > carried:
         flown = f"{document['lines_in_flight']:,} lines in flight ask for {'any speed' if asked is None else show(asked, 'B/s')}"
-        console.print(Text(f"CXL 1: {flown}; the link carries {show(carried, 'B/s')}, which bounds them", "dim"))
+        console.note(f"CXL 1: {flown}; the link carries {show(carried, 'B/s')}, which bounds them")
     console.print()
     for crossing in document["crossovers"]:
         console.print(_crossed(crossing, document["searched_bytes"]))
@@ -336,7 +334,7 @@ def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run",
     return with_recording(chain, profile, per=per, stage=stage)
 
 
-def _print_chain(console: Console, played: Played) -> None:
+def _print_chain(console: Terminal, played: Played) -> None:
 
     chain, today = played.chain, played.today
     stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
@@ -350,16 +348,16 @@ def _print_chain(console: Console, played: Played) -> None:
     console.print(table)
     console.print()
     for left in played.left_out:
-        console.print(Text(f"left out, {left}", "dim"))
+        console.note(f"left out, {left}")
     _print_path(console, played)
     if played.penalty is not None:
         console.print(f"disaggregation penalty (run time over the time of all stages): {played.penalty:.4g}")
     for flaw in chain.findings:
         if flaw.severity != "info":
-            console.print(Text(f"{flaw.code}  {flaw.count:,}  {flaw.meaning} ({flaw.detail})", "yellow"))
+            console.note(f"{flaw.code}  {flaw.count:,}  {flaw.meaning} ({flaw.detail})", "yellow")
 
 
-def _print_path(console: Console, played: Played) -> None:
+def _print_path(console: Terminal, played: Played) -> None:
     fastest = min(f.seconds for f in played.flows)
     simplest = next(f for f in played.flows if f.seconds <= fastest * (1 + _ALIKE))
     shown = {played.today.name: "today", simplest.name: f"simplest flow within {_ALIKE:.0%} of the fastest"}

@@ -15,15 +15,13 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.papers.models.dag.graph import TaskGraph
     from turnbuckle.papers.models.dag.question import Solves
     from turnbuckle.papers.models.dag.supernodes import Supernodes
@@ -195,7 +193,7 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     return replace(machine, **given, title=title, sources=sources)
 
 
-def _emit(solves: Solves, format: str, output: Path | None, console: Console | None) -> None:
+def _emit(solves: Solves, format: str, output: Path | None, console: Terminal | None) -> None:
     """Write the answer. CSV and Parquet hold the runs."""
     if console is not None:
         _print(console, solves)
@@ -203,7 +201,7 @@ def _emit(solves: Solves, format: str, output: Path | None, console: Console | N
         write_answer(solves.as_dict(), [run.as_dict() for run in solves.runs], format, output)
 
 
-def _print(console: Console, solves: Solves) -> None:
+def _print(console: Terminal, solves: Solves) -> None:
     """Print the answer, then its assumptions."""
 
     console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
@@ -225,7 +223,7 @@ def _print(console: Console, solves: Solves) -> None:
             console.print(f"     {item.advice}", style="dim")
 
 
-def _print_matrix(console: Console, matrix: Supernodes) -> None:
+def _print_matrix(console: Terminal, matrix: Supernodes) -> None:
     import numpy as np
 
     triangle, concurrency = matrix.triangle, matrix.concurrency
@@ -241,7 +239,7 @@ def _print_matrix(console: Console, matrix: Supernodes) -> None:
     console.print()
 
 
-def _print_graph(console: Console, graph: TaskGraph) -> None:
+def _print_graph(console: Terminal, graph: TaskGraph) -> None:
     ranks = "" if graph.ranks is None else f" of {_many(graph.ranks, 'rank')}"
     sent = f"{_many(graph.edges, 'edge')} with {show(float(graph.message_bytes.sum()), 'B')}"
     console.print(f"{_many(len(graph), 'task')}{ranks}, {sent}; {_many(graph.levels, 'level')}")
@@ -250,7 +248,7 @@ def _print_graph(console: Console, graph: TaskGraph) -> None:
     console.print()
 
 
-def _print_machine(console: Console, solves: Solves) -> None:
+def _print_machine(console: Terminal, solves: Solves) -> None:
 
     machine = solves.fabric
     block = f"{show(machine.low, 'B/s')} to {show(machine.high, 'B/s')} a block"
@@ -273,10 +271,10 @@ def _print_machine(console: Console, solves: Solves) -> None:
     console.print()
 
 
-def _print_runs(console: Console, solves: Solves) -> None:
+def _print_runs(console: Terminal, solves: Solves) -> None:
 
     what = "of one solve" if solves.supernodes is not None else "of the tasks"
-    console.print(Text(f"run time {what}, and the critical path as it is", "italic"))
+    console.note(f"run time {what}, and the critical path as it is", "italic")
     names = [variant.what for variant in solves.variants]
     table = unframed("GPUs", *names, "messages", "bytes", "latency", words=())
     by = {(run.gpus, run.what): run for run in solves.runs}
@@ -289,15 +287,15 @@ def _print_runs(console: Console, solves: Solves) -> None:
         now = by[count, names[0]]
         table.add_row(str(count), *cells, f"{now.path_messages:,}", show(now.message_bytes, "B"), f"{now.latency_share:.1%}")
     console.print(table)
-    console.print(Text("messages, bytes: on the path; latency: what the quickest message takes, as a share of the path", "dim"))
+    console.note("messages, bytes: on the path; latency: what the quickest message takes, as a share of the path")
     console.print()
 
 
-def _print_spots(console: Console, solves: Solves) -> None:
+def _print_spots(console: Terminal, solves: Solves) -> None:
 
     from turnbuckle.papers.models.dag.question import NEARLY
 
-    console.print(Text("where more GPUs stop paying", "italic"))
+    console.note("where more GPUs stop paying", "italic")
     table = unframed("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")
     gains = solves.gains()
     for index, variant in enumerate(solves.variants):
@@ -311,9 +309,9 @@ def _print_spots(console: Console, solves: Solves) -> None:
         table.add_row(variant.what, str(best.gpus), seconds(best.seconds), str(enough.gpus), *ratios)
     console.print(table)
     notes = f"within {NEARLY:.0%}: the fewest GPUs that come so near; against now: best so changed against best as it is"
-    console.print(Text(f"{notes}; at most: both on as many GPUs", "dim"))
+    console.note(f"{notes}; at most: both on as many GPUs")
     for variant in solves.variants[1:]:
-        console.print(Text(f"{variant.what}: {variant.words}", "dim"))
+        console.note(f"{variant.what}: {variant.words}")
 
 
 def _times(ratio: float) -> str:

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, listed
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table, span, titled
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.papers.models.dgemm.question import Study
 
 #: Bandwidths at which the lines of a figure are drawn.
@@ -121,19 +118,19 @@ def _size(word: str) -> int:
     return int(word[:18])
 
 
-def _print_dgemm(console: Console, study: Study) -> None:
+def _print_dgemm(console: Terminal, study: Study) -> None:
 
     from turnbuckle.papers.models.dgemm.question import LARGEST
 
     mode = "measured" if study.times.mode == "measured" else "not measured"
-    console.print(Text(f"kernel times {mode}: {plain(study.times.source)}; copies and launches modelled", "bold"))
+    console.note(f"kernel times {mode}: {plain(study.times.source)}; copies and launches modelled", "bold")
     assumptions = (
         f"host {show(study.host_rate, 'FLOP/s')}; elements of {study.element_bytes} B; "
         f"{show(study.latency, 's')} a copy besides its bytes; no overlap"
     )
-    console.print(Text(assumptions if study.machine is None else f"{study.machine}: {assumptions}", "dim"))
+    console.note(assumptions if study.machine is None else f"{study.machine}: {assumptions}")
     if study.left_out:
-        console.print(Text(f"{study.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
+        console.note(f"{study.left_out:,} kernels left out: their copies do not tell a size", "yellow")
     console.print()
     last = len(study.launches) - 1
     ends = [0] if last == 0 else [0, last]
@@ -141,16 +138,16 @@ def _print_dgemm(console: Console, study: Study) -> None:
     for i in ends:
         _print_speedups(console, study, i)
     if last > 1:
-        console.print(Text(f"the shortest and the longest of {last + 1} launch times; --format json or csv has all", "dim"))
+        console.note(f"the shortest and the longest of {last + 1} launch times; --format json or csv has all")
     if study.times.mode == "measured":
         low, high = study.times.sizes[0], study.times.sizes[-1]
         words = f"sizes from {low:,.0f} to {high:,.0f} are known; never: not up to {high:,.0f}"
-        console.print(Text(words if low < high else f"one size is known, {low:,.0f}, and no other is guessed", "dim"))
+        console.note(words if low < high else f"one size is known, {low:,.0f}, and no other is guessed")
     elif any(v != v for v in study.pays_from.flat):
-        console.print(Text(f"never: not up to {LARGEST:,}", "dim"))
+        console.note(f"never: not up to {LARGEST:,}")
 
 
-def _print_products(console: Console, study: Study, ends: list[int]) -> None:
+def _print_products(console: Terminal, study: Study, ends: list[int]) -> None:
     """Print each size alone, and the bandwidth from which it pays."""
 
     columns = [f"pays from, launch {show(float(study.launches[i]), 's')}" for i in ends]
@@ -164,12 +161,12 @@ def _print_products(console: Console, study: Study, ends: list[int]) -> None:
         needed = ["never" if math.isinf(v) else show(v, "B/s") for v in (float(p.needed[i]) for i in ends)]
         table.add_row(f"{p.size:,}", kernel, show(p.host_seconds, "s"), f"{p.alpha:.3g}x", f"{p.ratio_limit:.3f}", *needed)
     console.print(table)
-    console.print(Text("limit: share of the host's time that launch and copies may take (offload:compute)", "dim"))
+    console.note("limit: share of the host's time that launch and copies may take (offload:compute)")
     if spread:
-        console.print(Text("[ ]: shortest and longest kernel measured", "dim"))
+        console.note("[ ]: shortest and longest kernel measured")
 
 
-def _print_speedups(console: Console, study: Study, launch: int) -> None:
+def _print_speedups(console: Terminal, study: Study, launch: int) -> None:
     """Print the speed-up by size and bandwidth at one launch time, in as many tables as the width of the terminal needs."""
 
     heads = [show(float(b), "B/s") for b in study.bandwidths]

@@ -15,14 +15,12 @@ from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output, listed
 from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.console import Console
 
     from turnbuckle.cost.packet import Link
     from turnbuckle.foundation.findings import Finding
@@ -204,7 +202,7 @@ def _finding(code: str, count: int, detail: str) -> list[Finding]:
     return [finding(code, count, detail)] if count else []
 
 
-def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
+def emit(document: dict[str, Any], format: str, output: Path | None, console: Terminal) -> None:
     """Write the answer. CSV and Parquet hold the rows."""
     if format != "table":
         write_answer(document, document["rows"], format, output)
@@ -212,7 +210,7 @@ def emit(document: dict[str, Any], format: str, output: Path | None, console: Co
         _print(console, document)
 
 
-def _print(console: Console, document: dict[str, Any]) -> None:
+def _print(console: Terminal, document: dict[str, Any]) -> None:
 
     links, rows = document["links"], document["rows"]
     per_link = len(rows) // len(links)
@@ -222,7 +220,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
         words = link["name"] if link["link"] == link["name"] else f"{link['name']} ({link['link']}{late})"
         words += f": {show(link['raw_bandwidth'], 'B/s', 4)} each way"
         left = link["packet_bandwidth"]
-        console.print(Text(words + (f", {show(left, 'B/s', 4)} for packets" if left < link["raw_bandwidth"] else ""), "dim"))
+        console.note(words + (f", {show(left, 'B/s', 4)} for packets" if left < link["raw_bandwidth"] else ""))
     shown = (
         ["bandwidth", "time"]
         + (["at most"] if "log_sd" in rows[0] else [])
@@ -244,13 +242,11 @@ def _print(console: Console, document: dict[str, Any]) -> None:
     if "at most" in shown or "limited" in shown:
         console.print()
     if "at most" in shown:
-        console.print(Text("at most: equation 9, staged piece by piece whatever the size", "dim"))
+        console.note("at most: equation 9, staged piece by piece whatever the size")
     if "limited" in shown:
-        console.print(Text("limited: by reads on their way, which the papers leave out", "dim"))
+        console.note("limited: by reads on their way, which the papers leave out")
     for f in document["findings"]:
-        console.print(
-            Text(f"{f['code']}  {f['count']:,}  {f['meaning']} ({f['detail']})", "yellow" if f["severity"] == "warning" else "dim")
-        )
+        console.note(f"{f['code']}  {f['count']:,}  {f['meaning']} ({f['detail']})", "yellow" if f["severity"] == "warning" else "dim")
 
 
 def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool, width: int) -> Table:

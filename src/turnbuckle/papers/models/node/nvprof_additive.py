@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.text import Text
-
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import parse
@@ -129,7 +127,7 @@ def print_summaries(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, flo
     else:
         notes.append("a summary does not say how long the run was, and what is saved is a smaller part of a longer run: give --total")
     for words in notes:
-        console.print(Text(words, "dim"))
+        console.note(words)
     print_findings(console, (f.as_dict() for f in findings))
 
 

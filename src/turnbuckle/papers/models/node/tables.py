@@ -83,7 +83,7 @@ def print_functions(functions: Functions, top: int) -> None:
     if (rows["call_class"] == NESTED).any():
         notes.append("(nested) calls run inside others: their time stands there, and is in no sum")
     for words in notes:
-        console.print(Text(words, "dim"))
+        console.note(words)
 
 
 def _signed(value: float) -> str:
@@ -130,12 +130,10 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
     console.print(table)
     console.print()
     if rows and "scaled_share" not in rows[0]:
-        console.print(Text("defect: stated total less the sum of the five terms; over: what the run time of now is taken to be", "dim"))
+        console.note("defect: stated total less the sum of the five terms; over: what the run time of now is taken to be")
         if any(row["waits_seconds"] for row in rows):
-            console.print(
-                Text("waits have no lambda and are counted once, as what they wait for: they are in the sum, not in the ratios", "dim")
-            )
-    console.print(Text("intervals: the least and most that the digits of the table allow", "dim"))
+            console.note("waits have no lambda and are counted once, as what they wait for: they are in the sum, not in the ratios")
+    console.note("intervals: the least and most that the digits of the table allow")
     print_findings(console, (f.as_dict() for f in findings))
 
 
@@ -166,7 +164,7 @@ def print_readings(
         *([f"replay: a wait follows from what it waits for; an allocation changes by as much as an ordinary one{asked}"] if blank else []),
         *([f"longest allocation {seconds(longest_allocation)}: the first sets up the context, which the replay keeps"] if blank else []),
     ):
-        console.print(Text(words, "dim"))
+        console.note(words)
     print_findings(console, (f.as_dict() for f in findings))
 
 
@@ -187,13 +185,13 @@ def print_integration(document: Mapping[str, Any]) -> None:
             table.add_row(clean(row["name"]), *cells)
         console.print(table)
         console.print()
-        console.print(Text("collectives and on-node messages keep their time; at most: the new path costs nothing", "dim"))
+        console.note("collectives and on-node messages keep their time; at most: the new path costs nothing")
     if document.get("fractions"):
         _print_fractions(console, document["fractions"])
     if stages := document.get("stages"):
         _print_stages(console, stages)
     if "communication" in document:
-        console.print(Text(_bytes_words(document["bytes_from"]), "dim"))
+        console.note(_bytes_words(document["bytes_from"]))
     print_findings(console, document.get("findings", ()))
 
 
@@ -219,7 +217,7 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
     where = f"{now} a node now, {placed['gpus_per_node']} on the new node, placed {placed['mapping']}"
     if placed["least_size_bytes"]:
         where += f"; bandwidth limits what has {quantity(placed['least_size_bytes'], 'B')} or more"
-    console.print(Text(f"{sent}; {where}", "dim"))
+    console.note(f"{sent}; {where}")
     console.print()
 
 
@@ -263,4 +261,4 @@ def _print_stages(console: Terminal, stages: Mapping[str, Any]) -> None:
         console.print(f"{words} {stages[f'run_time_share{of}']:.3%}{interval} of now: {stages[f'gain{of}']:.2%} more done")
         then, more = stages[f"run_time_share{of}_all_on_node"], stages[f"gain{of}_all_on_node"]
         console.print(f"with every stage on the node {then:.3%}: another {more:.2%}, at most")
-    console.print(Text("a collective is a binary tree whose stages all take the same time, a message one stage", "dim"))
+    console.note("a collective is a binary tree whose stages all take the same time, a message one stage")

@@ -7,20 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.text import Text
 
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.papers.models.power.question import PowerStudy
     from turnbuckle.papers.numbers import Interval
 
@@ -91,7 +88,7 @@ def _point_row(point: dict[str, Any]) -> dict[str, Any]:
     return {"name": point["name"], "power": point["power"], **ends}
 
 
-def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, exponent: str, *, started: bool) -> None:
+def _print_power(console: Terminal, projection: PowerStudy, paper: PowerStudy, exponent: str, *, started: bool) -> None:
     """Print the trend, the design points and the parts."""
 
     from turnbuckle.papers.models.power.question import FULL_POWER, HALF_POWER
@@ -119,11 +116,11 @@ def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, ex
         table.add_row(point.name, show(point.power, "W"), *cells)
     console.print(table)
     by = exponent or f"of one chip: {HALF_POWER} and {FULL_POWER}"
-    console.print(Text(f"less power: rate ~ power^{projection.exponent:.3f}, {by}", "dim"))
+    console.note(f"less power: rate ~ power^{projection.exponent:.3f}, {by}")
     if projection.trend is not None:
         lie = "" if started else ", and for where one further part would lie"
         words = f"[ ]: 90 % for the years of a doubling{lie}, if the trend goes on"
-        console.print(Text(words, "dim"))
+        console.note(words)
         console.print()
         table = titled(console, "parts of the trend", "part", "year", "rate", "power", "GFLOP/s/W", "source", words=("source",))
         for p in projection.parts:
@@ -133,7 +130,7 @@ def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, ex
             )
         console.print(table)
         if any(p.form for p in projection.parts):
-            console.print(Text("boards that run a chip at less power than it has elsewhere are left out", "dim"))
+            console.note("boards that run a chip at less power than it has elsewhere are left out")
     print_findings(console, (f.as_dict() for f in projection.findings))
 
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
-from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
 from turnbuckle.show.terminal.output import write_answer
@@ -184,16 +183,14 @@ def _unknown(link: Link) -> Distance:
     raise error_of("A088.unknown", found=link.name[:40])
 
 
-def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
+def _print(console: Terminal, answer: Answered, simulated: Simulated | None) -> None:
 
     loop, link = answer.loop, answer.link
     farthest = max(answer.longer, key=lambda r: r.propagation_seconds)
-    console.print(
-        Text(
-            f"{link.name}, now {answer.now.distance}: without any length {_ratio(answer.benefit)} faster, with {farthest.distance} "
-            f"{_ratio(farthest.ratio)} slower",
-            "bold",
-        )
+    console.note(
+        f"{link.name}, now {answer.now.distance}: without any length {_ratio(answer.benefit)} faster, with {farthest.distance} "
+        f"{_ratio(farthest.ratio)} slower",
+        "bold",
     )
     if simulated is not None:
         whose = f"call{'s' if loop.calls > 1 else ''} of {clean(simulated.kernel, 60) if simulated.kernel else 'all kernels'}"
@@ -202,9 +199,9 @@ def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
         if simulated.devices > min(loop.workers, loop.streams * (loop.in_flight or loop.calls)):
             apart = f"--streams {simulated.devices} --workers {simulated.devices} --calls {-(-simulated.calls // simulated.devices)}"
             warning = f"calls of {simulated.devices} GPUs, here one after the other; {apart} has them side by side"
-            console.print(Text(warning, "yellow"))
+            console.note(warning, "yellow")
         if simulated.migrated_bytes:
-            console.print(Text(f"{show(simulated.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow"))
+            console.note(f"{show(simulated.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
         table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
@@ -219,15 +216,12 @@ def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
     )
     queued = f", {loop.queue:,} entries at the device" if loop.queue else ""
     on = "on it" if answer.affine else f"off it by {answer.off_the_line:.1%}"
-    console.print(
-        Text(
-            f"{loop.streams} x {loop.calls:,} call{'s' if loop.calls > 1 else ''} of {show(loop.to_device_bytes, 'B')} out, "
-            f"{show(loop.to_host_bytes, 'B')} back and "
-            f"{show(loop.kernel_seconds, 's')} on {loop.workers} worker{'s' if loop.workers > 1 else ''}, {flown}{queued}; "
-            f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {answer.quantum}; "
-            f"last columns: how busy; the affine law (1 + (b - 1) k) / b: {on}",
-            style="dim",
-        )
+    console.note(
+        f"{loop.streams} x {loop.calls:,} call{'s' if loop.calls > 1 else ''} of {show(loop.to_device_bytes, 'B')} out, "
+        f"{show(loop.to_host_bytes, 'B')} back and "
+        f"{show(loop.kernel_seconds, 's')} on {loop.workers} worker{'s' if loop.workers > 1 else ''}, {flown}{queued}; "
+        f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {answer.quantum}; "
+        f"last columns: how busy; the affine law (1 + (b - 1) k) / b: {on}"
     )
 
 
