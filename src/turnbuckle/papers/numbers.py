@@ -152,23 +152,16 @@ class Paper:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Printed number or statement, recomputed.
+    """Printed number or statement, recomputed."""
 
-    Attributes
-    ----------
-    id : paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack).
-    what, resolution : as ``recorded.csv`` has them (`Recorded`).
-    recomputed : number in the unit of the printed one, or text for a statement; None where it cannot be recomputed.
-    note : reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation.
-    low, high : least and most within the rounding of the inputs; None for statements.
-    """
-
-    id: str
+    id: str  #: paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack)
+    #: what, resolution: as ``recorded.csv`` has them (`Recorded`)
     what: str
     printed: str
-    recomputed: float | str | None
+    recomputed: float | str | None  #: number in the unit of the printed one, or text for a statement; None where it cannot be recomputed
     verdict: Verdict
-    note: str = ""
+    note: str = ""  #: reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation
+    #: low, high: least and most within the rounding of the inputs; None for statements
     low: float | None = None
     high: float | None = None
     resolution: str = ""
@@ -187,21 +180,16 @@ class Recomputed:
 
 
 class Recorded(NamedTuple):
-    """One row of ``recorded.csv``: what it is about, and how it came out first.
-
-    Attributes
-    ----------
-    verdict, recomputed : first verdict and number; None where the row has no number.
-    assumed : whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which.
-    resolution : where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why.
-    """
+    """One row of ``recorded.csv``: what it is about, and how it came out first."""
 
     id: str
+    #: verdict, recomputed: first verdict and number; None where the row has no number
     verdict: str = ""
     recomputed: float | None = None
     what: str = ""
+    #: whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which
     assumed: bool = False
-    resolution: str = ""
+    resolution: str = ""  #: where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why
 
 
 @cache

@@ -40,16 +40,10 @@ SAME: Final = 2e-3
 
 @dataclass(frozen=True)
 class Row(Declared):
-    """Published number as recomputed now, and as recorded.
+    """Published number as recomputed now, and as recorded."""
 
-    Attributes
-    ----------
-    now : recomputed row; None where no module recomputes it any more.
-    recorded : recorded row; None for a row that was never recorded.
-    """
-
-    now: Recomputed | None
-    recorded: Recorded | None
+    now: Recomputed | None  #: recomputed row; None where no module recomputes it any more
+    recorded: Recorded | None  #: recorded row; None for a row that was never recorded
 
     @property
     def id(self) -> str:

@@ -45,17 +45,13 @@ _TRACES = "the traces of its requests are not published"
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """One number of Table 13, printed and recomputed.
-
-    Attributes
-    ----------
-    low, high : least and most within the rounding of the inputs; `high` is infinite for a lower bound.
-    """
+    """One number of Table 13, printed and recomputed."""
 
     application: str
     technology: Technology
     printed: str
     recomputed: float | None
+    #: low, high: least and most within the rounding of the inputs; `high` is infinite for a lower bound
     low: float | None
     high: float | None
     link: str
@@ -292,19 +288,13 @@ def _chain() -> Iterator[Cell]:
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of section 11 as a number: as the report states it, from the printed cells, and from the recomputed ones.
-
-    Attributes
-    ----------
-    recomputed_cells : number from the recomputed cells; printed cells where none can be recomputed, bounds at their least.
-    bounds_as_printed : number from the recomputed cells, with the printed cell where only a bound can be computed.
-    """
+    """One sentence of section 11 as a number: as the report states it, from the printed cells, and from the recomputed ones."""
 
     what: str
     said: str
     printed_cells: float
-    recomputed_cells: float
-    bounds_as_printed: float
+    recomputed_cells: float  #: number from the recomputed cells; printed cells where none can be recomputed, bounds at their least
+    bounds_as_printed: float  #: number from the recomputed cells, with the printed cell where only a bound can be computed
     low: float
     high: float
     note: str

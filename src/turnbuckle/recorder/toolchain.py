@@ -60,17 +60,11 @@ _LIBRARIES: Final = (
 
 @dataclass(frozen=True)
 class Cupti:
-    """CUPTI of this machine.
+    """CUPTI of this machine."""
 
-    Attributes
-    ----------
-    includes : folders of its headers and of their ``cuda.h``.
-    version : CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor).
-    """
-
-    includes: tuple[Path, ...]
+    includes: tuple[Path, ...]  #: folders of its headers and of their ``cuda.h``
     library: Path
-    version: int
+    version: int  #: CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor)
     cuda: tuple[int, int]
 
     @property

@@ -36,18 +36,11 @@ _ASSIGNED_BYTES: Final = re.compile(rb"(?:[\s\"';,\[]|\\n)([A-Z][A-Z0-9_]{2,79})
 
 @dataclass(frozen=True)
 class Secrets:
-    """Entries of the environment that a file carries beside its events.
+    """Entries of the environment that a file carries beside its events."""
 
-    Attributes
-    ----------
-    places : entries with names and values of the process or its system, by table.
-    credentials : distinct names among them that look like those of credentials and have a value.
-    looked : whether this kind of file could be looked at.
-    """
-
-    places: dict[str, int] = field(default_factory=dict)
-    credentials: int = 0
-    looked: bool = True
+    places: dict[str, int] = field(default_factory=dict)  #: entries with names and values of the process or its system, by table
+    credentials: int = 0  #: distinct names among them that look like those of credentials and have a value
+    looked: bool = True  #: whether this kind of file could be looked at
 
     def findings(self) -> list[Finding]:
         """Return P182 where there are credentials."""

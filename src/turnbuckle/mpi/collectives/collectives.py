@@ -64,19 +64,13 @@ __all__ = ["ALGORITHMS", "Pattern", "Selection", "buffers", "chosen", "operation
 
 @dataclass(frozen=True)
 class Pattern:
-    """Messages of one collective.
+    """Messages of one collective."""
 
-    Attributes
-    ----------
-    source, target : rank that sends and rank that receives each message, shape (messages,).
-    share : size of each message as a multiple of the block, shape (messages,).
-    step : step in which each message is sent and received, ascending, shape (messages,).
-    """
-
+    #: source, target: rank that sends and rank that receives each message, shape (messages,)
     source: Int
     target: Int
-    share: Float
-    step: Int
+    share: Float  #: size of each message as a multiple of the block, shape (messages,)
+    step: Int  #: step in which each message is sent and received, ascending, shape (messages,)
 
 
 def _packed(steps: list[Step]) -> Pattern:

@@ -32,30 +32,23 @@ from turnbuckle.replay.contention.network import Network
 
 @dataclass(frozen=True)
 class Protocol:
-    """Parameters of LiMPPy's protocol; the defaults are those of the original, estimated there for InfiniBand EDR.
+    """Parameters of LiMPPy's protocol; the defaults are those of the original, estimated there for InfiniBand EDR."""
 
-    Attributes
-    ----------
-    packet_bytes, header_bytes : payload of a full packet, and header of every packet [B].
-    eager_bytes : messages up to this size are sent at once [B].
-    eager_bandwidth, remote_bandwidth : of packets sent by a processor, and of remote memory access [B/s].
-    eager_node_seconds, remote_node_seconds : latency of a node: leaving it, and for eager packets entering it too [s].
-    eager_switch_seconds, remote_switch_seconds : latency of a switch [s].
-    legacy_headers : add the header to the time of a packet once more.
-    acknowledged : a packet back when a message is complete.
-    """
-
+    #: packet_bytes, header_bytes: payload of a full packet, and header of every packet [B]
     packet_bytes: int = 4096
     header_bytes: int = 98
-    eager_bytes: int = 16384
+    eager_bytes: int = 16384  #: messages up to this size are sent at once [B]
+    #: eager_bandwidth, remote_bandwidth: of packets sent by a processor, and of remote memory access [B/s]
     eager_bandwidth: float = 3.5e9
     remote_bandwidth: float = 12.5e9
+    #: eager_node_seconds, remote_node_seconds: latency of a node: leaving it, and for eager packets entering it too [s]
     eager_node_seconds: float = 650e-9
     remote_node_seconds: float = 750e-9
+    #: eager_switch_seconds, remote_switch_seconds: latency of a switch [s]
     eager_switch_seconds: float = 100e-9
     remote_switch_seconds: float = 90e-9
-    legacy_headers: bool = False
-    acknowledged: bool = False
+    legacy_headers: bool = False  #: add the header to the time of a packet once more
+    acknowledged: bool = False  #: a packet back when a message is complete
 
     def packet_seconds(self, payload_bytes: Float, remote: Bool) -> Float:
         """Return how long a packet occupies a link: payload and header over the bandwidth, in whole nanoseconds [s].
@@ -69,18 +62,11 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Spoken:
-    """Program in which the messages of another are replaced by those of the protocol.
+    """Program in which the messages of another are replaced by those of the protocol."""
 
-    Attributes
-    ----------
-    program : program whose messages between nodes all leave as soon as they are sent; the others are edges.
-    begin : number of the first message between nodes; all later ones are between nodes too.
-    remote : mask of the messages between nodes that are remote memory access, shape (protocol messages,).
-    """
-
-    program: Program
-    begin: int
-    remote: Bool
+    program: Program  #: program whose messages between nodes all leave as soon as they are sent; the others are edges
+    begin: int  #: number of the first message between nodes; all later ones are between nodes too
+    remote: Bool  #: mask of the messages between nodes that are remote memory access, shape (protocol messages,)
 
 
 def sound(protocol: Protocol) -> None:
@@ -191,18 +177,11 @@ def spoken(program: Program, protocol: Protocol) -> Spoken:
 
 @dataclass(frozen=True)
 class Packed:
-    """Program of packets.
+    """Program of packets."""
 
-    Attributes
-    ----------
-    program : program of resources and edges alone.
-    link : link of the network that each resource stands for.
-    busy_seconds : total time for which each resource is occupied [s].
-    """
-
-    program: Program
-    link: Int
-    busy_seconds: Float
+    program: Program  #: program of resources and edges alone
+    link: Int  #: link of the network that each resource stands for
+    busy_seconds: Float  #: total time for which each resource is occupied [s]
     packets: int
 
 

@@ -40,21 +40,16 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class MessageGraph:
-    """Messages between nodes, and the order in which they must complete.
+    """Messages between nodes, and the order in which they must complete."""
 
-    Attributes
-    ----------
-    source, target : node of each message, counted from 0, shape (messages,).
-    size_bytes : size of each message [B].
-    before, after : pairs of messages, of which the second begins when the first is complete.
-    delay_seconds : delay of each message after the last message before it [s]; empty where there is none.
-    """
-
+    #: source, target: node of each message, counted from 0, shape (messages,)
     source: Int
     target: Int
-    size_bytes: Float
+    size_bytes: Float  #: size of each message [B]
+    #: before, after: pairs of messages, of which the second begins when the first is complete
     before: Int
     after: Int
+    #: delay of each message after the last message before it [s]; empty where there is none
     delay_seconds: Float = field(default_factory=lambda: np.zeros(0))
 
     @property

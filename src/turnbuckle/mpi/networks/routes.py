@@ -50,14 +50,10 @@ class Graph:
     """Switches with one NIC each, joined by cables.
 
     A route takes the fewest possible links, and among equal choices leads to the lowest switch next.
-
-    Attributes
-    ----------
-    ends : pairs of switches that a cable joins; each direction is a link of its own.
     """
 
     hosts: int
-    ends: tuple[tuple[int, int], ...]
+    ends: tuple[tuple[int, int], ...]  #: pairs of switches that a cable joins; each direction is a link of its own
 
     def links(self) -> list[str]:
         """Return the names of all links: NICs out, NICs in, then every cable in both directions.

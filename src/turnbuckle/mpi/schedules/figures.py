@@ -11,32 +11,22 @@ from turnbuckle.foundation.findings import Finding
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts of a schedule.
+    """Counts of a schedule."""
 
-    Attributes
-    ----------
-    format : ``simgrid-ti`` or ``goal``.
-    version : version of the format, or an empty text where the file has none.
-    operations : number of calls, or of operations of a graph.
-    sends, sent_bytes, receives : point-to-point operations and bytes [B].
-    collectives : number of calls by name, in capitals.
-    matched, unmatched : number of messages with both sides, and of sends and receives without the other side.
-    compute_flops : work counted in flops [flop]; None where the format has none.
-    compute_seconds : work given as time [s].
-    """
-
-    format: str
-    version: str
+    format: str  #: ``simgrid-ti`` or ``goal``
+    version: str  #: version of the format, or an empty text where the file has none
     ranks: int
-    operations: int
+    operations: int  #: number of calls, or of operations of a graph
+    #: sends, sent_bytes, receives: point-to-point operations and bytes [B]
     sends: int
     sent_bytes: int
     receives: int
-    collectives: Mapping[str, int]
+    collectives: Mapping[str, int]  #: number of calls by name, in capitals
+    #: matched, unmatched: number of messages with both sides, and of sends and receives without the other side
     matched: int
     unmatched: int
-    compute_flops: float | None
-    compute_seconds: float
+    compute_flops: float | None  #: work counted in flops [flop]; None where the format has none
+    compute_seconds: float  #: work given as time [s]
     findings: tuple[Finding, ...] = field(default=())
 
     def mpi(self) -> dict[str, Any]:

@@ -59,21 +59,16 @@ _MOST_UNITS: Final = 256
 
 @dataclass(frozen=True)
 class Costs:
-    """LogGOPS costs of operations; the defaults are LogGOPSim's.
+    """LogGOPS costs of operations; the defaults are LogGOPSim's."""
 
-    Attributes
-    ----------
-    latency, overhead, gap : L, o, g [s].
-    seconds_per_byte, overhead_per_byte : G, O [s/B].
-    eager_limit : S; a longer message leaves when its receive is posted [B].
-    """
-
+    #: latency, overhead, gap: L, o, g [s]
     latency: float = 2.5e-6
     overhead: float = 1.5e-6
     gap: float = 1e-6
+    #: seconds_per_byte, overhead_per_byte: G, O [s/B]
     seconds_per_byte: float = 6e-9
     overhead_per_byte: float = 0.0
-    eager_limit: float = 65535.0
+    eager_limit: float = 65535.0  #: S; a longer message leaves when its receive is posted [B]
 
     def network(self, ranks: int) -> Network:
         """Return the network of `ranks` hosts that these costs describe, without overheads, which occupy the processors instead."""
@@ -85,35 +80,27 @@ class Costs:
 
 @dataclass(frozen=True)
 class Goal:
-    """Parsed schedule; operations in the order of the file, shape (operations,).
-
-    Attributes
-    ----------
-    rank, kind : rank of each operation, and its kind: `SEND`, `RECEIVE` or `CALC`.
-    amount : size of a message [B], or duration of a `CALC` [ns].
-    peer, tag : other rank and tag of a message, `ANY` for any.
-    cpu, nic : processor and NIC of the rank that the operation uses.
-    before, after : operations that each dependency joins, shape (dependencies,).
-    by_start : whether `after` waits for the begin of `before` only.
-    matched : pairs of sends and receives that are messages, as indices among the sends and among the receives.
-    idle : number of ranks that the file does not mention.
-    """
+    """Parsed schedule; operations in the order of the file, shape (operations,)."""
 
     name: str
     ranks: int
+    #: rank, kind: rank of each operation, and its kind: `SEND`, `RECEIVE` or `CALC`
     rank: Int
     kind: Int
-    amount: Int
+    amount: Int  #: size of a message [B], or duration of a `CALC` [ns]
+    #: peer, tag: other rank and tag of a message, `ANY` for any
     peer: Int
     tag: Int
+    #: cpu, nic: processor and NIC of the rank that the operation uses
     cpu: Int
     nic: Int
     line: Int
+    #: before, after: operations that each dependency joins, shape (dependencies,)
     before: Int
     after: Int
-    by_start: Bool
-    matched: Matched
-    idle: int = 0
+    by_start: Bool  #: whether `after` waits for the begin of `before` only
+    matched: Matched  #: pairs of sends and receives that are messages, as indices among the sends and among the receives
+    idle: int = 0  #: number of ranks that the file does not mention
 
     @property
     def sends(self) -> Int:

@@ -16,29 +16,20 @@ ANY: Final = -1
 
 @dataclass(frozen=True)
 class Side:
-    """One side of all messages, in the order of each rank's operations; arrays of shape (operations,).
+    """One side of all messages, in the order of each rank's operations; arrays of shape (operations,)."""
 
-    Attributes
-    ----------
-    source, target : ranks at both ends; `ANY` for a receive from any source.
-    tag : tag of the message; `ANY` for a receive of any tag.
-    """
-
+    #: source, target: ranks at both ends; `ANY` for a receive from any source
     source: Int
     target: Int
-    tag: Int
+    tag: Int  #: tag of the message; `ANY` for a receive of any tag
     line: Int
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Pairs of sends and receives.
+    """Pairs of sends and receives."""
 
-    Attributes
-    ----------
-    send, receive : index of each message's send and receive, shape (messages,), ascending by send.
-    """
-
+    #: send, receive: index of each message's send and receive, shape (messages,), ascending by send
     send: Int
     receive: Int
     lone_sends: Int

@@ -82,32 +82,25 @@ class _Ends:
 
 @dataclass(frozen=True)
 class TimeIndependent:
-    """Parsed time-independent trace.
-
-    Attributes
-    ----------
-    rank : rank of each call that involves other ranks, rank by rank, shape (calls,).
-    call, calls : index of each call's name in `calls`, and the names in lower case.
-    flops, sleep_seconds : work [flop] and sleep [s] before each call.
-    tail_flops, tail_seconds : work [flop] and sleep [s] after the last call of each rank, shape (ranks,).
-    messages, rounds : messages and collectives, as in `turnbuckle.mpi.replay.messages`.
-    receives : receiving side as written, which errors cite.
-    matched : pairs of sends and receives that are messages.
-    """
+    """Parsed time-independent trace."""
 
     name: str
     ranks: int
-    rank: Int
+    rank: Int  #: rank of each call that involves other ranks, rank by rank, shape (calls,)
+    #: call, calls: index of each call's name in `calls`, and the names in lower case
     call: Int
     calls: tuple[str, ...]
+    #: flops, sleep_seconds: work [flop] and sleep [s] before each call
     flops: Float
     sleep_seconds: Float
+    #: tail_flops, tail_seconds: work [flop] and sleep [s] after the last call of each rank, shape (ranks,)
     tail_flops: Float
     tail_seconds: Float
+    #: messages, rounds: messages and collectives, as in `turnbuckle.mpi.replay.messages`
     messages: Messages
     rounds: tuple[Rounds, ...]
-    receives: Side
-    matched: Matched
+    receives: Side  #: receiving side as written, which errors cite
+    matched: Matched  #: pairs of sends and receives that are messages
     figures: Figures
 
     def traffic(self, flops_per_second: float) -> Traffic:

@@ -50,25 +50,17 @@ _OPEN_END: Final = 2.0
 
 @dataclass(frozen=True)
 class Application:
-    """Properties of an application that the paper prints.
-
-    Attributes
-    ----------
-    partners : fewest and most partners that a rank sends to.
-    bands : (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are empty where none are printed.
-    gain : least and most gain of GPUDirect in communication, weak scaling [1].
-    increases : least and most increase of communication from 1 to 6 ranks per node, by ranks [1].
-    small_payload : share of the bytes in messages below 32 KB, nan where none is printed.
-    """
+    """Properties of an application that the paper prints."""
 
     name: str
     ranks: tuple[int, ...]
-    partners: tuple[int, int]
+    partners: tuple[int, int]  #: fewest and most partners that a rank sends to
+    #: (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are empty where none are printed
     bands: tuple[Band, ...]
     shares: dict[int, float]
-    gain: Ends
-    increases: dict[int, Ends]
-    small_payload: float
+    gain: Ends  #: least and most gain of GPUDirect in communication, weak scaling [1]
+    increases: dict[int, Ends]  #: least and most increase of communication from 1 to 6 ranks per node, by ranks [1]
+    small_payload: float  #: share of the bytes in messages below 32 KB, nan where none is printed
 
     def share(self, ranks: int) -> float:
         """Return the share of communication: as printed, or the mean of those printed for other numbers of ranks."""
@@ -138,16 +130,11 @@ def _percent(text: str) -> Interval:
 
 @dataclass(frozen=True)
 class Assumption:
-    """Property of a pattern that the paper does not print.
-
-    Attributes
-    ----------
-    waiting : share of communication that is waiting for ranks that compute longer.
-    """
+    """Property of a pattern that the paper does not print."""
 
     name: str
     change: Callable[[Pattern], Pattern] = lambda pattern: pattern
-    waiting: float = 0.0
+    waiting: float = 0.0  #: share of communication that is waiting for ranks that compute longer
 
     def pattern(self, app: Application, ranks: int, setup: Setup) -> Pattern:
         """Return the pattern of an application on so many ranks.

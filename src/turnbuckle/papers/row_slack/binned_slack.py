@@ -111,42 +111,30 @@ def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bins:
-    """Elements of one kind, binned.
+    """Elements of one kind, binned."""
 
-    Attributes
-    ----------
-    share : share of run time in which at least one element is active.
-    edges : edges of the bins: matrix sizes [B], or the kernel time at each size [s].
-    counts : elements below the first edge, between edges, from the last on.
-    """
-
-    share: float
-    edges: Float
-    counts: Int
+    share: float  #: share of run time in which at least one element is active
+    edges: Float  #: edges of the bins: matrix sizes [B], or the kernel time at each size [s]
+    counts: Int  #: elements below the first edge, between edges, from the last on
     rounded_up: float
     rounded_down: float
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Total slack penalty by bins, between two values.
+    """Total slack penalty by bins, between two values."""
 
-    Attributes
-    ----------
-    lower, upper : equation 2 with sizes rounded up and down, the smaller value first.
-    slack_seconds, threads, equation, label : delay of each call [s], threads and equation of the question, and label of the surface.
-    findings : findings on elements outside the surface, for which a value is no bound.
-    """
-
+    #: lower, upper: equation 2 with sizes rounded up and down, the smaller value first
     lower: float
     upper: float
     kernel: Bins
     memory: Bins
+    #: slack_seconds, threads, equation, label: delay of each call [s], threads and equation of the question, and label of the surface
     slack_seconds: float
     threads: int
     equation: Equation
     label: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  #: findings on elements outside the surface, for which a value is no bound
 
 
 def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads: int = 1, equation: Equation = "run time") -> Bounds:
@@ -197,20 +185,13 @@ def _bins(profile: Profile, kinds: tuple[str, ...], column: str, edges: Float, p
 
 @dataclass(frozen=True)
 class Beside:
-    """Answers of the timeline replay and of the bins to one slack.
+    """Answers of the timeline replay and of the bins to one slack."""
 
-    Attributes
-    ----------
-    slack_seconds : delay of each call [s].
-    seconds : recorded run time [s].
-    exposed_seconds : T(s) - T(0) [s].
-    """
-
-    slack_seconds: float
-    seconds: float
+    slack_seconds: float  #: delay of each call [s]
+    seconds: float  #: recorded run time [s]
     causal: float
     calls: int
-    exposed_seconds: float
+    exposed_seconds: float  #: T(s) - T(0) [s]
     binned: Bounds
 
     @property

@@ -64,20 +64,14 @@ def iterations_for(kernel_seconds: float, aim: float, fewest: int, most: int) ->
 
 @dataclass(frozen=True)
 class Proxy:
-    """Proxy application at one matrix size.
+    """Proxy application at one matrix size."""
 
-    Attributes
-    ----------
-    size_bytes : size of one matrix [B]; each iteration copies three.
-    kernel_seconds, copy_seconds : time of one kernel, and of one copy [s].
-    call_seconds : time of each call by itself [s]; the paper prints none, so it is 0 by default.
-    """
-
-    size_bytes: float
+    size_bytes: float  #: size of one matrix [B]; each iteration copies three
+    #: kernel_seconds, copy_seconds: time of one kernel, and of one copy [s]
     kernel_seconds: float
     copy_seconds: float
     iterations: int
-    call_seconds: float = 0.0
+    call_seconds: float = 0.0  #: time of each call by itself [s]; the paper prints none, so it is 0 by default
 
 
 @dataclass(frozen=True)

@@ -63,15 +63,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Surface:
-    """Run times by size, threads and slack.
-
-    Attributes
-    ----------
-    label : origin of the surface, printed with every answer: ``modelled: ...`` or ``measured: ...``.
-    """
+    """Run times by size, threads and slack."""
 
     points: tuple[Point, ...]
-    label: str
+    label: str  #: origin of the surface, printed with every answer: ``modelled: ...`` or ``measured: ...``
 
     @cached_property
     def threads(self) -> tuple[int, ...]:

@@ -34,35 +34,22 @@ QUANTILES: Final = (0.5, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class Clocks:
-    """Corrections of the recordings' clocks and how well they agree; arrays of shape (recordings,).
+    """Corrections of the recordings' clocks and how well they agree; arrays of shape (recordings,)."""
 
-    Attributes
-    ----------
-    shift_ns : time to add at `at_ns`; 0 for the first recording.
-    drift : further time to add per ns after `at_ns` [1]; 0 where none shows.
-    at_ns : the begin of the first shared operation.
-    low_ns, high_ns : range of shifts that the bounds allow; `None` where the bounds leave that side open.  Where bounds contradict each
-        other, the range holds for the loosened bounds, and is wider by `contradiction_ns` on both sides.
-    skew_ns : `QUANTILES` of how far the ends lie from the median end of the other recordings, shape (recordings, 3).
-    bounding : number of those that gave bounds.
-    contradiction_ns : by how much all bounds must be loosened so that some shifts satisfy them; 0 where they agree.
-    early_ns : by how much, at worst, an operation ends on one rank before it has begun on another, with these shifts.
-    linked : whether collectives tie the recording to the first one.
-    loose_ns : by how much the recording's ends may lie off every time, by its least loose communicator (`Group.loose_ns`).
-    """
-
-    shift_ns: Int
-    drift: Float
-    at_ns: int
+    shift_ns: Int  #: time to add at `at_ns`; 0 for the first recording
+    drift: Float  #: further time to add per ns after `at_ns` [1]; 0 where none shows
+    at_ns: int  #: the begin of the first shared operation
+    #: low_ns, high_ns: range of shifts that the bounds allow; `None` where the bounds leave that side open.  Where bounds contradict each
+    #: other, the range holds for the loosened bounds, and is wider by `contradiction_ns` on both sides.
     low_ns: list[int | None]
     high_ns: list[int | None]
-    skew_ns: Float
+    skew_ns: Float  #: `QUANTILES` of how far the ends lie from the median end of the other recordings, shape (recordings, 3)
     collectives: Int
-    bounding: Int
-    contradiction_ns: int
-    early_ns: int
-    linked: Bool
-    loose_ns: Float
+    bounding: Int  #: number of those that gave bounds
+    contradiction_ns: int  #: by how much all bounds must be loosened so that some shifts satisfy them; 0 where they agree
+    early_ns: int  #: by how much, at worst, an operation ends on one rank before it has begun on another, with these shifts
+    linked: Bool  #: whether collectives tie the recording to the first one
+    loose_ns: Float  #: by how much the recording's ends may lie off every time, by its least loose communicator (`Group.loose_ns`)
 
     @property
     def uncertain_ns(self) -> Float:

@@ -38,17 +38,11 @@ _BUSY: Final = (*DEVICE_TABLES, "api", "mpi")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of a merge.
-
-    Attributes
-    ----------
-    clocks : corrections of each recording's clock, and how well the clocks agree.
-    rows : one row per recording: file, name, ranks, processes, and the figures of `clocks`.
-    """
+    """Result of a merge."""
 
     trace: Trace
-    clocks: Clocks
-    rows: list[dict[str, Any]]
+    clocks: Clocks  #: corrections of each recording's clock, and how well the clocks agree
+    rows: list[dict[str, Any]]  #: one row per recording: file, name, ranks, processes, and the figures of `clocks`
 
 
 def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns: int = MAX_SKEW_NS, name: str = "merged") -> Merged:

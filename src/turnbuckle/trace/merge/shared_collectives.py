@@ -44,53 +44,35 @@ _HOST, _UNKNOWN = -1, -2
 
 @dataclass(frozen=True)
 class Lane:
-    """Operations of one communicator on one rank, in the order they began; arrays of shape (operations,).
-
-    Attributes
-    ----------
-    rank : key of the rank within its recording: process, and device or -1 for calls on the host.
-    start, end : times [ns].
-    word : number of the operation's name, the same in all recordings.
-    every : whether no rank leaves before all have come.
-    pair : whether that holds where only two ranks take part.
-    near : whether all ranks leave together.
-    size : members of an MPI communicator, where recorded; else 0.
-    mark : attributes that distinguish an MPI communicator from others of its size, as far as recorded.
-    stated : whether the recording states its clock.
-    """
+    """Operations of one communicator on one rank, in the order they began; arrays of shape (operations,)."""
 
     file: int
-    rank: tuple[int, int]
+    rank: tuple[int, int]  #: key of the rank within its recording: process, and device or -1 for calls on the host
+    #: start, end: times [ns]
     start: Int
     end: Int
-    word: Int
-    every: Bool
-    pair: Bool
-    near: Bool
-    size: int = 0
-    mark: tuple[int, ...] = ()
-    stated: bool = True
+    word: Int  #: number of the operation's name, the same in all recordings
+    every: Bool  #: whether no rank leaves before all have come
+    pair: Bool  #: whether that holds where only two ranks take part
+    near: Bool  #: whether all ranks leave together
+    size: int = 0  #: members of an MPI communicator, where recorded; else 0
+    mark: tuple[int, ...] = ()  #: attributes that distinguish an MPI communicator from others of its size, as far as recorded
+    stated: bool = True  #: whether the recording states its clock
 
 
 @dataclass(frozen=True)
 class Group:
-    """One communicator: its operations on all members.
+    """One communicator: its operations on all members."""
 
-    Attributes
-    ----------
-    file : recording of each member, shape (members,).
-    start, end : times [ns], shape (members, operations).
-    every : operations that no rank leaves before all have come, shape (operations,).
-    on_device : whether they are kernels, whose ends lie together; calls of a library on hosts may end late on one rank every time.
-    loose_ns : by how much one member may leave before the others every time without any trace of it.  Where no operation holds all ranks
-        until all have come (broadcast, reduce, sends and receives), this is the time that the last to come takes; else 0.
-    """
-
-    file: Int
+    file: Int  #: recording of each member, shape (members,)
+    #: start, end: times [ns], shape (members, operations)
     start: Int
     end: Int
-    every: Bool
+    every: Bool  #: operations that no rank leaves before all have come, shape (operations,)
+    #: whether they are kernels, whose ends lie together; calls of a library on hosts may end late on one rank every time
     on_device: bool = True
+    #: by how much one member may leave before the others every time without any trace of it.  Where no operation holds all ranks until all
+    #: have come (broadcast, reduce, sends and receives), this is the time that the last to come takes; else 0.
     loose_ns: float = 0.0
 
 

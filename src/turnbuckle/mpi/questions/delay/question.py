@@ -53,20 +53,14 @@ FORM: Final = {
 
 @dataclass(frozen=True)
 class Point:
-    """Measured and predicted run time at one delay of one program.
-
-    Attributes
-    ----------
-    delay_ns : delay that was set; predictions are for the mean delay that messages really had [ns].
-    seconds, undelayed : run times with the delay, and without any [s].
-    predicted : run time [s] by fidelity of the replay, and by `BASELINES`.
-    """
+    """Measured and predicted run time at one delay of one program."""
 
     program: str
-    delay_ns: int
+    delay_ns: int  #: delay that was set; predictions are for the mean delay that messages really had [ns]
+    #: seconds, undelayed: run times with the delay, and without any [s]
     seconds: tuple[float, ...]
     undelayed: tuple[float, ...]
-    predicted: Mapping[str, float]
+    predicted: Mapping[str, float]  #: run time [s] by fidelity of the replay, and by `BASELINES`
 
     @property
     def measured(self) -> float:
@@ -93,23 +87,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Program:
-    """Measurements and predictions of one program.
-
-    Attributes
-    ----------
-    recorded : run time of the recording [s].
-    replayed : run time of its replay without delay [s], by fidelity.
-    messages : number of messages that the busiest rank receives.
-    unmatched : number of calls whose other side the recording does not hold.
-    undelayed : run times without delay [s].
-    """
+    """Measurements and predictions of one program."""
 
     name: str
-    recorded: float
-    replayed: Mapping[Fidelity, float]
-    messages: int
-    unmatched: int
-    undelayed: tuple[float, ...]
+    recorded: float  #: run time of the recording [s]
+    replayed: Mapping[Fidelity, float]  #: run time of its replay without delay [s], by fidelity
+    messages: int  #: number of messages that the busiest rank receives
+    unmatched: int  #: number of calls whose other side the recording does not hold
+    undelayed: tuple[float, ...]  #: run times without delay [s]
     points: tuple[Point, ...]
 
 

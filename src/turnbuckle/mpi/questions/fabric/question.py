@@ -42,17 +42,11 @@ class Way(Declared):
 
 @dataclass(frozen=True)
 class Together:
-    """Concurrent messages.
-
-    Attributes
-    ----------
-    alone : bandwidth of the worst placed message without the others [B/s].
-    bandwidth : fair share of bandwidth of the worst placed message among the others [B/s].
-    """
+    """Concurrent messages."""
 
     what: str
-    alone: float
-    bandwidth: float
+    alone: float  #: bandwidth of the worst placed message without the others [B/s]
+    bandwidth: float  #: fair share of bandwidth of the worst placed message among the others [B/s]
     wire: str
     sharing: int
 

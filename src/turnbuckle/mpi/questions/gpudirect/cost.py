@@ -24,20 +24,13 @@ from turnbuckle.projection.model import link_bandwidth
 
 @dataclass(frozen=True)
 class Paths:
-    """Costs that the two paths add to the wire time of a message.
-
-    Attributes
-    ----------
-    copy_latency : latency of one host copy [s].
-    copy_per_byte : time per byte of one host copy [s/B].
-    pin_seconds : time of pinning once [s].
-    """
+    """Costs that the two paths add to the wire time of a message."""
 
     copies: float
     pins: float
-    copy_latency: float
-    copy_per_byte: float
-    pin_seconds: float
+    copy_latency: float  #: latency of one host copy [s]
+    copy_per_byte: float  #: time per byte of one host copy [s/B]
+    pin_seconds: float  #: time of pinning once [s]
 
 
 #: One copy and one pin per message, with the paper's Table I.

@@ -50,59 +50,44 @@ MOST_CELLS: Final = 256
 
 @dataclass(frozen=True)
 class Case(Declared):
-    """Result of one replay of the study.
-
-    Attributes
-    ----------
-    row, links : result of the replay, and utilisation of its links (None in `logp`, or for a deadlock).
-    """
+    """Result of one replay of the study."""
 
     per: Per
     card_bandwidth: float
+    #: row, links: result of the replay, and utilisation of its links (None in `logp`, or for a deadlock)
     row: Row
     links: LinkUse | None = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Saturation:
-    """Saturation of NICs as ranks are added to a node.
-
-    Attributes
-    ----------
-    ranks_per_node : smallest shape asked with a saturated NIC: one that is busy for more than `FULL` of its node's communication time;
-        None where no shape has one.
-    largest : largest such share over all shapes.
-    """
+    """Saturation of NICs as ranks are added to a node."""
 
     path: str
     per: Per
+    #: smallest shape asked with a saturated NIC: one that is busy for more than `FULL` of its node's communication time; None where no
+    #: shape has one
     ranks_per_node: int | None
     node: int
-    largest: float
+    largest: float  #: largest such share over all shapes
 
 
 @dataclass(frozen=True)
 class GpuDirectStudy(Declared):
-    """Result of the GPUDirect study.
-
-    Attributes
-    ----------
-    answered : replays by `host`, `hostcopy` and `gpudirect` on every shape.
-    matrix : bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B].
-    node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node.
-    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty for too many replays.
-    """
+    """Result of the GPUDirect study."""
 
     rule_share: ClassVar[float] = FULL
     steps: ClassVar[tuple[float, ...]] = STEPS
     runs: ClassVar[int] = len(SEEDS)
 
-    answered: Answered
+    answered: Answered  #: replays by `host`, `hostcopy` and `gpudirect` on every shape
     cases: tuple[Case, ...]
     sizes: tuple[SizeClass, ...]
-    matrix: Float | None = field(repr=False)
+    matrix: Float | None = field(repr=False)  #: bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B]
+    #: node, together: node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node
     node: Int = field(repr=False)
     together: int
+    #: change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty for too many replays
     slopes: dict[tuple[str, str], Difference]
 
     @property

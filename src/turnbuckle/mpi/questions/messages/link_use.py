@@ -19,18 +19,14 @@ _WAYS: Final = {"out": "card out", "up": "card out", "in": "card in", "down": "c
 
 @dataclass(frozen=True)
 class LinkUse(Declared):
-    """Utilisation of the links in one replay in `flow`.
-
-    Attributes
-    ----------
-    busy : share of the run time in which the busiest link of each kind would be busy at full bandwidth, shape (classes, nodes).
-    in_communication : share of the time in which each node communicates that the busiest direction of its NICs is busy, shape (nodes,).  A
-        node communicates when one of its ranks does not compute, or a message between it and another node is under way.
-    """
+    """Utilisation of the links in one replay in `flow`."""
 
     classes: tuple[str, ...]
+    #: share of the run time in which the busiest link of each kind would be busy at full bandwidth, shape (classes, nodes)
     busy: Float = field(repr=False)
     between: tuple[str, float]
+    #: share of the time in which each node communicates that the busiest direction of its NICs is busy, shape (nodes,).  A node
+    #: communicates when one of its ranks does not compute, or a message between it and another node is under way.
     in_communication: Float = field(repr=False)
 
     @property

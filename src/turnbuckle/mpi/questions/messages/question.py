@@ -136,19 +136,14 @@ def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
 
 @dataclass(frozen=True, repr=False)
 class Answered(Shown):
-    """All replays of one run, and their basis.
-
-    Attributes
-    ----------
-    points : gain on the best shape with each unknown cost changed (`verdict`).
-    """
+    """All replays of one run, and their basis."""
 
     question: ClassVar[str] = "messages"
 
     traffic: Traffic
     setup: Setup
     rows: tuple[Row, ...]
-    points: tuple[Point, ...] = ()
+    points: tuple[Point, ...] = ()  #: gain on the best shape with each unknown cost changed (`verdict`)
 
     @property
     def shapes(self) -> list[int]:

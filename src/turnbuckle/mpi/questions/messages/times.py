@@ -37,18 +37,11 @@ ALONE: Final[tuple[Literal["host"], Literal["gpudirect"]]] = ("host", "gpudirect
 
 @dataclass(frozen=True)
 class MessageTimes:
-    """Messages between ranks that carry a buffer in device memory; arrays of shape (messages,), with the same messages for every path.
+    """Messages between ranks that carry a buffer in device memory; arrays of shape (messages,), with the same messages for every path."""
 
-    Attributes
-    ----------
-    size_bytes : size of each message [B].
-    seconds : time of copies, pinning and transfer, without waiting for a partner [s].
-    elapsed_seconds : time from the begin of the sender's copy to the end of the receiver's [s].
-    """
-
-    size_bytes: Float
-    seconds: Float
-    elapsed_seconds: Float
+    size_bytes: Float  #: size of each message [B]
+    seconds: Float  #: time of copies, pinning and transfer, without waiting for a partner [s]
+    elapsed_seconds: Float  #: time from the begin of the sender's copy to the end of the receiver's [s]
     between: Bool
 
 
@@ -265,16 +258,11 @@ def alone_seconds(setup: Setup, path: Literal["host", "gpudirect"], size_bytes: 
 
 @dataclass(frozen=True)
 class Crossover:
-    """Message size from which GPUDirect is faster.
+    """Message size from which GPUDirect is faster."""
 
-    Attributes
-    ----------
-    size_bytes : 0 where GPUDirect is faster at every size of the run, infinite where it is at none [B].
-    below_bytes, above_bytes : mean sizes of the last class in which GPUDirect is not faster, and of the next class; nan without such
-        classes [B].  Between them the difference of both paths is assumed to be linear in the size, as in the closed forms.
-    """
-
-    size_bytes: float
+    size_bytes: float  #: 0 where GPUDirect is faster at every size of the run, infinite where it is at none [B]
+    #: below_bytes, above_bytes: mean sizes of the last class in which GPUDirect is not faster, and of the next class; nan without such
+    #: classes [B].  Between them the difference of both paths is assumed to be linear in the size, as in the closed forms.
     below_bytes: float = math.nan
     above_bytes: float = math.nan
 

@@ -47,18 +47,13 @@ _PACKETS_OF_ROOM: Final = 2
 
 @dataclass(frozen=True)
 class Row(Declared):
-    """Result on one topology.
-
-    Attributes
-    ----------
-    alone_seconds : run time if no message ever waited for another on a link (packets), else nan [s].
-    """
+    """Result on one topology."""
 
     topology: str
     links: int
     used: int
     seconds: float
-    alone_seconds: float
+    alone_seconds: float  #: run time if no message ever waited for another on a link (packets), else nan [s]
     busiest: str
     busiest_share: float
     mean_share: float

@@ -36,18 +36,14 @@ ON_ONE_SWITCH: Final = replace(OF_THE_PAPER, network="")
 
 @dataclass(frozen=True)
 class Gain:
-    """Result of one pattern on one node shape by both paths.
-
-    Attributes
-    ----------
-    hostcopy_seconds, gpudirect_seconds : communication by each path, mean over the ranks [s].
-    hostcopy_run_seconds, gpudirect_run_seconds : run time by each path [s].
-    """
+    """Result of one pattern on one node shape by both paths."""
 
     ranks: int
     ranks_per_node: int
+    #: hostcopy_seconds, gpudirect_seconds: communication by each path, mean over the ranks [s]
     hostcopy_seconds: float
     gpudirect_seconds: float
+    #: hostcopy_run_seconds, gpudirect_run_seconds: run time by each path [s]
     hostcopy_run_seconds: float
     gpudirect_run_seconds: float
 
@@ -120,17 +116,11 @@ def waited(pattern: Pattern, ranks: int, setup: Setup) -> float:
 
 @dataclass(frozen=True)
 class Sized:
-    """Gains at one message size.
-
-    Attributes
-    ----------
-    size_bytes : size of each message [B].
-    found : gains, one for each node shape.
-    """
+    """Gains at one message size."""
 
     what: str
-    size_bytes: float
-    found: tuple[Gain, ...]
+    size_bytes: float  #: size of each message [B]
+    found: tuple[Gain, ...]  #: gains, one for each node shape
 
 
 #: Patterns that are replayed by message size; a halo is over the six faces of a cube of ranks with open ends.

@@ -28,22 +28,15 @@ _STREAM: Final = ["communicator", "source", "target", "tag"]
 
 @dataclass(frozen=True)
 class Shifts:
-    """Shift of each rank's clock.
+    """Shift of each rank's clock."""
 
-    Attributes
-    ----------
-    by : time to add to each rank's clock, shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times.
-    loose : number of ranks to be shifted that are bound from one side only, or from none.
-    within : half of the widest interval of the ranks bound from both sides [ns].
-    left, late : number of messages that still arrive before they are sent, and by how much at most [ns].
-    """
-
-    by: Int
+    by: Int  #: time to add to each rank's clock, shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times
     moved: int
-    loose: int
-    within: int
+    loose: int  #: number of ranks to be shifted that are bound from one side only, or from none
+    within: int  #: half of the widest interval of the ranks bound from both sides [ns]
     messages: int
     collectives: int
+    #: left, late: number of messages that still arrive before they are sent, and by how much at most [ns]
     left: int
     late: int
 

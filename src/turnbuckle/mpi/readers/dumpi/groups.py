@@ -27,13 +27,9 @@ class Making(NamedTuple):
 
 @dataclass(frozen=True)
 class Made:
-    """Communicators of the run; the first is the world.
+    """Communicators of the run; the first is the world."""
 
-    Attributes
-    ----------
-    of_rank : for each rank, the handle of each communicator that it created: index in `members` plus 1, `NO` where it is unknown.
-    """
-
+    #: for each rank, the handle of each communicator that it created: index in `members` plus 1, `NO` where it is unknown
     of_rank: list[list[int]]
     members: list[list[int]]
     unresolved: int

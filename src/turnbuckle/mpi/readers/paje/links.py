@@ -16,22 +16,16 @@ from turnbuckle.mpi.readers.paje.events import Events
 
 @dataclass
 class Links:
-    """Ends of links in the order of the file.
-
-    Attributes
-    ----------
-    place, size, tag : container, size and tag of each end; only the begin of a link has a size.
-    call : call that contains the end; -1 outside calls.
-    live : whether the end belongs to a message that the program itself sends, not to one inside a collective.
-    """
+    """Ends of links in the order of the file."""
 
     event: Int
     starts: Bool
+    #: place, size, tag: container, size and tag of each end; only the begin of a link has a size
     place: NDArray[Any]
     size: Int
     tag: Int
-    call: Int
-    live: Bool
+    call: Int  #: call that contains the end; -1 outside calls
+    live: Bool  #: whether the end belongs to a message that the program itself sends, not to one inside a collective
 
     def which(self, sorts: Bool, starts: bool) -> Int:
         """Return the live ends of the given direction inside calls that `sorts`, a mask over calls, selects."""

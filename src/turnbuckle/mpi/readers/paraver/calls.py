@@ -24,23 +24,22 @@ class Calls:
 
     Attributes
     ----------
-    key, task, number : the threads that call MPI, in the order of their keys.
-    first : index of each thread's first call, and at the end the number of calls.
-    start, end, word : begin [ns], end [ns] and word (`Words`) of each call.
     sort : index of each call's sort in `SORTS`.
     nonblocking : whether the call's operation begins with ``i``, so that the call returns before the operation is done.
-    collective, arguments : indices of the collectives, and for each: bytes sent, bytes received, whether this rank is the root,
-        communicator.
     """
 
     words: Words
+    #: key, task, number: the threads that call MPI, in the order of their keys
     key: Int
     task: Int
     number: Int
-    first: Int
+    first: Int  #: index of each thread's first call, and at the end the number of calls
+    #: start, end, word: begin [ns], end [ns] and word (`Words`) of each call
     start: Int
     end: Int
     word: NDArray[Any]
+    #: collective, arguments: indices of the collectives, and for each: bytes sent, bytes received, whether this rank is the root,
+    #: communicator
     collective: Int
     arguments: Int
 

@@ -24,22 +24,14 @@ _MOST_TIED: Final = 512
 
 @dataclass(frozen=True)
 class Ends:
-    """Calls that can be one end of a message.
+    """Calls that can be one end of a message."""
 
-    Attributes
-    ----------
-    calls : indices of the calls, by thread and begin; all other columns describe these calls.
-    first : index of each thread's first call, and at the end the number of calls.
-    exact : time at which the call takes precedence over the others that fit [ns].
-    many : whether the call can have several messages.
-    """
-
-    calls: Int
-    first: Int
+    calls: Int  #: indices of the calls, by thread and begin; all other columns describe these calls
+    first: Int  #: index of each thread's first call, and at the end the number of calls
     start: Int
     end: Int
-    exact: Int
-    many: Bool
+    exact: Int  #: time at which the call takes precedence over the others that fit [ns]
+    many: Bool  #: whether the call can have several messages
 
 
 def ends(calls: Calls, end: str) -> Ends:

@@ -66,21 +66,16 @@ KINDS: Final[dict[Kind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Link(Declared):
-    """Link between two devices, and the time of a message over it.
-
-    Attributes
-    ----------
-    pcie : wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy.
-    start_up, share, line_time, lines_in_flight : parameters of the equations, see `turnbuckle.papers.models.cxl.cost`.
-    time, latency, bandwidth : measured values [s], [s], [B/s].
-    """
+    """Link between two devices, and the time of a message over it."""
 
     kind: Kind
-    pcie: str = "pcie3-x16"
+    pcie: str = "pcie3-x16"  #: wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy
+    #: start_up, share, line_time, lines_in_flight: parameters of the equations, see `turnbuckle.papers.models.cxl.cost`
     start_up: float = START_UP
     share: float = LEAST_SHARE
     line_time: float = LINE_SECONDS
     lines_in_flight: float = 1.0
+    #: time, latency, bandwidth: measured values [s], [s], [B/s]
     time: float = 0.0
     latency: float = 0.0
     bandwidth: float = math.inf
@@ -131,21 +126,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Chain:
-    """Declared chain of accelerators.
-
-    Attributes
-    ----------
-    links : links by (from, to); a link declared in one direction serves both.
-    items : number of items that pass the chain; None: from a recording.
-    in_flight : number of items under way at once when pipelined; None: as many as there are steps.
-    start_up : s of eq 12, spent once [s].
-    """
+    """Declared chain of accelerators."""
 
     stages: tuple[Stage, ...]
-    links: Mapping[tuple[str, str], Link]
-    items: int | None = None
-    in_flight: int | None = None
-    start_up: float = 0.0
+    links: Mapping[tuple[str, str], Link]  #: links by (from, to); a link declared in one direction serves both
+    items: int | None = None  #: number of items that pass the chain; None: from a recording
+    in_flight: int | None = None  #: number of items under way at once when pipelined; None: as many as there are steps
+    start_up: float = 0.0  #: s of eq 12, spent once [s]
     name: str = ""
     findings: tuple[Finding, ...] = ()
 
@@ -156,26 +143,17 @@ class Chain:
 
 @dataclass(frozen=True)
 class Flow:
-    """Flow of items through a chain, and its run time.
+    """Flow of items through a chain, and its run time."""
 
-    Attributes
-    ----------
-    through : path of messages between accelerators: ``host``, ``direct`` or ``cached``.
-    seconds : run time [s].
-    first_seconds : run time of one item alone [s].
-    busiest, busy_seconds : device, or direction of a link, that is busy longest, and its busy time [s].
-    path_seconds : time on the critical path, by device and direction of link [s].
-    moved_seconds : sum of all copies of one item [s].
-    """
-
-    through: Through
+    through: Through  #: path of messages between accelerators: ``host``, ``direct`` or ``cached``
     pipelined: bool
-    seconds: float
-    first_seconds: float
+    seconds: float  #: run time [s]
+    first_seconds: float  #: run time of one item alone [s]
+    #: busiest, busy_seconds: device, or direction of a link, that is busy longest, and its busy time [s]
     busiest: str
     busy_seconds: float
-    path_seconds: Mapping[str, float]
-    moved_seconds: float
+    path_seconds: Mapping[str, float]  #: time on the critical path, by device and direction of link [s]
+    moved_seconds: float  #: sum of all copies of one item [s]
 
     @property
     def name(self) -> str:

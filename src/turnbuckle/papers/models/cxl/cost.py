@@ -147,16 +147,11 @@ def offload_bound(transfer_seconds: ArrayLike) -> Float:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Sizes at which one law stops being faster than another, in whole bytes.
+    """Sizes at which one law stops being faster than another, in whole bytes."""
 
-    Attributes
-    ----------
-    first : smallest size at which the law is not faster [B].
-    last : smallest size from which on it is never faster, up to the limit [B]; limit + 1 where it is faster at the limit.  Between
-        the two the sawtooth of packets and lines decides.
-    """
-
-    first: int
+    first: int  #: smallest size at which the law is not faster [B]
+    #: smallest size from which on it is never faster, up to the limit [B]; limit + 1 where it is faster at the limit.  Between the two the
+    #: sawtooth of packets and lines decides.
     last: int
 
 
@@ -186,21 +181,15 @@ def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover
 
 @dataclass(frozen=True)
 class Anchor:
-    """Printed number that depends on the start-up of PCIe.
+    """Printed number that depends on the start-up of PCIe."""
 
-    Attributes
-    ----------
-    kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
-    low, high : interval of the printed digits [B], or a plain number.
-    cxl : CXL law, a function of sizes [B] and b_n [B/s].
-    size_bytes : size of ``"relative"`` [B].
-    """
-
+    #: ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`
     kind: Literal["crossover", "relative"]
+    #: low, high: interval of the printed digits [B], or a plain number
     low: float
     high: float
-    cxl: Callable[[Float, Float], Float]
-    size_bytes: float = 0.0
+    cxl: Callable[[Float, Float], Float]  #: CXL law, a function of sizes [B] and b_n [B/s]
+    size_bytes: float = 0.0  #: size of ``"relative"`` [B]
 
 
 def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
@@ -228,16 +217,11 @@ def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Identified:
-    """Setting of PCIe that explains all anchors, and its range of start-ups.
+    """Setting of PCIe that explains all anchors, and its range of start-ups."""
 
-    Attributes
-    ----------
-    way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
-    ranges, low, high : start-ups that each anchor allows, and their common range [s].
-    """
-
-    way: Way
+    way: Way  #: direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``
     link: Pcie
+    #: ranges, low, high: start-ups that each anchor allows, and their common range [s]
     ranges: tuple[tuple[float, float], ...]
     low: float
     high: float
@@ -262,15 +246,10 @@ def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) 
 
 @dataclass(frozen=True)
 class StartUp:
-    """Start-up of PCIe from measured copies.
+    """Start-up of PCIe from measured copies."""
 
-    Attributes
-    ----------
-    seconds : median of t - n / b_n [s].
-    low, high : quartiles of t - n / b_n [s].
-    """
-
-    seconds: float
+    seconds: float  #: median of t - n / b_n [s]
+    #: low, high: quartiles of t - n / b_n [s]
     low: float
     high: float
     count: int

@@ -41,20 +41,15 @@ EDGES: Final = (Column("from", ""), Column("to", ""), Column("bytes", "B", neede
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """Task graph as it was declared.
-
-    Attributes
-    ----------
-    seconds, bytes : time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,).
-    rank : rank of each task, shape (tasks,); None where the table has no ranks.
-    source, target, message_bytes : tasks at both ends of each edge, and its bytes [B], shape (edges,).
-    """
+    """Task graph as it was declared."""
 
     name: str
     names: tuple[str, ...]
+    #: seconds, bytes: time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,)
     seconds: Float
     bytes: Float
-    rank: Int | None
+    rank: Int | None  #: rank of each task, shape (tasks,); None where the table has no ranks
+    #: source, target, message_bytes: tasks at both ends of each edge, and its bytes [B], shape (edges,)
     source: Int
     target: Int
     message_bytes: Float

@@ -56,25 +56,15 @@ _SYMMETRIES: Final = ("general", "symmetric", "hermitian", "skew-symmetric")
 
 @dataclass(frozen=True)
 class Triangle:
-    """Structure of a lower triangular matrix, by columns.
-
-    Attributes
-    ----------
-    starts : index of each column's first entry in `rows`, then the number of entries, shape (columns + 1,).
-    rows : row of each entry, ascending within a column, the diagonal first.
-    value_bytes : size of one value [B].
-    upper : whether the file holds an upper triangle; it is mirrored, since its solve runs from the last row to the first.
-    implied : whether the diagonal is not stored: a unit diagonal, as factors often have.
-    findings : findings on entries that were left out.
-    """
+    """Structure of a lower triangular matrix, by columns."""
 
     name: str
-    starts: Int
-    rows: Int
-    value_bytes: int = 8
-    upper: bool = False
-    implied: bool = False
-    findings: tuple[Finding, ...] = ()
+    starts: Int  #: index of each column's first entry in `rows`, then the number of entries, shape (columns + 1,)
+    rows: Int  #: row of each entry, ascending within a column, the diagonal first
+    value_bytes: int = 8  #: size of one value [B]
+    upper: bool = False  #: whether the file holds an upper triangle; it is mirrored, since its solve runs from the last row to the first
+    implied: bool = False  #: whether the diagonal is not stored: a unit diagonal, as factors often have
+    findings: tuple[Finding, ...] = ()  #: findings on entries that were left out
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -235,16 +225,11 @@ def _by_column(row: Any, column: Any, count: int, implied: bool) -> tuple[Int, I
 
 @dataclass(frozen=True)
 class Supernodes:
-    """Merged columns of a matrix, and their dependencies.
-
-    Attributes
-    ----------
-    first : first column of each supernode, then the number of columns, shape (supernodes + 1,).
-    starts, rows : rows of all supernodes, own columns first, and the index of each supernode's first row, shape (supernodes + 1,).
-    """
+    """Merged columns of a matrix, and their dependencies."""
 
     triangle: Triangle
-    first: Int
+    first: Int  #: first column of each supernode, then the number of columns, shape (supernodes + 1,)
+    #: starts, rows: rows of all supernodes, own columns first, and the index of each supernode's first row, shape (supernodes + 1,)
     starts: Int
     rows: Int
 

@@ -43,20 +43,14 @@ DISAGGREGATED: Final = 4.0
 
 @dataclass(frozen=True)
 class Dealt:
-    """Distribution of blocks over GPUs.
-
-    Attributes
-    ----------
-    rows, columns : shape of the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns.
-    owner : rank of the column of each supernode, shape (supernodes,); it replaces the grid.
-    ranks : number of ranks on each GPU; rank r is on GPU r // ranks.
-    """
+    """Distribution of blocks over GPUs."""
 
     gpus: int
+    #: rows, columns: shape of the grid; block (I, K) lies on rank (I mod rows) x columns + K mod columns
     rows: int = 1
     columns: int = 1
-    owner: Int | None = field(default=None, repr=False)
-    ranks: int = 1
+    owner: Int | None = field(default=None, repr=False)  #: rank of the column of each supernode, shape (supernodes,); it replaces the grid
+    ranks: int = 1  #: number of ranks on each GPU; rank r is on GPU r // ranks
 
     @property
     def parts(self) -> int:
@@ -81,26 +75,20 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Work:
-    """Task graph of a solve on some GPUs.
-
-    Attributes
-    ----------
-    bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
-    active : number of supernodes of the task's level that have work on its GPU, shape (tasks,).
-    source, target, message_bytes, tier : ends, bytes [B] and tier of each edge, shape (edges,); 0 bytes and tier 0 on one GPU.
-    seconds : time of each task besides its bytes, shape (tasks,) [s]; None where tasks take no such time.
-    """
+    """Task graph of a solve on some GPUs."""
 
     dealt: Dealt
+    #: bytes, gpu, supernode: bytes read [B], GPU and supernode of each task, shape (tasks,)
     bytes: Float
     gpu: Int
     supernode: Int
-    active: Int
+    active: Int  #: number of supernodes of the task's level that have work on its GPU, shape (tasks,)
+    #: source, target, message_bytes, tier: ends, bytes [B] and tier of each edge, shape (edges,); 0 bytes and tier 0 on one GPU
     source: Int
     target: Int
     message_bytes: Float
     tier: Int
-    seconds: Float | None = None
+    seconds: Float | None = None  #: time of each task besides its bytes, shape (tasks,) [s]; None where tasks take no such time
 
     @property
     def busiest_bytes(self) -> float:
@@ -159,18 +147,12 @@ def _active(matrix: Supernodes, gpu: Int, supernode: Int, gpus: int) -> Int:
 
 @dataclass(frozen=True)
 class Variant:
-    """Change of the machine.
-
-    Attributes
-    ----------
-    words : link, latency and bandwidth that it changes, in words (decision D17).
-    slower : factor on the time of messages, by tier.
-    one_node : whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged.
-    """
+    """Change of the machine."""
 
     what: What
-    words: str
-    slower: dict[int, float] = field(default_factory=dict)
+    words: str  #: link, latency and bandwidth that it changes, in words (decision D17)
+    slower: dict[int, float] = field(default_factory=dict)  #: factor on the time of messages, by tier
+    #: whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged
     one_node: bool = False
 
 
@@ -201,21 +183,16 @@ def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATE
 
 @dataclass(frozen=True)
 class Run(Declared):
-    """Result of one solve.
-
-    Attributes
-    ----------
-    seconds : run time [s]: the longest path, or the time to read the memory of the busiest GPU if that is longer.
-    messages, message_seconds : number and time [s] of the messages on the path, by tier.
-    """
+    """Result of one solve."""
 
     gpus: int
     nodes: int
     what: What
-    seconds: float
+    seconds: float  #: run time [s]: the longest path, or the time to read the memory of the busiest GPU if that is longer
     path_seconds: float
     memory_seconds: float
     compute_seconds: float
+    #: messages, message_seconds: number and time [s] of the messages on the path, by tier
     messages: dict[str, int]
     message_seconds: dict[str, float]
     dependency_seconds: float

@@ -123,18 +123,11 @@ def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, g
 
 @dataclass(frozen=True)
 class Tier:
-    """Time of messages of one tier.
+    """Time of messages of one tier."""
 
-    Attributes
-    ----------
-    size_bytes : sizes of a measured curve [B], ascending, shape (points,); empty where only latency and bandwidth are known.
-    bandwidth : effective bandwidth at each size [B/s], shape (points,), or the single known bandwidth, shape (1,).
-    latency : latency [s]; 0 for a curve, which includes it.
-    """
-
-    size_bytes: Float
-    bandwidth: Float
-    latency: float = 0.0
+    size_bytes: Float  #: sizes of a measured curve [B], ascending, shape (points,); empty where only latency and bandwidth are known
+    bandwidth: Float  #: effective bandwidth at each size [B/s], shape (points,), or the single known bandwidth, shape (1,)
+    latency: float = 0.0  #: latency [s]; 0 for a curve, which includes it
 
     @classmethod
     def plain(cls, latency: float, bandwidth: float) -> Tier:
@@ -167,22 +160,17 @@ class Tier:
 
 @dataclass(frozen=True)
 class Fabric:
-    """GPUs, their grouping into sockets and nodes, and the time of messages between them.
-
-    Attributes
-    ----------
-    tiers : tiers by their names in `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node.
-    gpus_per_socket, gpus_per_node : numbers of GPUs in each socket and node; GPUs are numbered socket by socket.
-    peak : memory bandwidth of a GPU [B/s].
-    low, high : bounds of the memory bandwidth of one thread block [B/s].
-    """
+    """GPUs, their grouping into sockets and nodes, and the time of messages between them."""
 
     name: str
     title: str
+    #: tiers by their names in `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node
     tiers: Mapping[str, Tier]
+    #: gpus_per_socket, gpus_per_node: numbers of GPUs in each socket and node; GPUs are numbered socket by socket
     gpus_per_socket: int
     gpus_per_node: int
-    peak: float
+    peak: float  #: memory bandwidth of a GPU [B/s]
+    #: low, high: bounds of the memory bandwidth of one thread block [B/s]
     low: float
     high: float
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -115,24 +115,17 @@ def break_even_bandwidth(
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Kernel time over size.
+    """Kernel time over size."""
 
-    Attributes
-    ----------
-    mode : mode, ``measured`` or ``alpha``.
-    sizes : measured N, ascending, shape (m,); empty in mode alpha.
-    seconds, low, high : median, least and most time of each size [s], shape (m,).
-    counts : number of measurements of each size, shape (m,).
-    host_rate, alpha : parameters of mode ``alpha`` [FLOP/s, 1].
-    """
-
-    mode: Mode
+    mode: Mode  #: mode, ``measured`` or ``alpha``
     source: str
-    sizes: Float
+    sizes: Float  #: measured N, ascending, shape (m,); empty in mode alpha
+    #: seconds, low, high: median, least and most time of each size [s], shape (m,)
     seconds: Float
     low: Float
     high: Float
-    counts: Int
+    counts: Int  #: number of measurements of each size, shape (m,)
+    #: host_rate, alpha: parameters of mode ``alpha`` [FLOP/s, 1]
     host_rate: float = HOST_RATE
     alpha: float = math.nan
 
@@ -287,38 +280,25 @@ def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
 
 @dataclass(frozen=True)
 class Product:
-    """Break-even of one size.
-
-    Attributes
-    ----------
-    host_seconds, kernel_seconds : T_c and t_k [s].
-    kernel_ends : least and most measured t_k [s]; None where no size was measured twice.
-    alpha : T_c / t_k, the speed-up without launch and copies.
-    ratio_limit : largest share of T_c that launch and copies may take: (alpha - 1) / alpha.
-    speedup, low, high : T_c / T_a at t_k and at its ends, shape (launches, bandwidths).
-    needed : bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none suffices.
-    """
+    """Break-even of one size."""
 
     size: int
+    #: host_seconds, kernel_seconds: T_c and t_k [s]
     host_seconds: float
     kernel_seconds: float
-    kernel_ends: tuple[float, float] | None
-    alpha: float
-    ratio_limit: float
+    kernel_ends: tuple[float, float] | None  #: least and most measured t_k [s]; None where no size was measured twice
+    alpha: float  #: T_c / t_k, the speed-up without launch and copies
+    ratio_limit: float  #: largest share of T_c that launch and copies may take: (alpha - 1) / alpha
+    #: speedup, low, high: T_c / T_a at t_k and at its ends, shape (launches, bandwidths)
     speedup: Float
     low: Float
     high: Float
-    needed: Float
+    needed: Float  #: bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none suffices
 
 
 @dataclass(frozen=True)
 class Study(Declared):
-    """Numbers of Fig 3: speed-up by size, launch time and bandwidth.
-
-    Attributes
-    ----------
-    pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
-    """
+    """Numbers of Fig 3: speed-up by size, launch time and bandwidth."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
@@ -329,7 +309,7 @@ class Study(Declared):
     launches: Float
     bandwidths: Float
     products: tuple[Product, ...]
-    pays_from: Float
+    pays_from: Float  #: smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays
     left_out: int = 0
     machine: str | None = None
 

@@ -44,14 +44,10 @@ _SUMS: Final = ["time_ns", "waited_ns", "calls", "exposed_ns"]
 
 @dataclass(frozen=True)
 class Functions(Declared):
-    """Plain and exposed time of each function of one run.
+    """Plain and exposed time of each function of one run."""
 
-    Attributes
-    ----------
-    rows : one row per function, in the order of `CLASSES`, longest first: class, call_class (of host calls; ``nested`` inside another
-        call, else null), function, time_ns (plain sum), waited_ns (the part of it in calls that wait for the device), calls, exposed_ns.
-    """
-
+    #: one row per function, in the order of `CLASSES`, longest first: class, call_class (of host calls; ``nested`` inside another call,
+    #: else null), function, time_ns (plain sum), waited_ns (the part of it in calls that wait for the device), calls, exposed_ns
     rows: pl.DataFrame
     run_time_ns: int
     processes: int

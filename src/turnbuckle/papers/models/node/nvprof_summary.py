@@ -49,24 +49,16 @@ _HALF_SHARE: Final = 0.005
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table that nvprof printed.
+    """One line of a table that nvprof printed."""
 
-    Attributes
-    ----------
-    section : section of the row: device activities, host calls, or unified memory.
-    name : name of a kernel or host call, ``[CUDA memcpy HtoD]``, or ``Host To Device``.
-    seconds, half : total time, and half a unit of its last digit [s].
-    share : share of its section's time, 0 to 1; None where it is not printed.
-    size_bytes : bytes moved; None for all but unified memory.
-    """
-
-    section: Section
-    name: str
+    section: Section  #: section of the row: device activities, host calls, or unified memory
+    name: str  #: name of a kernel or host call, ``[CUDA memcpy HtoD]``, or ``Host To Device``
     calls: int
+    #: seconds, half: total time, and half a unit of its last digit [s]
     seconds: float
     half: float
-    share: float | None = None
-    size_bytes: float | None = None
+    share: float | None = None  #: share of its section's time, 0 to 1; None where it is not printed
+    size_bytes: float | None = None  #: bytes moved; None for all but unified memory
     line: int = 0
 
 

@@ -50,14 +50,7 @@ _SET_UP: Final = r"^(init|init_thread|finalize)$"
 
 @dataclass(frozen=True)
 class Communication(Declared):
-    """Time that a run spends in MPI, by kind of call, and the messages it sends.
-
-    Attributes
-    ----------
-    messages : one row per sent message: source and target (ranks of the world, null where unknown), size_bytes.
-    collective_calls : one row per collective call of each rank: function, members, size_bytes, seconds.
-    functions : one row per function: function, what (p2p, collective, synchronising), seconds over all ranks, calls.
-    """
+    """Time that a run spends in MPI, by kind of call, and the messages it sends."""
 
     ranks: int
     world: int
@@ -67,9 +60,9 @@ class Communication(Declared):
     collectives: float
     synchronising: float
     p2p_volume: float
-    messages: pl.DataFrame
-    collective_calls: pl.DataFrame
-    functions: pl.DataFrame
+    messages: pl.DataFrame  #: one row per sent message: source and target (ranks of the world, null where unknown), size_bytes
+    collective_calls: pl.DataFrame  #: one row per collective call of each rank: function, members, size_bytes, seconds
+    functions: pl.DataFrame  #: one row per function: function, what (p2p, collective, synchronising), seconds over all ranks, calls
 
     @property
     def message_bytes(self) -> int:
@@ -97,16 +90,7 @@ def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
 
 @dataclass(frozen=True)
 class Closer(Declared):
-    """Gain of a run from GPUs closer to each other.
-
-    Attributes
-    ----------
-    bytes_from : source of the time that messages themselves take: ``paths``, ``recording``, ``paths and recording`` (the shorter time
-        counts), or None.  The rest of MPI time is waiting for late ranks, which no path shortens.
-    parts : shares of run time that bandwidth limits, with their stages (section 8.2).
-    share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
-    share_bytes, share_all_bytes : the same two from the time that messages and stages themselves take; None where it is unknown.
-    """
+    """Gain of a run from GPUs closer to each other."""
 
     of: Communication
     ranks_per_node: int
@@ -119,12 +103,16 @@ class Closer(Declared):
     speedup: float | None = None
     speedup_bound: float | None = None
     speedup_all: float | None = None
+    #: source of the time that messages themselves take: ``paths``, ``recording``, ``paths and recording`` (the shorter time counts), or
+    #: None.  The rest of MPI time is waiting for late ranks, which no path shortens.
     bytes_from: str | None = None
     speedup_bytes: float | None = None
     on_node_factor: float | None = None
-    parts: tuple[Staged, ...] = ()
+    parts: tuple[Staged, ...] = ()  #: shares of run time that bandwidth limits, with their stages (section 8.2)
+    #: share_then, share_all: projected run time as a share of today's, and the same with every stage on the node
     share_then: float | None = None
     share_all: float | None = None
+    #: share_bytes, share_all_bytes: the same two from the time that messages and stages themselves take; None where it is unknown
     share_bytes: float | None = None
     share_all_bytes: float | None = None
     findings: list[Finding] = field(default_factory=list)

@@ -84,23 +84,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Trend:
-    """Line through log2 of the rate per watt.
+    """Line through log2 of the rate per watt."""
 
-    Attributes
-    ----------
-    doubling_years : D with its interval [years]; its value or upper end is infinite where the parts do not show growth.
-    year, log2 : mean year of the parts, and mean log2 of FLOP/s/W.
-    spread : standard deviation of the parts about the line [log2]; 0 where the line is exact.
-    spread_years : sum of squares of the years about their mean.
-    """
-
-    doubling_years: Interval
+    doubling_years: Interval  #: D with its interval [years]; its value or upper end is infinite where the parts do not show growth
+    #: year, log2: mean year of the parts, and mean log2 of FLOP/s/W
     year: float
     log2: float
     slope: float
     slope_error: float
-    spread: float
-    spread_years: float
+    spread: float  #: standard deviation of the parts about the line [log2]; 0 where the line is exact
+    spread_years: float  #: sum of squares of the years about their mean
     count: int
 
     def at(self, year: float) -> Interval:

@@ -39,19 +39,12 @@ _ROUNDING: Final = 1e-11
 
 @dataclass(frozen=True)
 class Distance:
-    """Length of the link between host and device.
-
-    Attributes
-    ----------
-    propagation_seconds : propagation time, one way [s].
-    beyond : whether the distance is added to the link as it is, as for a switch or a rack.
-    length : whether it was given as a length, so that the signal speed applies.
-    """
+    """Length of the link between host and device."""
 
     name: str
-    propagation_seconds: float
-    beyond: bool = False
-    length: bool = False
+    propagation_seconds: float  #: propagation time, one way [s]
+    beyond: bool = False  #: whether the distance is added to the link as it is, as for a switch or a rack
+    length: bool = False  #: whether it was given as a length, so that the signal speed applies
 
 
 def distance(text: str, speed: float = 1.0) -> Distance:
@@ -87,17 +80,11 @@ def distance(text: str, speed: float = 1.0) -> Distance:
 
 @dataclass(frozen=True)
 class Row:
-    """Run time of the loop at one link length.
-
-    Attributes
-    ----------
-    propagation_seconds : propagation time, one way [s].
-    seconds : run time of the loop [s].
-    """
+    """Run time of the loop at one link length."""
 
     distance: str
-    propagation_seconds: float
-    seconds: float
+    propagation_seconds: float  #: propagation time, one way [s]
+    seconds: float  #: run time of the loop [s]
     ratio: float
     affine_ratio: float
     busy_to_device: float
@@ -107,22 +94,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Answered(Declared):
-    """Loop over links of several lengths.
-
-    Attributes
-    ----------
-    none, now : results for the link without propagation, and for the link as it is.
-    longer : results for the longer links, in the order asked for; the longest link gives the penalty.
-    """
+    """Loop over links of several lengths."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
     loop: Loop
     link: Link
     quantum: Quantum
+    #: none, now: results for the link without propagation, and for the link as it is
     none: Row
     now: Row
-    longer: tuple[Row, ...]
+    longer: tuple[Row, ...]  #: results for the longer links, in the order asked for; the longest link gives the penalty
 
     @property
     def benefit(self) -> float:
@@ -180,25 +162,17 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
 
 @dataclass(frozen=True)
 class Simulated:
-    """Loop as a recording shows it, with the columns of Table 7 of the report.
+    """Loop as a recording shows it, with the columns of Table 7 of the report."""
 
-    Attributes
-    ----------
-    kernel : name of the kernel; empty for all kernels.
-    kernel_seconds : mean time of one call [s].
-    to_device_bytes, to_host_bytes : bytes of all copies of the recording, divided by the calls [B].
-    recorded_seconds : run time of the recording [s].
-    migrated_bytes : bytes moved on demand, page by page, in both directions [B]; the loop leaves them out.
-    """
-
-    kernel: str
+    kernel: str  #: name of the kernel; empty for all kernels
     calls: int
-    kernel_seconds: float
+    kernel_seconds: float  #: mean time of one call [s]
+    #: to_device_bytes, to_host_bytes: bytes of all copies of the recording, divided by the calls [B]
     to_device_bytes: float
     to_host_bytes: float
-    recorded_seconds: float
+    recorded_seconds: float  #: run time of the recording [s]
     devices: int = 1
-    migrated_bytes: int = 0
+    migrated_bytes: int = 0  #: bytes moved on demand, page by page, in both directions [B]; the loop leaves them out
 
     def loop(self, **other: Any) -> Loop:
         """Return the loop of the recording; `other` sets its further parameters, or replaces recorded ones."""

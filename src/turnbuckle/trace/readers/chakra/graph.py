@@ -44,28 +44,20 @@ _MOVERS: Final = ("aten::copy_", "aten::_local_scalar_dense")
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """Contents of an execution trace.
+    """Contents of an execution trace."""
 
-    Attributes
-    ----------
-    nodes : one row per node, in the order of the file: kind (index into `KINDS`), name and does (indices into `names`; does: the operation
-        of a communication, as ALLREDUCE), process, thread, stream, device, start_ns and duration_ns (null where the file has none),
-        size_bytes (of a communication, or of a copy), rf (PyTorch's record function id), group (index into `names`).
-    source, target : rows of the nodes at both ends of every data dependency, shape (edges,): target waits for source.
-    control : number of control dependencies; in these traces they name the operator that called a node.
-    format : ``chakra`` (protobuf) or ``pytorch-et`` (JSON).
-    on_device : whether the file distinguishes host and device nodes, and holds device nodes.
-    facts : ``schema``, ``sha256``, ``size_bytes``.
-    """
-
+    #: one row per node, in the order of the file: kind (index into `KINDS`), name and does (indices into `names`; does: the operation of a
+    #: communication, as ALLREDUCE), process, thread, stream, device, start_ns and duration_ns (null where the file has none), size_bytes
+    #: (of a communication, or of a copy), rf (PyTorch's record function id), group (index into `names`)
     nodes: pl.DataFrame
+    #: source, target: rows of the nodes at both ends of every data dependency, shape (edges,): target waits for source
     source: Int
     target: Int
-    control: int
+    control: int  #: number of control dependencies; in these traces they name the operator that called a node
     names: pl.Series
-    format: str
-    on_device: bool
-    facts: dict[str, Any]
+    format: str  #: ``chakra`` (protobuf) or ``pytorch-et`` (JSON)
+    on_device: bool  #: whether the file distinguishes host and device nodes, and holds device nodes
+    facts: dict[str, Any]  #: ``schema``, ``sha256``, ``size_bytes``
     findings: list[Finding] = field(default_factory=list)
 
     def of(self, *kinds: int) -> pl.DataFrame:

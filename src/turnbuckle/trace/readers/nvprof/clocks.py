@@ -65,20 +65,14 @@ class Waits:
 
 @dataclass(frozen=True)
 class Apart:
-    """Difference between the devices' clocks and the host's.
+    """Difference between the devices' clocks and the host's."""
 
-    Attributes
-    ----------
-    ahead_ns : time to subtract from every time of a device, by its number.
-    contradicted_ns : by how much the bounds on constants exceed each other; 0 or less where constants fulfil them.
-    upper, lower : number of bounds used: records with a call, and waits.
-    knots : of a difference that wanders: host times [ns], and what to add to host times there [ns]; straight lines between them.
-    """
-
-    ahead_ns: dict[int, int]
-    contradicted_ns: int
+    ahead_ns: dict[int, int]  #: time to subtract from every time of a device, by its number
+    contradicted_ns: int  #: by how much the bounds on constants exceed each other; 0 or less where constants fulfil them
+    #: upper, lower: number of bounds used: records with a call, and waits
     upper: int
     lower: int
+    #: of a difference that wanders: host times [ns], and what to add to host times there [ns]; straight lines between them
     knots: tuple[Int, Int] | None = None
 
     def host(self, times: Int) -> Int:

@@ -27,16 +27,11 @@ _FIRST_MIGRATION: Final = words("directions").index("migration_h2d")
 
 @dataclass
 class Rows:
-    """Rows as read, with the file's times; `on_one_clock` makes the tables of them.
-
-    Attributes
-    ----------
-    names : texts so far; columns hold indices into it.
-    findings : flaws met while reading; `clock_findings` are those met while moving the rows to one clock.
-    """
+    """Rows as read, with the file's times; `on_one_clock` makes the tables of them."""
 
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  #: texts so far; columns hold indices into it
+    #: flaws met while reading; `clock_findings` are those met while moving the rows to one clock
     findings: list[Finding] = field(default_factory=list)
     clock_findings: list[Finding] = field(default_factory=list)
     too_large: Counter[str] = field(default_factory=Counter)

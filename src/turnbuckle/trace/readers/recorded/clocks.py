@@ -39,23 +39,16 @@ _TIMES: Final = ("queued", "start", "end")
 
 @dataclass(frozen=True)
 class Line:
-    """What to add to times of a device's clock to have the host's [ns]: a straight line over the device's instants `begin` to `end`.
-
-    Attributes
-    ----------
-    base : what to add everywhere, whole ns.
-    first, last : what to add besides, at `begin` and at `end`.
-    half : how far it may be off at most, half of what the bounds leave; None where they leave one side open.
-    short : by how much all bounds were loosened, twice what lets a line through; 0 where they agree.
-    """
+    """What to add to times of a device's clock to have the host's [ns]: a straight line over the device's instants `begin` to `end`."""
 
     begin: int
     end: int
-    base: int
+    base: int  #: what to add everywhere, whole ns
+    #: first, last: what to add besides, at `begin` and at `end`
     first: float
     last: float
-    half: float | None
-    short: float
+    half: float | None  #: how far it may be off at most, half of what the bounds leave; None where they leave one side open
+    short: float  #: by how much all bounds were loosened, twice what lets a line through; 0 where they agree
 
     def add(self, times: Int) -> Int:
         """Return what to add at each of `times` [ns]."""

@@ -51,20 +51,14 @@ _NUMBER: Final = rb"(?:-?(?:[0-8][0-9]{18}|[0-9]{1,18}))?"
 
 @dataclass
 class Recorded:
-    """Contents of one file.
-
-    Attributes
-    ----------
-    facts : texts of the lines of facts by their first word, in their order.
-    rows : records by their letter, with the columns of `KINDS`, all Int64.
-    """
+    """Contents of one file."""
 
     path: Path
     size_bytes: int
     digest: str = ""
-    facts: dict[str, list[str]] = field(default_factory=dict)
+    facts: dict[str, list[str]] = field(default_factory=dict)  #: texts of the lines of facts by their first word, in their order
     names: dict[int, str] = field(default_factory=dict)
-    rows: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    rows: dict[str, list[pl.DataFrame]] = field(default_factory=dict)  #: records by their letter, with the columns of `KINDS`, all Int64
     columns: list[str] = field(default_factory=list)
     bad: int = 0
     unknown: Counter[str] = field(default_factory=Counter)

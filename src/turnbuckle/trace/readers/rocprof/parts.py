@@ -23,18 +23,11 @@ _LONGEST_NAME: Final = 1000
 
 @dataclass
 class Agents:
-    """Processors of a recording by their numbers in its records.
+    """Processors of a recording by their numbers in its records."""
 
-    Attributes
-    ----------
-    kind : ``CPU``, ``GPU`` or nothing.
-    device : a GPU's number among the GPUs.
-    rows : the table ``devices`` to be.
-    """
-
-    kind: dict[int, str] = field(default_factory=dict)
-    device: dict[int, int] = field(default_factory=dict)
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    kind: dict[int, str] = field(default_factory=dict)  #: ``CPU``, ``GPU`` or nothing
+    device: dict[int, int] = field(default_factory=dict)  #: a GPU's number among the GPUs
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  #: the table ``devices`` to be
 
     def add(self, agent: int, kind: str, number: int, **description: Any) -> None:
         """Add one agent; of a GPU `number` is its place among the GPUs, and `description` holds further columns of ``devices``."""
