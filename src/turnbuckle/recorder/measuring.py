@@ -2,13 +2,7 @@
 
 The program needs the driver and a C compiler; no CUDA toolkit, PyTorch or CuPy.  It changes no setting of the device.
 
-Errors:
-
-    A185  no driver on this machine                 N020  no C compiler
-    A186  a driver, but no device                   N021  the program does not build
-    A187  a driver too old                          N022  sections that failed or ran out of time, and none that did not
-    A414  a section that does not exist             N023  lines that cannot be kept
-    N024  a temporary folder that another user may change
+Errors: A185, N020, A186, N021, A187, N022, A414, N023, N024.
 """
 
 from __future__ import annotations
@@ -48,9 +42,7 @@ def measure(
 
     Raises A185, A186, A187 where no usable device is present; N020 to N024; A414.
 
-    Returns
-    -------
-    Sections that failed or ran out of time, each with its message.
+    Returns sections that failed or ran out of time, each with its message.
     """
     wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
     if unknown := [s for s in wanted if s not in SECTIONS]:

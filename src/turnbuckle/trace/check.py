@@ -57,9 +57,7 @@ def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFr
     ----------
     tables : tables of ``schema/trace.csv`` by name [ns]; tables without times pass unchanged.
 
-    Returns
-    -------
-    The tables without those rows (the same frames where nothing is wrong), and at most one finding per code.  Every row is
+    Returns the tables without those rows (the same frames where nothing is wrong), and at most one finding per code.  Every row is
     either in the tables returned or in a finding's count.
     """
     low, high, zero_is_lost = _plausible(tables, facts)
@@ -169,9 +167,7 @@ def launch_pairs(tables: Tables) -> pl.DataFrame:
     Correlation ids repeat from process to process, so the id alone is never enough.  Records of old schemas carry no process; they
     belong to the process of the calls if all calls come from one.  An id of 0 means none, as in CUPTI.
 
-    Returns
-    -------
-    At most one row per device record: ``table`` (kernels, copies, memsets, graphs), ``row`` (its index in that table), ``api_row``
+    Returns at most one row per device record: ``table`` (kernels, copies, memsets, graphs), ``row`` (its index in that table), ``api_row``
     (index into api), ``call_start_ns``, ``call_end_ns`` and ``thread`` of the call.  Of several calls with the same id the outermost
     counts: the one with the earliest start, then the latest end.  Records without a call are absent.
     """
@@ -310,9 +306,7 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
     names : texts that the name columns index; without them, graph launches that left no record cannot be counted.
     pairs : `launch_pairs` of these tables, where the caller has it; else it is computed.
 
-    Returns
-    -------
-    Findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
+    Returns findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
     """
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
     pairs = launch_pairs(complete) if pairs is None else pairs

@@ -106,10 +106,8 @@ class Trace:
     def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
         """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.
 
-        Raises
-        ------
-        ReportError : R004, a file of the folder was read.
-        OSError : the folder cannot be written to.
+        Raises R004, a file of the folder was read.
+        Raises `OSError`: the folder cannot be written to.
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,7 @@ not freed counts as allocated at its first instant.  A thread that ran on a core
 exchange whose other side lies outside loses its communicator, so that it cannot be paired with the next exchange.  Device work whose
 call lies before the stretch loses its correlation id, because a later call may reuse the id.
 
-Errors:
-
-    A070  a stretch that is none, or without anything in it
-    A421  no NVTX range or step of that name, no kernels, no start-up
-    A422  a name that several ranges have
-    A423  a rank that the recording does not have, or does not name
+Errors: A070, A421, A422, A423.
 """
 
 from __future__ import annotations

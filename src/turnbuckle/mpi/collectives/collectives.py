@@ -433,9 +433,7 @@ def _steps(operation: str, algorithm: str, ranks: int, root: int, segments: int)
 def buffers(operation: str, ranks: int, root: int = 0) -> tuple[Float, Float]:
     """Return the blocks that each rank copies in and out if a library stages a collective in host memory once.
 
-    Returns
-    -------
-    Blocks from device memory before the collective, and to device memory after it, each of shape (ranks,).
+    Returns blocks from device memory before the collective, and to device memory after it, each of shape (ranks,).
 
     >>> [side.tolist() for side in buffers("allgather", 3)]
     [[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]

@@ -10,9 +10,7 @@
 Two differences from the original: a message that waits for its receiver does so (the original answers at once, which here happens only
 where no receive is posted), and compute between messages may be kept.  ``legacy_headers`` adds the header twice, as the original does.
 
-Errors:
-
-    A090  impossible parameters, or more packets than can be replayed
+Errors: A090.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 A message begins when all messages before it are complete, and after its own delay.  It is complete when it has arrived.  A message that
 waits for its receiver, or is acknowledged, is complete when its sender is informed.
 
-Errors:
-
-    A089  an impossible graph of messages
+Errors: A089.
 """
 
 from __future__ import annotations

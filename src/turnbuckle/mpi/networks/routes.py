@@ -3,9 +3,7 @@
 A link is its number in `replay.contention.network.Network.links`.  Routes begin and end at NICs; everything between is a switch.  A `Graph`
 is any network of switches with one NIC each; only packets use it (`turnbuckle.mpi.networks.limppy`).
 
-Errors:
-
-    A090  an impossible graph
+Errors: A090.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bo
     rules : text of the rules, as the module describes them.
     messages, call : as `turnbuckle.mpi.replay.program.all_messages` gives them.
 
-    Raises
-    ------
-    UsageError : A099, a text that is no rule, or a rule about a call that the recording does not name.
+    Raises A099, a text that is no rule, or a rule about a call that the recording does not name.
     """
     device = np.ones(len(call), dtype=np.bool_)
     undecided = np.ones(len(call), dtype=np.bool_)

@@ -15,10 +15,7 @@ as recorded, so this is weak scaling: more ranks, each with the same work.
 
 A ring of two is an assumption, because both directions lead to the same rank.  Its messages alternate between both (`Grid.assumed`).
 
-Errors:
-
-    A094  a size that is no larger grid of the same dimensions, or too large to repeat
-    A170  the recorded run is no halo exchange on a grid: with what does not fit
+Errors: A094, A170.
 """
 
 from __future__ import annotations
@@ -107,10 +104,8 @@ def grid_of(traffic: Traffic, shape: Sequence[int] | None = None, periodic: Sequ
     ----------
     shape, periodic : shape and rings where they are known; otherwise the fitting grid with the fewest directions is taken.
 
-    Raises
-    ------
-    CannotAnswer : A170, with what does not fit on the grid that comes nearest.
-    UsageError : A094, a shape that has not as many ranks, or as many dimensions as `periodic`.
+    Raises A170, with what does not fit on the grid that comes nearest.
+    Raises A094, a shape that has not as many ranks, or as many dimensions as `periodic`.
     """
     _answerable(traffic)
     if shape is not None and (math.prod(shape) != traffic.ranks or min(shape, default=0) < 1 or len(shape) > 2 * MOST_DIMENSIONS):
@@ -206,9 +201,7 @@ def _fit(edges: Int, count: Int, shape: tuple[int, ...], periodic: Sequence[bool
 def larger(grid: Grid, ranks: int) -> tuple[int, ...]:
     """Return the shape for so many ranks that keeps the proportions of the recorded one best.
 
-    Raises
-    ------
-    UsageError : A094, where no grid of as many dimensions, none of them shorter, has so many ranks.
+    Raises A094, where no grid of as many dimensions, none of them shorter, has so many ranks.
 
     >>> larger(Grid((3, 3), (True, True), np.zeros((0, 2), dtype=np.int64)), 24)
     (4, 6)
@@ -246,16 +239,12 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
     size : number of ranks, or the shape of their grid; no dimension may be shorter than recorded.
     grid : grid of the recorded run; `grid_of` finds it if left out.
 
-    Returns
-    -------
-    The traffic of that many ranks, which at the recorded size is the recorded one.  `Traffic.seconds` stays that of the recording, and
+    Returns the traffic of that many ranks: at the recorded size the recorded one.  `Traffic.seconds` stays that of the recording, and
     `Traffic.unmatched` grows with the number of ranks.
 
-    Raises
-    ------
-    CannotAnswer : A170, no grid, collectives among ranks that are no row or plane of it, or a dimension too short to know what goes on
-        between its ends.
-    UsageError : A094, a size that cannot be.
+    Raises A170, no grid, collectives among ranks that are no row or plane of it, or a dimension too short to know what goes on between its
+    ends.
+    Raises A094, a size that cannot be.
     """
     recorded_grid = grid or grid_of(traffic)
     shape = larger(recorded_grid, size) if isinstance(size, int) else tuple(int(n) for n in size)

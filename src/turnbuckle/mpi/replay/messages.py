@@ -136,9 +136,7 @@ class Traffic:
 def recorded(profile: Profile) -> Traffic:
     """Return the traffic of a recorded run.
 
-    Raises
-    ------
-    CannotAnswer : A164, fewer than two ranks made MPI calls, or none that belong together.
+    Raises A164, fewer than two ranks made MPI calls, or none that belong together.
     """
     rows = activities(profile)
     matched = exchanges(rows, profile.trace, most_members=1 << 30)
@@ -283,9 +281,7 @@ def _rounds(matched: Exchanges, place: Int, *, one_buffer: bool = False) -> tupl
 def expanded(rounds: Rounds, selection: Selection) -> Messages:
     """Return the messages of collectives of one kind, by the algorithm that is chosen for the block of each.
 
-    Raises
-    ------
-    UsageError : A060, more messages than a replay is made for.
+    Raises A060, more messages than a replay is made for.
     """
     members = rounds.activity.shape[1]
     blocks, block_index = np.unique(rounds.block_bytes, return_inverse=True)

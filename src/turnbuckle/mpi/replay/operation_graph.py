@@ -118,13 +118,9 @@ def program(
     overhead, overhead_per_byte : o [s] and O [s/B] of a message on a processor, at either end.
     first_byte_free : whether a message of n bytes counts as n - 1 bytes, as in LogGOPSim.
 
-    Returns
-    -------
-    A program with a process for every rank, then for every operation, then for every message (or chunk of a message).
+    Returns a program with a process for every rank, then for every operation, then for every message (or chunk of a message).
 
-    Raises
-    ------
-    UsageError : A098, as `turnbuckle.mpi.replay.program.program`.
+    Raises A098, as `turnbuckle.mpi.replay.program.program`.
     """
     far = charged or Charges()
     near = inside or far

@@ -11,9 +11,7 @@ sweep     a wave over a grid from each of its corners in turn: a rank waits for 
 pingpong  two ranks send a message there and back
 ========  =============================================================================================================
 
-Errors:
-
-    A093  an impossible pattern: sizes, exchanges, shares, a grid
+Errors: A093.
 """
 
 from __future__ import annotations
@@ -124,9 +122,7 @@ def traffic_of(pattern: Pattern, ranks: int, shape: Sequence[int] | None = None)
     ----------
     shape : shape of the grid; the most nearly cubic one if left out.
 
-    Raises
-    ------
-    UsageError : A093 (see the module).
+    Raises A093.
     """
     _sound(pattern, ranks, shape)
     grid = tuple(shape) if shape is not None else balanced(ranks, pattern.dimensions)

@@ -11,11 +11,7 @@ greedy          one node after the other, each time the rank that exchanges the 
 Greedy keeps partners together as it goes and never revises a choice: it may leave fewer bytes inside nodes than ``linear`` where the
 numbering of the ranks follows their grid already.  `inside_bytes` returns the bytes that a placement keeps inside nodes.
 
-Errors:
-
-    A091  a placement that is unknown or impossible: ranks, ranks per node, a seed, a matrix of another size
-    A092  a file that leaves a rank out, places it twice, or puts more ranks on a node than it holds
-    A171  more ranks than a matrix of bytes from rank to rank is made for
+Errors: A091, A092, A171.
 """
 
 from __future__ import annotations
@@ -57,9 +53,7 @@ def placed(
     seed : for ``random``, from 0.
     order : node of each rank as `read_placement` gives it, shape (ranks,); for ``file``.
 
-    Raises
-    ------
-    UsageError : A091, A092 (see the module).
+    Raises A091, A092.
 
     >>> placed("linear", 5, 2).tolist(), placed("round robin", 5, 2).tolist()
     ([0, 0, 1, 1, 2], [0, 1, 2, 0, 1])
@@ -95,9 +89,7 @@ def placed(
 def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") -> Float:
     """Return the bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the algorithm chosen for each [B].
 
-    Raises
-    ------
-    CannotAnswer : A171, more ranks than `MOST_RANKS`.
+    Raises A171, more ranks than `MOST_RANKS`.
     """
     if traffic.ranks > MOST_RANKS:
         raise error_of("A171", found=f"{traffic.ranks:,}", most_ranks=MOST_RANKS)
@@ -154,9 +146,7 @@ def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
     The file has one node number per line, in the order of the ranks; or it is a table with the columns ``rank`` and ``node``, or ``node``
     alone.
 
-    Raises
-    ------
-    UsageError : A061 to A063 where the file cannot be read, A092 where it does not place these ranks.
+    Raises A061 to A063 where the file cannot be read, A092 where it does not place these ranks.
     """
     lines = [n for n in read_text(path, "the placement").splitlines() if n.strip() and not n.lstrip().startswith("#")]
     if lines and all(n.strip().isascii() and n.strip().isdecimal() and len(n.strip()) < 10 for n in lines):

@@ -133,13 +133,9 @@ def program(
     shared_gpu : how a GPU serves the compute of several ranks: one rank after the other (``exclusive``), or all at once with even shares
         of its time (``time``); None for no contention.
 
-    Returns
-    -------
-    A program with a process for every rank (thread), then one for every member of a non-blocking collective.
+    Returns a program with a process for every rank (thread), then one for every member of a non-blocking collective.
 
-    Raises
-    ------
-    UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or not a number.
+    Raises A098, more ranks than the layout places, or a charge, limit or factor that is negative or not a number.
     """
     far, near = charged, inside or charged
     sound(far, near, eager_limit, compute, ranks_per_node)

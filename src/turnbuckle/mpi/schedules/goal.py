@@ -11,11 +11,7 @@ The text is what LogGOPSim's txt2bin takes: ``num_ranks N``, then ``rank R {`` a
 ``calc`` is in nanoseconds.  ``requires`` waits for the end of the other operation, ``irequires`` for its begin.  The operations of a
 rank have no other order.  The k-th send of a stream (source, target, tag) matches its k-th receive, in the order of the file.
 
-Errors:
-
-    P023  text that is not GOAL
-    P031  operations of a rank that wait for each other in a ring
-    A077  impossible costs
+Errors: P023, P031, A077.
 """
 
 from __future__ import annotations
@@ -326,9 +322,7 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
     message that arrives occupies it for o + n O once it is complete, whether its receive is posted or not.  In ``logp`` the first byte of a
     message is free, as in LogGOPSim; in ``flow`` all bytes count.
 
-    Returns
-    -------
-    Processes in the order of the ranks, then of the operations, then of the messages.
+    Returns processes in the order of the ranks, then of the operations, then of the messages.
     """
     costs = costs or Costs()
     _sound(costs)

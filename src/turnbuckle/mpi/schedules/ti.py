@@ -5,12 +5,7 @@ their arguments have the meaning that SMPI's replay of SimGrid 3.32 gives them: 
 (bytes, or doubles where ``init`` has an argument), collectives are of all ranks, ``waitall`` completes all open requests, ``test``
 completes nothing.
 
-Errors:
-
-    P020  a missing file of the schedule
-    P021  a line that is no action, or whose arguments are impossible
-    P022  files that do not belong together
-    A079  ranks that do not take part in the same collectives
+Errors: P020, P021, P022, A079.
 """
 
 from __future__ import annotations
@@ -363,7 +358,7 @@ def _at_least(number: int, least: int) -> int:
 def read(path: Path) -> TimeIndependent:
     """Read a trace; `path` is its anchor, or the file that holds all ranks.
 
-    Raises P020, P021, P022 (see the module); A079, ranks that do not take part in the same collectives.
+    Raises P020, P021, P022; A079, ranks that do not take part in the same collectives.
     """
     files, parts = lines_of_each(path)
     reader = _Reader(files)

@@ -94,9 +94,7 @@ def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:
     counts : elements below the first size, between sizes, and above the last; shape (sizes + 1,).
     penalties : SP of each size, shape (sizes,).
 
-    Returns
-    -------
-    SP with each element at the next larger size, and at the next smaller one; 1 and 1 without elements.  Elements beyond either end
+    Returns SP with each element at the next larger size, and at the next smaller one; 1 and 1 without elements.  Elements beyond either end
     take the size at that end, so the second value is too low for elements below the first size.
 
     >>> binned_penalty(np.array([0, 3, 1, 0]), np.array([3.0, 2.0, 1.0]))

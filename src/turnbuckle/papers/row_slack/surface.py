@@ -13,10 +13,7 @@ Several lines for one point are averaged, as the paper averages its runs.
 
 Errors are those of `turnbuckle.foundation.table_file`, and A064: a size and thread count without a run at slack 0, or no runs at all.
 
-`turnbuckle.foundation.errors.CannotAnswer`:
-
-    A131  a point outside the surface: it is not extrapolated
-    A132  a question that needs a column the surface lacks
+A131: a point outside the surface is not extrapolated.  A132.
 """
 
 from __future__ import annotations

@@ -163,9 +163,7 @@ def _same(trace: Trace, digest: str) -> Trace:
 def store(path: Path, trace: Trace, before: os.stat_result) -> Finding | None:
     """Keep a trace that was just read from `path`; `before` is the file's stat from before the read.
 
-    Returns
-    -------
-    P200 where the cache, or what it held of this recording, was not used because another user owns or may change it.
+    Returns P200 where the cache, or what it held of this recording, was not used because another user owns or may change it.
     """
     if not enabled() or before.st_size < FLOOR:
         return None

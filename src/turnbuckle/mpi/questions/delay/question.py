@@ -153,9 +153,7 @@ def programs(
     recordings : folder of a folder for each program.
     network : the ping-pong program to whose recording the network's parameters are fitted.
 
-    Returns
-    -------
-    The network, and the programs in the order of the file.
+    Returns the network, and the programs in the order of the file.
     """
     # Only folders that exist are read, so a name in the measurements cannot lead outside the recordings.
     places = {place.parent.name: place for place in sorted(recordings.glob("*/rank-0.txt*"))}

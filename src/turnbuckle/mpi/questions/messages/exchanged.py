@@ -84,7 +84,7 @@ def _possible(name: str, value: float | str) -> None:
 def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
     """Return the traffic of a recording or of a schedule.
 
-    Raises A068, A069 (see the module); A077 to A079, an impossible schedule; P0xx; A164.
+    Raises A068, A069; A077 to A079, an impossible schedule; P0xx; A164.
 
     Parameters
     ----------

@@ -9,10 +9,7 @@ waves.  In a cached flow, messages over CXL links are not copied: the receiving 
 runs.  Over ``cxl2`` lines are fetched ahead of their use: the message costs the access to one line, and the kernel ends no earlier
 than its data could have arrived.  Over ``cxl1`` the kernel waits for every line.
 
-Errors:
-
-    A029  the question does not fit the chain: no link between two devices that talk, no stage to take from a recording
-    A147  the recording holds no kernels
+Errors: A029, A147.
 """
 
 from __future__ import annotations

@@ -158,9 +158,7 @@ class Crossover:
 def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover | None:
     """Find where `faster` stops being faster than `slower`, among all sizes from 1 B to the limit.
 
-    Returns
-    -------
-    None if it is faster at every size, and `first` 1 if it never is.
+    Returns None if it is faster at every size, and `first` 1 if it never is.
 
     >>> link = Pcie(3, 16)
     >>> pcie = lambda n: pcie_seconds(n, link.bandwidth(n, "both"))

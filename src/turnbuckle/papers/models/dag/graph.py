@@ -5,10 +5,7 @@
 
 A task begins when all its predecessors' messages have arrived.  Tasks that must not overlap need an edge.
 
-Errors:
-
-    A043  a task twice, an edge to no task, a circle
-    A061  a file that cannot be read; A062, A063 a table that is not of this form
+Errors: A043, A061, A062, A063.
 """
 
 from __future__ import annotations

@@ -3,15 +3,9 @@
 The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4 (`turnbuckle.papers.models.dag.tasks`).
 docs/models/dag.md states each choice that the paper leaves open.
 
-Errors:
+Errors: A043, A156, A157.
 
-    A043  GPU counts, a layout, a map or a factor out of range
-    A156  messages cross a tier without latency and bandwidth
-    A157  a graph too large to replay
-
-Findings:
-
-    A346  the memory of the busiest GPU takes longer to be read than the longest path
+Findings: A346.
 """
 
 from __future__ import annotations

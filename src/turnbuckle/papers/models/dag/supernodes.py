@@ -3,17 +3,9 @@
 The matrix is read from a file in Matrix Market form.  A matrix with entries on both sides of its diagonal is refused, unless one
 triangle of it is asked for.  Only the structure counts: values are ignored, and stored zeros are entries.
 
-Errors:
+Errors: A040, A041, A042, A043, A157.
 
-    A040  no Matrix Market file of a sparse matrix
-    A041  not square, or not triangular
-    A042  some diagonal entries are missing
-    A043  limits of merging out of range, a map that does not fit
-    A157  a matrix without rows, or too large a graph
-
-Findings:
-
-    A345  entries outside the triangle that was asked for, left out
+Findings: A345.
 """
 
 from __future__ import annotations

@@ -8,10 +8,7 @@ Austin et al. 2021 (ECP report), sections 4.1, 5.4 and 8.4.  Tiers are ``socket`
 socket, of one node, of two nodes.  Fig 18a draws their curves without numbers; ``tiers.csv`` holds substitutes, each number
 with its source.
 
-Errors:
-
-    A043  a table of tiers, or a machine, that contradicts itself
-    A156  messages cross a tier without latency and bandwidth
+Errors: A043, A156.
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
     Raises A039 where the numbers of a line contradict each other, where the table has neither terms nor shares, or both, or where a lambda
     is given for a class without a column.
 
-    Returns
-    -------
-    Rows with sum, closure defect, projection and ratios over the sum and over the stated total, each ratio with the least and most within
+    Returns rows with sum, closure defect, projection and ratios over the sum and over the stated total, each with the least and most within
     the digits of the table. Finding A341 counts the rows whose terms exceed the stated total by more than their digits.
     """
     columns = [Column("name", "", needed=False)]

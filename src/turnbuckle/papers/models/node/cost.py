@@ -77,9 +77,7 @@ def path_ratio(
     now_latency, then_latency : latencies of the two paths [s].
     now_bandwidth, then_bandwidth : bandwidths of the two paths [B/s].
 
-    Returns
-    -------
-    k for `fraction_speedup`; 1 without messages.
+    Returns k for `fraction_speedup`; 1 without messages.
 
     >>> [round(path_ratio(np.array([n]), 2e-6, 24e9, 1e-6, 200e9), 2) for n in (8.0, 64e3, 1e9)]
     [2.0, 3.54, 8.33]

@@ -36,9 +36,7 @@ def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) ->
     for the device are counted once, as what they wait for.  A summary does not hold CPU and MPI time: with `total` CPU is the difference,
     without it every ratio lies between that of the sums and 1, and only this range is given.
 
-    Returns
-    -------
-    One row per process, as `from_terms` makes them, with the terms [s]; terms that the summary does not hold are None.
+    Returns one row per process, as `from_terms` makes them, with the terms [s]; terms that the summary does not hold are None.
     """
     within_range(lambdas)
     stated = None if total is None else _total(total)

@@ -11,9 +11,7 @@ _WORKS = ("kernels", "copies", "memsets")
 def numbered(tables: dict[str, pl.DataFrame], names: pl.Series) -> int:
     """Number the nodes of graph launches in `tables`, by the order they began in; launches of the same kernels get the same numbers.
 
-    Returns
-    -------
-    The number of records that got a number.
+    Returns the number of records that got a number.
     """
     api = tables.get("api")
     if api is None:

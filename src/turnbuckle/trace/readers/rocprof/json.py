@@ -49,9 +49,7 @@ def agent_facts(agent: Record, rows: Rows) -> dict[str, int]:
 def read(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
     """Read all processes of a file into `rows`.
 
-    Returns
-    -------
-    The table ``devices``, the number of records of each kind, and whether the end of the file was reached.
+    Returns the table ``devices``, the number of records of each kind, and whether the end of the file was reached.
     """
     seen: Counter[str] = Counter()
     agents: list[Agents] = []
