@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.papers.models.cxl import cost as cxl
-from turnbuckle.papers.models.cxl.chain import Chain, Link, Played, Stage, play
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
 
 PAPER = Paper("ecp/cxl")
@@ -30,7 +29,8 @@ def _line() -> tuple[float, float]:
     return float(PAPER.text("CXL", "cache line")), float(PAPER.text("CXL", "cache access")) * 1e-9
 
 
-def _share() -> float:
+def share() -> float:
+    """Return the share of PCIe's bandwidth that CXL reaches at least (equation 11)."""
     return float(PAPER.text("CXL", "share of PCIe bandwidth", "least")) / 100
 
 
@@ -41,7 +41,7 @@ def _cxl1(size: Float | float) -> Float:
 
 
 def _cxl2(size: Float, bandwidth: Float) -> Float:
-    return cxl.cxl_stream_seconds(size, bandwidth, _share(), _line()[1])
+    return cxl.cxl_stream_seconds(size, bandwidth, share(), _line()[1])
 
 
 def _anchors() -> tuple[cxl.Anchor, ...]:
@@ -159,33 +159,3 @@ def _totals() -> Iterator[Recomputed]:
     yield judged("R.10.x", text, speedup, note=note)
     ratio_text = f"{penalty.value:g} / {gain.value:g}"
     yield not_printed("R.13", ratio_text, "the run time of ORNLapp today is not printed")
-
-
-def ornlapp() -> Played:
-    """Replay ORNLapp as a chain, as far as it is printed: kernels and transfers of 99 items, no time between them.
-
-    The GPU's copies are not printed, so equation 9 gives them.  A direct link between FPGA and GPU is CXL model 2.
-
-    >>> played = ornlapp()
-    >>> round(played.today.seconds, 2), round(min(f.seconds for f in played.flows), 2)
-    (7.74, 7.02)
-    """
-
-    def seconds(quantity: str, scale: float = 1e-3) -> float:
-        return float(PAPER.text("ORNLapp", quantity)) * scale
-
-    items = int(PAPER.text("ORNLapp", "FPGA kernels"))
-    write, read = (float(PAPER.text("ORNLapp", f"{direction} size")) * _MIB for direction in ("write", "read"))
-    stages = (
-        Stage("read", "host", 0.0),
-        Stage("unpack", "fpga", seconds("slowest stage of the pipeline", 1.0), {"read": write}),
-        Stage("integrate", "gpu", seconds("GPU kernel time in all", 1.0) / items, {"unpack": read}),
-        Stage("sum", "host", 0.0, {"integrate": 8.0}),
-    )
-    links = {
-        ("host", "fpga"): Link("time", time=seconds("write time")),
-        ("fpga", "host"): Link("time", time=seconds("read time")),
-        ("host", "gpu"): Link("pcie"),
-        ("fpga", "gpu"): Link("cxl2", share=_share()),
-    }
-    return play(Chain(stages, links, items, name="ORNLapp"))

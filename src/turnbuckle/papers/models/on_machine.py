@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from turnbuckle.cost.packet import Link, behind, large_share
 from turnbuckle.foundation.errors import error_of
@@ -36,16 +36,15 @@ def wire(machine: Machine) -> Link:
     return link
 
 
-def large_copy(machine: Machine, way: Literal["h2d", "d2h"] = "h2d") -> float:
-    """Return the bandwidth of a large copy [B/s]: as measured, else what packets leave of the link (A160).
+def large_copy(machine: Machine) -> float:
+    """Return the bandwidth of a large copy to the device [B/s]: as measured, else what packets leave of the link (A160).
 
     >>> from turnbuckle.machine import load
     >>> round(large_copy(load("summit")) / 1e9, 1)
     46.4
     """
-    nominal = stated(machine, "link.h2d.bandwidth" if way == "h2d" else "link.d2h.bandwidth")
-    measured = machine.value("link.h2d.efficiency" if way == "h2d" else "link.d2h.efficiency")
-    return nominal * (large_share(machine.coupling, nominal, way) if measured is None else measured)
+    nominal, measured = stated(machine, "link.h2d.bandwidth"), machine.value("link.h2d.efficiency")
+    return nominal * (large_share(machine.coupling, nominal, "h2d") if measured is None else measured)
 
 
 def peak(machine: Machine, element_bytes: int = 8) -> float:

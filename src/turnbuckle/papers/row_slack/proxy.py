@@ -99,10 +99,6 @@ class ProxyRun:
         slack = np.asarray(slack_seconds, dtype=np.float64)
         return self.timeline.seconds(slack_change(self.timeline.run, slack, mode))
 
-    def ratio(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
-        """Return T(s) / T(0), shape of `slack_seconds`."""
-        return np.asarray(self.seconds(slack_seconds, mode) / self.seconds(0.0))
-
     def exposed_seconds(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
         """Return T(s) - T(0): the slack that nothing hides [s], shape of `slack_seconds`."""
         return np.asarray(self.seconds(slack_seconds, mode) - self.seconds(0.0))

@@ -31,7 +31,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
-from turnbuckle.papers.row_slack.proxy import Proxy, Waits, modelled
+from turnbuckle.papers.row_slack.proxy import Proxy, modelled
 
 #: Columns of a file.
 COLUMNS: Final = (
@@ -102,33 +102,12 @@ class Surface:
             )
         return float(np.interp(slack_seconds, slack, [p.seconds for p in line]))
 
-    def penalty(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
-        """Return T(s)/T(0): between sizes linear in the logarithm of the size, between slacks linear in T (decision D10).
-
-        Raises A131, the point lies outside the surface.
-        """
-        sizes = self.sizes(threads)
-        if not sizes[0] <= size_bytes <= sizes[-1]:
-            span = f"{show(float(sizes[0]), 'B')} to {show(float(sizes[-1]), 'B')} with {threads} threads"
-            raise self._outside(f"a size of {show(size_bytes, 'B')}", span)
-        above = int(np.searchsorted(sizes, size_bytes))
-        near = sizes[max(above - 1, 0) : above + 1]
-        ratios = [self.seconds(float(n), threads, slack_seconds) / self.seconds(float(n), threads, 0.0) for n in near]
-        return float(np.interp(math.log(size_bytes), np.log(near), ratios))
-
     def calls(self, size_bytes: float, threads: int) -> float:
         """Return the delayed calls of one thread, for equation 1.  Raises A132, the surface does not say."""
         calls = self._column(size_bytes, threads)[0].calls
         if math.isnan(calls):
             raise error_of("A132.calls", where=self.label)
         return calls
-
-    def to_csv(self) -> str:
-        """Return the surface as a file that `read_surface` reads back."""
-        names = ("size [B]", "threads", "slack [s]", "run time [s]", "kernel [s]", "calls")
-        kept = [i for i in range(len(names)) if not any(math.isnan(p[i]) for p in self.points)]
-        rows = [",".join(repr(p[i]) for i in kept) for p in self.points]
-        return "\n".join([",".join(names[i] for i in kept), *rows]) + "\n"
 
     def _column(self, size_bytes: float, threads: int) -> list[Point]:
         runs = self._runs.get((size_bytes, threads))
@@ -154,7 +133,6 @@ def modelled_surface(
     slack_seconds: Sequence[float] = SLACK_SECONDS,
     *,
     device_bytes: float = math.inf,
-    waits: Waits = "calls",
 ) -> Surface:
     """Return the surface of the modelled proxy: each point is a separate replay, in the order that arises at its slack.
 
@@ -171,7 +149,7 @@ def modelled_surface(
         for k in sorted(set(threads))
         if 3 * k * p.size_bytes <= device_bytes
         for s in slacks
-        for run in (modelled(p, k, waits=waits, served_at=s),)
+        for run in (modelled(p, k, served_at=s),)
     ]
     return Surface(tuple(sorted(points)), "modelled: Table II of the paper through the timeline replay, not the paper's measurement")
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
 from turnbuckle.papers.models.bound.affine import (
     added_seconds,
-    affine_seconds,
     benefit_from_penalty,
     bound_on,
     farthest,
@@ -65,7 +64,7 @@ def test_the_bound_holds_for_every_longest_path(run: tuple[np.ndarray, np.ndarra
 def test_one_path_reaches_the_bound(at_rest: float, count: int, at: tuple[float, float, float]) -> None:
     """No overlap, no slack: the run is affine, and the bound is the answer."""
     near, now, far = at
-    run = lambda x: float(affine_seconds(at_rest, count / at_rest, x))  # noqa: E731
+    run = lambda x: at_rest + count * x  # noqa: E731
     benefit, penalty = run(now) / run(near), run(far) / run(now)
     assert float(least_penalty(benefit, near, now, far)) == pytest.approx(penalty, rel=1e-6)
     if benefit > 1 + 1e-6:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.mpi.questions.messages.question import replayed, shapes
-from turnbuckle.mpi.questions.messages.setup import Path, Setup
+from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.patterns import Pattern, traffic_of
 
@@ -70,8 +70,8 @@ def gains(traffic: Traffic, ranks_per_node: Sequence[int], setup: Setup) -> list
     return out
 
 
-def with_share(pattern: Pattern, ranks: int, share: float, setup: Setup, *, ranks_per_node: int = 4, path: Path = "host") -> Pattern | None:
-    """Return the pattern with the compute that makes communication this share of the run; None where no compute does.
+def with_share(pattern: Pattern, ranks: int, share: float, setup: Setup) -> Pattern | None:
+    """Return the pattern with the compute that makes communication this share of a run (host copies, 4 ranks a node); None where none does.
 
     The wait for a neighbour that computes counts as communication, so the share may stay above the target: in a sweep over many ranks, or
     where ranks differ.
@@ -79,9 +79,8 @@ def with_share(pattern: Pattern, ranks: int, share: float, setup: Setup, *, rank
     Parameters
     ----------
     share : target share of communication in the time of a rank, above 0 and below 1.
-    ranks_per_node, path : node shape and path of the run with that share.
     """
-    shape_setup = replace(setup, ranks_per_node=ranks_per_node, path=path)
+    shape_setup = replace(setup, ranks_per_node=4, path="host")
     per_second = float(np.mean(traffic_of(replace(pattern, compute_seconds=1.0), ranks).compute_seconds))
     low, high, compute, most = 0.0, math.inf, 0.0, math.inf
     for _ in range(_MOST_TRIES):

@@ -1,7 +1,6 @@
 """Run time at a third latency from one ratio between two latencies, where run time is affine, or only convex, in the latency.
 
     reach(near, now, far)                                (x_far - x_now) / (x_now - x_near)
-    affine_seconds(at_zero, per_delay, delay)            T(x) = A (1 + r x)
     penalty_from_benefit(benefit, stretch)               p = (1 + (b - 1) k) / b         affine, b against no latency at all
     benefit_from_penalty(penalty, stretch)               b = (k - 1) / (k - p)           the inverse
     least_penalty(benefit, near, now, far)               p >= 1 + reach (1 - 1/b)        convex
@@ -37,20 +36,6 @@ def reach(near: Float | float, now: Float | float, far: Float | float) -> Float:
     (10.0, 15.0)
     """
     return np.asarray((np.asarray(far, dtype=np.float64) - now) / (np.asarray(now, dtype=np.float64) - near))
-
-
-def affine_seconds(at_zero: Float | float, per_delay: Float | float, delay: Float | float) -> Float:
-    """Return the run time without overlap: T(x) = A (1 + r x) [s].
-
-    Parameters
-    ----------
-    at_zero : A, run time without latency [s].
-    per_delay : r, growth by one unit of delay [1/s, or one over the unit of `delay`].
-
-    >>> float(affine_seconds(2.0, 0.1, 3.0))
-    2.6
-    """
-    return np.asarray(np.asarray(at_zero, dtype=np.float64) * (1.0 + np.asarray(per_delay, dtype=np.float64) * delay))
 
 
 def penalty_from_benefit(benefit: Float | float, stretch: Float | float) -> Float:

@@ -125,9 +125,9 @@ def _names(solves: Solves, domain: list[float], height: float) -> list[Spec]:
     return [marks.words(row["label"], FULL - _LEFT - _NAMES + 10, row["y"], color=row["colour"], **look) for row in ends]
 
 
-def path_parts(solves: Solves, what: What = "as is") -> Figure:
+def path_parts(solves: Solves) -> Figure:
     """Draw the parts of the longest path at each number of GPUs."""
-    runs = solves.of(what)
+    runs = solves.of("as is")
     parts: Rows = []
     for run in runs:
         for part in stack((spent, {"name": name}) for name, spent in _parts(run).items()):
@@ -150,9 +150,8 @@ def path_parts(solves: Solves, what: What = "as is") -> Figure:
     alt = "What the longest path of the solve is made of. " + " ".join(
         f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages." for run in runs
     )
-    slowest, best = max(runs, key=lambda run: run.path_seconds), solves.best(what)
-    machine = "On the machine as it is" if what == "as is" else f"On the machine {what}"
-    caption = f"{machine}." + (" Above each bar: messages on the path." if numbered else "")
+    slowest, best = max(runs, key=lambda run: run.path_seconds), solves.best("as is")
+    caption = "On the machine as it is." + (" Above each bar: messages on the path." if numbered else "")
     if slowest.path_seconds > best.path_seconds > 0:
         caption += f" On {_gpus(slowest)} the path is longest, {factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
     legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
