@@ -21,23 +21,7 @@ import polars as pl
 
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import finding
-from turnbuckle.trace.readers.parts.mpi_tables import (
-    COLLECTIVE,
-    LARGEST,
-    LARGEST_NS,
-    MESSAGE,
-    MOST_RANKS,
-    NO,
-    OTHER,
-    REQUEST,
-    ROOTED,
-    Calls,
-    Names,
-    carried,
-    operation,
-    ranks_table,
-    sort_of,
-)  # fmt: skip
+from turnbuckle.trace.readers.parts import mpi_tables as mpi
 from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.trace import Trace, dtypes
 
@@ -49,7 +33,7 @@ _DIFFERENCE: Final = re.compile(rb"#.*\bclockdiff:\s*(-?\d+(?:\.\d+)?)")
 _WHOLE: Final = re.compile(rb"-?\d{1,20}")
 _PLACE: Final = re.compile(r"(\D*)(\d+)(.*)", re.DOTALL)
 #: Largest buffer; its product with the largest number of ranks still fits into a column [B].
-_LARGEST_BUFFER: Final = LARGEST // MOST_RANKS
+_LARGEST_BUFFER: Final = mpi.LARGEST // mpi.MOST_RANKS
 #: Largest number of requests of one call, and of requests that all calls of a rank may search.
 _MOST_REQUESTS: Final = 1 << 30
 _MOST_LOOKED_AT: Final = 1 << 26
@@ -147,7 +131,7 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
         if comm is not None and comm[1] > out.ranks:
             out.rank, out.ranks = comm
     out.digest, out.size_bytes = text.digest, text.size_bytes
-    if not 1 <= out.ranks <= MOST_RANKS:
+    if not 1 <= out.ranks <= mpi.MOST_RANKS:
         raise error_of("P024.empty", where=str(path), found="no call that names a communicator")
     return out
 
@@ -156,7 +140,7 @@ def _call(where: str, number: int, line: bytes) -> _Line:
     """Parse one line."""
     fields = line.split(b":")
     name = fields[0].decode("ascii", "replace")
-    if not operation(name) or len(fields) < 3:
+    if not mpi.operation(name) or len(fields) < 3:
         raise _bad(where, number, line, "a line is MPI_Name:begin:arguments:end")
     begin, end = (_ns(word) for word in (fields[1], fields[-1]))
     # The tracer writes a dash before MPI's clock runs, and after it has stopped.
@@ -192,7 +176,7 @@ def _triple(word: bytes) -> tuple[int, int, int] | None:
 
 def _world(call: _Line) -> tuple[int, int] | None:
     """Return rank and size of the communicator that a call of MPI_Comm_rank, MPI_Comm_size or MPI_Barrier names."""
-    if operation(call.name) not in ("comm_rank", "comm_size", "barrier") or len(call.fields) < 4:
+    if mpi.operation(call.name) not in ("comm_rank", "comm_size", "barrier") or len(call.fields) < 4:
         return None
     comm = _triple(call.fields[2])
     return (comm[1], comm[2]) if comm is not None and 0 <= comm[1] < comm[2] else None
@@ -227,7 +211,7 @@ def _shift(rank_file: _File, time: int) -> int:
 class _Rank:
     """Builder of the rows of one rank's calls."""
 
-    def __init__(self, rank: int, file: _File, base: int, calls: Calls, names: Names, flaws: Counter[str]) -> None:
+    def __init__(self, rank: int, file: _File, base: int, calls: mpi.Calls, names: mpi.Names, flaws: Counter[str]) -> None:
         self.rank, self.file, self.base, self.calls, self.names, self.flaws = rank, file, base, calls, names, flaws
         #: requests that a wait or a start can name, and the persistent ones among them
         self.pending: set[int] = set()
@@ -239,7 +223,7 @@ class _Rank:
 
     def aligned(self, time: int) -> int:
         """Return a time on the common clock [ns]."""
-        return min(max(time + _shift(self.file, time) - self.base, 0), LARGEST_NS)
+        return min(max(time + _shift(self.file, time) - self.base, 0), mpi.LARGEST_NS)
 
     def word(self, place: int) -> bytes:
         """Return the argument at a position."""
@@ -253,7 +237,7 @@ class _Rank:
         if not _WHOLE.fullmatch(word):
             raise self.wrong(f"argument {place - 1} is no whole number")
         number = int(word)
-        if abs(number) >= LARGEST:
+        if abs(number) >= mpi.LARGEST:
             raise self.wrong(f"argument {place - 1} is beyond what is counted in")
         return number
 
@@ -273,7 +257,7 @@ class _Rank:
     def communicator(self, place: int) -> int:
         """Return the number of a communicator on this rank."""
         comm = _triple(self.word(place))
-        if comm is None or not 0 <= comm[1] < comm[2] <= MOST_RANKS:
+        if comm is None or not 0 <= comm[1] < comm[2] <= mpi.MOST_RANKS:
             raise self.wrong(f"argument {place - 1} is no communicator with its rank and size")
         entry = self.comms.get(comm[0])
         if entry is None or entry[2:] != comm[1:]:
@@ -284,8 +268,8 @@ class _Rank:
     def add(self, line: _Line) -> None:
         """Add the rows of a call."""
         self.line = line
-        does = operation(line.name)
-        sort = sort_of(does.removesuffix("_init"))
+        does = mpi.operation(line.name)
+        sort = mpi.sort_of(does.removesuffix("_init"))
         start, end, name = self.aligned(line.start), self.aligned(line.end), self.names(line.name)
         if sort in ("send", "receive"):
             self.message(does, start, end, name)
@@ -293,22 +277,22 @@ class _Rank:
             self.both(does, start, end, name)
         elif does in _WAITS:
             for request in self.requests(*_WAITS[does]):
-                self.calls.add(self.rank, start, end, REQUEST, name, request=request)
+                self.calls.add(self.rank, start, end, mpi.REQUEST, name, request=request)
                 if not does.startswith("start") and request not in self.lasting:
                     self.pending.discard(request)
         elif sort == "wait":
             self.flaws["unnamed"] += 1
-            self.calls.add(self.rank, start, end, REQUEST, name)
+            self.calls.add(self.rank, start, end, mpi.REQUEST, name)
         elif sort == "collective" and not does.startswith("i"):
             self.collective(does, start, end, name)
         else:
             self.flaws["beside"] += sort == "collective"
-            self.calls.add(self.rank, start, end, OTHER, name)
+            self.calls.add(self.rank, start, end, mpi.OTHER, name)
 
     def message(self, does: str, start: int, end: int, name: int) -> None:
         count, kind, partner, tag, comm, request = _MESSAGE
         whom = self.whole(partner)
-        request_handle = NO
+        request_handle = mpi.NO
         if does.startswith("i") or does.endswith("_init"):
             request_handle = self.whole(request)
             self.pending.add(request_handle)
@@ -319,13 +303,13 @@ class _Rank:
         """Add the rows of a Sendrecv: the send has no duration, the receive has the call's."""
         for half, (count, kind, partner, tag, comm) in enumerate(_BOTH[does]):
             size, whom, last = self.sized(count, kind), self.whole(partner), end if half else start
-            self.row(start, last, name, size, whom, self.whole(tag), self.communicator(comm), NO)
+            self.row(start, last, name, size, whom, self.whole(tag), self.communicator(comm), mpi.NO)
 
     def row(self, start: int, end: int, name: int, size: int, whom: int, tag: int, comm: int, request: int) -> None:
-        partner, tag = (NO if whom <= _NOBODY else whom), (tag if tag >= 0 else NO)
+        partner, tag = (mpi.NO if whom <= _NOBODY else whom), (tag if tag >= 0 else mpi.NO)
         self.flaws["nobody"] += whom <= _NOBODY
         columns = {"size": size, "partner": partner, "tag": tag, "communicator": comm, "request": request}
-        self.calls.add(self.rank, start, end, MESSAGE, name, **columns)
+        self.calls.add(self.rank, start, end, mpi.MESSAGE, name, **columns)
 
     def requests(self, place: int, count: int | None) -> list[int]:
         """Return the addresses of the open requests of a wait: one, or those at equal distances of 4 bytes (Fortran) or 8 bytes (C)."""
@@ -342,11 +326,11 @@ class _Rank:
                 if many <= len(self.pending)
                 else sorted(r for r in self.pending if r in addresses)
             )
-        return max(candidates, key=len) or [NO]
+        return max(candidates, key=len) or [mpi.NO]
 
     def collective(self, does: str, start: int, end: int, name: int) -> None:
         last = len(self.line.fields) - 2
-        root, sent, received = None, NO, NO
+        root, sent, received = None, mpi.NO, mpi.NO
         if does == "barrier":
             comm, sent, received = 2, 0, 0
         elif does in _ONE:
@@ -357,19 +341,19 @@ class _Rank:
             sent, received = self.sized(count, kind), self.sized(other_count, other)
         else:
             # For counts per rank the tracer writes an address, and in later versions the counts behind it.
-            comm, root = last, last - 1 if does in ROOTED else None
+            comm, root = last, last - 1 if does in mpi.ROOTED else None
             if does in ("gatherv", "allgatherv"):
                 sent = self.sized(3, 4)
             elif does == "scatterv":
-                received = self.sized(root - 2, root - 1) if root is not None else NO
-            self.flaws["unsized"] += sent == NO and received == NO
+                received = self.sized(root - 2, root - 1) if root is not None else mpi.NO
+            self.flaws["unsized"] += sent == mpi.NO and received == mpi.NO
         members = _triple(self.word(comm))
         number = self.communicator(comm)
         at_root = root is not None and members is not None and self.whole(root) == members[1]
-        if NO not in (sent, received) and members is not None:
-            sent, received = carried(does, sent, received, members[2], at_root)
-        of = NO if root is None else self.whole(root)
-        self.calls.add(self.rank, start, end, COLLECTIVE, name, size=sent, received=received, communicator=number, root=of)
+        if mpi.NO not in (sent, received) and members is not None:
+            sent, received = mpi.carried(does, sent, received, members[2], at_root)
+        of = mpi.NO if root is None else self.whole(root)
+        self.calls.add(self.rank, start, end, mpi.COLLECTIVE, name, size=sent, received=received, communicator=number, root=of)
 
 
 def _communicators(ranks: list[_Rank], world: int) -> pl.DataFrame:
@@ -389,17 +373,17 @@ def _communicators(ranks: list[_Rank], world: int) -> pl.DataFrame:
 
 def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     """Build the trace with all its tables and findings."""
-    names, calls, flaws = Names(), Calls(), Counter[str]()
+    names, calls, flaws = mpi.Names(), mpi.Calls(), Counter[str]()
     # A time of 0 would stand for a missing time.
     base = min(line.start + _shift(file, line.start) for file in each for line in file.lines) - 1
-    if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > LARGEST_NS:
+    if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > mpi.LARGEST_NS:
         raise error_of("P018.pmpi", where=str(path), found="times that lie more than 104 days apart")
     ranks = [_Rank(number, file, base, calls, names, flaws) for number, file in enumerate(each)]
     for rank in ranks:
         for line in rank.file.lines:
             rank.add(line)
     table = calls.table()
-    tables = {"mpi": table, "mpi_ranks": ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
+    tables = {"mpi": table, "mpi_ranks": mpi.ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
     moved = [max((abs(d) for _, d in file.differences), default=0.0) for file in each]
     findings = [
         finding("P119", sum(file.comments > 1 for file in each), "comments of the files"),

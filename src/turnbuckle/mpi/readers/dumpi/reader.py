@@ -27,23 +27,7 @@ from turnbuckle.mpi.readers.dumpi.clocks import Shifts, shifts
 from turnbuckle.mpi.readers.dumpi.groups import Making, communicators, group_made, type_made
 from turnbuckle.mpi.readers.dumpi.layouts import CALLS, END, ENTER, Record, Unreadable, record
 from turnbuckle.trace.ids import rank_of
-from turnbuckle.trace.readers.parts.mpi_tables import (
-    COLLECTIVE,
-    LARGEST,
-    LARGEST_NS,
-    MESSAGE,
-    MOST_RANKS,
-    NO,
-    OTHER,
-    REQUEST,
-    ROOTED,
-    Calls,
-    Names,
-    carried,
-    communicators_table,
-    ranks_table,
-    sort_of,
-)  # fmt: skip
+from turnbuckle.trace.readers.parts import mpi_tables as mpi
 from turnbuckle.trace.trace import Trace
 
 CACHED = False
@@ -104,7 +88,7 @@ def _files(path: Path) -> list[Path]:
     count = int(text) if text.isdigit() and len(text) < 9 else max(file_of, default=-1) + 1
     missing = [n for n in range(min(count, len(file_of) + 4)) if n not in file_of]
     # A file beyond the listed number shows that the file or the list belongs to another run.
-    if missing or len(file_of) != count or count > MOST_RANKS:
+    if missing or len(file_of) != count or count > mpi.MOST_RANKS:
         raise _incomplete(path, f"{len(file_of)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
     return [file_of[n] for n in range(count)]
 
@@ -129,8 +113,8 @@ class _Rank:
 
     number: int
     file: Path
-    calls: Calls = field(default_factory=Calls)
-    names: Names = field(default_factory=Names)
+    calls: mpi.Calls = field(default_factory=mpi.Calls)
+    names: mpi.Names = field(default_factory=mpi.Names)
     makings: list[Making] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     flaws: Counter[str] = field(default_factory=Counter)
@@ -218,7 +202,7 @@ class _Rank:
             return
         start, end = self._time(*entry.times[:2]), self._time(*entry.times[2:])
         does = name.lower()
-        sort = "other" if prefix == "MPIO" else sort_of(does)
+        sort = "other" if prefix == "MPIO" else mpi.sort_of(does)
         word = self.names(f"{prefix}{name.removeprefix('IO')}")
         common = {"thread": entry.thread + 1}
         arguments = entry.arguments
@@ -229,22 +213,22 @@ class _Rank:
         elif sort == "wait":
             self._wait(does, word, start, end, arguments, common)
         elif sort == "start":
-            for request in [r for r in ([arguments[0]] if does == "start" else arguments[1]) if r in self.pending] or [NO]:
-                self.calls.add(self.number, start, end, REQUEST, word, request=request, **common)
+            for request in [r for r in ([arguments[0]] if does == "start" else arguments[1]) if r in self.pending] or [mpi.NO]:
+                self.calls.add(self.number, start, end, mpi.REQUEST, word, request=request, **common)
         elif sort == "collective":
             self._collective(does, word, start, end, arguments, common)
         else:
-            self.calls.add(self.number, start, end, OTHER, word, **common)
+            self.calls.add(self.number, start, end, mpi.OTHER, word, **common)
             self._made(does, arguments)
 
     # --- messages ---
 
     def _bytes(self, count: int, kind: int) -> int:
         """Return the size of a buffer [B]; `NO` where the size of its type is unknown."""
-        element_size = self.sizes.get(kind, NO)
-        if element_size == NO or count < 0 or not 0 <= count * element_size < LARGEST >> 24:
+        element_size = self.sizes.get(kind, mpi.NO)
+        if element_size == mpi.NO or count < 0 or not 0 <= count * element_size < mpi.LARGEST >> 24:
             self.flaws["unsized"] += 1
-            return NO
+            return mpi.NO
         return count * element_size
 
     def _message(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
@@ -252,23 +236,23 @@ class _Rank:
         count, kind, partner, tag, comm = a[:5]
         receives = does.endswith(("recv", "recv_init"))
         # A blocking receive has its status in the place of the request.
-        request = a[5] if len(a) > 5 and isinstance(a[5], int) else NO
+        request = a[5] if len(a) > 5 and isinstance(a[5], int) else mpi.NO
         row = self.calls.add(
-            self.number, start, end, MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
-            tag=NO if tag < 0 else tag, communicator=self.comms.get(comm, NO), request=request, **common,
+            self.number, start, end, mpi.MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
+            tag=mpi.NO if tag < 0 else tag, communicator=self.comms.get(comm, mpi.NO), request=request, **common,
         )  # fmt: skip
-        self.flaws["nobody"] += self.calls.columns["partner"][row] == NO
-        if request != NO:
+        self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
+        if request != mpi.NO:
             self.pending[request] = does.endswith("_init")
         if receives and (partner == -1 or tag < 0):
-            if request != NO:
+            if request != mpi.NO:
                 self.wild[request] = row
             else:
                 self._from_status(row, a[5])
 
     def _partner(self, partner: int, receives: bool) -> int:
         """Return the rank of the partner; -1 for any source, `NO` for MPI_PROC_NULL, which is a negative number of the tracer."""
-        return partner if partner >= 0 or (receives and partner == -1) else NO
+        return partner if partner >= 0 or (receives and partner == -1) else mpi.NO
 
     def _from_status(self, row: int, statuses: tuple[tuple[int, int, int], ...]) -> None:
         """Fill in what a wildcard receive received, from its status."""
@@ -277,8 +261,8 @@ class _Rank:
             return
         _, source, tag = statuses[0]
         columns = self.calls.columns
-        columns["partner"][row] = source if source >= 0 else NO
-        columns["tag"][row] = tag if tag >= 0 else NO
+        columns["partner"][row] = source if source >= 0 else mpi.NO
+        columns["tag"][row] = tag if tag >= 0 else mpi.NO
 
     def _both(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
         """Add the rows of a Sendrecv: one without duration for the send, and one for the receive."""
@@ -286,13 +270,13 @@ class _Rank:
             out, into, comm, status = a[:4], a[4:8], a[8], a[9]
         else:
             out, into, comm, status = a[:4], [a[0], a[1], a[4], a[5]], a[6], a[7]
-        handle = self.comms.get(comm, NO)
+        handle = self.comms.get(comm, mpi.NO)
         for (count, kind, partner, tag), until, receives in ((out, start, False), (into, end, True)):
             row = self.calls.add(
-                self.number, start, until, MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
-                tag=NO if tag < 0 else tag, communicator=handle, outer=int(receives), **common,
+                self.number, start, until, mpi.MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
+                tag=mpi.NO if tag < 0 else tag, communicator=handle, outer=int(receives), **common,
             )  # fmt: skip
-            self.flaws["nobody"] += self.calls.columns["partner"][row] == NO
+            self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
             if receives and (partner == -1 or tag < 0):
                 self._from_status(row, status)
 
@@ -318,13 +302,13 @@ class _Rank:
                 continue
             if not self.pending[request]:
                 del self.pending[request]
-            self.calls.add(self.number, start, end, REQUEST, word, request=request, **common)
+            self.calls.add(self.number, start, end, mpi.REQUEST, word, request=request, **common)
             rows += 1
             waiting = self.wild.pop(request, None)
             if waiting is not None:
                 self._from_status(waiting, states[place : place + 1])
         if not rows:
-            self.calls.add(self.number, start, end, REQUEST, word, **common)
+            self.calls.add(self.number, start, end, mpi.REQUEST, word, **common)
 
     # --- collectives, communicators, types ---
 
@@ -332,22 +316,23 @@ class _Rank:
         """Add the row of a collective."""
         comm, root, sent, received = self._shares(does, a)
         row = self.calls.add(
-            self.number, start, end, COLLECTIVE, word, root=NO if root < 0 else root, communicator=self.comms.get(comm, NO), **common
+            self.number, start, end, mpi.COLLECTIVE, word, root=mpi.NO if root < 0 else root,
+            communicator=self.comms.get(comm, mpi.NO), **common,
         )  # fmt: skip
         self.collectives.append((row, does, sent, received, root))
 
     def _shares(self, does: str, a: list[Any]) -> tuple[int, int, int, int]:
         """Return communicator, root, and bytes sent and received as `carried` expects them; `NO` where they are unknown."""
         if does == "barrier":
-            return a[0], NO, 0, 0
+            return a[0], mpi.NO, 0, 0
         if does in ("bcast", "reduce"):
             size = self._bytes(a[0], a[1])
             return a[-1], a[-2], size, size
         if does in ("allreduce", "scan", "exscan"):
             size = self._bytes(a[0], a[1])
-            return a[-1], NO, size, size
+            return a[-1], mpi.NO, size, size
         if does in ("allgather", "alltoall"):
-            return a[4], NO, self._bytes(a[0], a[1]), self._bytes(a[2], a[3])
+            return a[4], mpi.NO, self._bytes(a[0], a[1]), self._bytes(a[2], a[3])
         if does in ("gather", "scatter"):
             send_bytes, receive_bytes = self._bytes(a[1], a[2]), self._bytes(a[5], a[6]) if len(a) > 6 else 0
             return a[4], a[3], *((send_bytes, receive_bytes) if does == "gather" else (receive_bytes, send_bytes))
@@ -356,15 +341,15 @@ class _Rank:
         if does == "scatterv":
             return a[6], a[5], self._bytes(sum(a[7]), a[2]) if len(a) > 7 else 0, self._bytes(a[3], a[4])
         if does == "allgatherv":
-            return a[6], NO, self._bytes(a[1], a[2]), self._bytes(sum(a[3]), a[5])
+            return a[6], mpi.NO, self._bytes(a[1], a[2]), self._bytes(sum(a[3]), a[5])
         if does == "alltoallv":
-            return a[7], NO, self._bytes(sum(a[1]), a[3]), self._bytes(sum(a[4]), a[6])
+            return a[7], mpi.NO, self._bytes(sum(a[1]), a[3]), self._bytes(sum(a[4]), a[6])
         if does == "alltoallw":
-            return a[7], NO, *(sum(self._bytes(c, t) for c, t in zip(a[i], a[i + 2], strict=False)) for i in (1, 4))
+            return a[7], mpi.NO, *(sum(self._bytes(c, t) for c, t in zip(a[i], a[i + 2], strict=False)) for i in (1, 4))
         if does == "reduce_scatter":
             size = self._bytes(sum(a[1]), a[2])
-            return a[4], NO, size, size
-        return NO, NO, NO, NO
+            return a[4], mpi.NO, size, size
+        return mpi.NO, mpi.NO, mpi.NO, mpi.NO
 
     def _made(self, does: str, a: list[Any]) -> None:
         """Follow the communicators, groups and types that the program creates."""
@@ -372,7 +357,7 @@ class _Rank:
         if new is not None:
             self.sizes[new[0]] = new[1]
         elif does == "comm_group":
-            self.groups[a[1]] = ("comm", self.comms.get(a[0], NO))
+            self.groups[a[1]] = ("comm", self.comms.get(a[0], mpi.NO))
         elif does.startswith("group_"):
             group_made(does, a, self.groups)
         elif does in (
@@ -387,11 +372,11 @@ class _Rank:
         ):
             old, new_handle, membership = self._making(does, a)
             inside = new_handle > _WORLD - 1
-            self.makings.append(Making(does, self.comms.get(old, NO), inside, membership))
+            self.makings.append(Making(does, self.comms.get(old, mpi.NO), inside, membership))
             if inside:
                 self.comms[new_handle] = len(self.makings) + 1
         elif does == "comm_rank":
-            self.inside.setdefault(self.comms.get(a[0], NO), a[1])
+            self.inside.setdefault(self.comms.get(a[0], mpi.NO), a[1])
         elif does == "comm_free":
             self.comms.pop(a[0], None)
 
@@ -407,7 +392,7 @@ class _Rank:
             return a[1], a[6], (a[2], bool(a[5]))
         if does == "comm_dup":
             return a[0], a[1], None
-        return NO, a[-1], None
+        return mpi.NO, a[-1], None
 
 
 # --- all ranks --------------------------------------------------------------------------------------------------------
@@ -430,7 +415,7 @@ class _Set:
         made = communicators([member.makings for member in self.ranks], [member.inside for member in self.ranks])
         self.flaws["unresolved"] += made.unresolved
         alone = len(made.members) + 1
-        names, frames = Names(), []
+        names, frames = mpi.Names(), []
         for member in self.ranks:
             made.of_rank[member.number][1] = alone
             self._settle(member, made.of_rank[member.number], made.members)
@@ -439,22 +424,22 @@ class _Set:
             column = member.calls.columns["name"]
             member.calls.columns["name"] = array("q", (number[n] for n in column))
             frames.append(member.calls.table())
-        mpi, texts = pl.concat(frames), names.series()
+        rows, texts = pl.concat(frames), names.series()
         groups = list(enumerate(made.members, 1))
         if self.flaws["alone"]:
             groups += [(alone, [rank]) for rank in range(len(self.ranks))]
-        members = communicators_table((n, 1, m) for n, m in groups)
-        moves = shifts(mpi, members, texts, len(self.ranks))
-        by = pl.Series(moves.by).gather(rank_of(mpi["thread"]))
-        mpi = mpi.with_columns(pl.col("start_ns") + by, pl.col("end_ns") + by)
-        zero = int(np.asarray(mpi["start_ns"]).min()) - 1
-        mpi = mpi.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)
-        if int(np.asarray(mpi["end_ns"]).max()) > LARGEST_NS:
+        members = mpi.communicators_table((n, 1, m) for n, m in groups)
+        moves = shifts(rows, members, texts, len(self.ranks))
+        by = pl.Series(moves.by).gather(rank_of(rows["thread"]))
+        rows = rows.with_columns(pl.col("start_ns") + by, pl.col("end_ns") + by)
+        zero = int(np.asarray(rows["start_ns"]).min()) - 1
+        rows = rows.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)
+        if int(np.asarray(rows["end_ns"]).max()) > mpi.LARGEST_NS:
             raise error_of("P018.dumpi", where=str(path), found="times that lie more than 104 days apart")
-        tables = {"mpi": mpi, "mpi_ranks": ranks_table(len(self.ranks)), "mpi_communicators": members}
+        tables = {"mpi": rows, "mpi_ranks": mpi.ranks_table(len(self.ranks)), "mpi_communicators": members}
         counts: Counter[str] = sum((member.counts for member in self.ranks), Counter())
         first = self.ranks[0]
-        last = int(np.asarray(mpi["end_ns"]).max())
+        last = int(np.asarray(rows["end_ns"]).max())
         facts: dict[str, Any] = {
             "format": "dumpi", "product_version": "DUMPI " + ".".join(map(str, first.version)), "schema_version": None,
             "analysis_duration_ns": last, "session_start_utc_ns": first.started * 10**9 if 0 < first.started < 1 << 33 else None,
@@ -466,17 +451,17 @@ class _Set:
         """Replace communicators by their numbers in the run, and fill in the sizes of collectives, which depend on the members."""
         columns = rank.calls.columns
         self.flaws["alone"] += 1 in columns["communicator"]
-        columns["communicator"] = array("q", (handles[n] if 0 <= n < len(handles) else NO for n in columns["communicator"]))
+        columns["communicator"] = array("q", (handles[n] if 0 <= n < len(handles) else mpi.NO for n in columns["communicator"]))
         for row, does, sent, received, root in rank.collectives:
             handle = columns["communicator"][row]
-            if handle == NO:
+            if handle == mpi.NO:
                 self.flaws["lost"] += 1
                 continue
             if sent < 0 or received < 0:
                 continue
             group = members[handle - 1] if handle <= len(members) else [rank.number]
-            is_root = does in ROOTED and 0 <= root < len(group) and group[root] == rank.number
-            columns["size_bytes"][row], columns["receive_bytes"][row] = carried(does, sent, received, len(group), is_root)
+            is_root = does in mpi.ROOTED and 0 <= root < len(group) and group[root] == rank.number
+            columns["size_bytes"][row], columns["receive_bytes"][row] = mpi.carried(does, sent, received, len(group), is_root)
 
     def _findings(self, moves: Shifts) -> list[Finding]:
         flaws = self.flaws

@@ -18,38 +18,19 @@ import polars as pl
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.ids import id_of, thread_number
+from turnbuckle.trace.readers.chakra import graph as nodes
 from turnbuckle.trace.readers.chakra import json as chakra_json
 from turnbuckle.trace.readers.chakra import wire as chakra_wire
 from turnbuckle.trace.readers.chakra.files import beginning, digest, pieces
-from turnbuckle.trace.readers.chakra.graph import (
-    COLLECTIVE,
-    COPY,
-    DEVICE,
-    KERNEL,
-    LARGEST,
-    MEMORY,
-    MEMSET,
-    METADATA,
-    MISSING,
-    OPERATOR,
-    OTHER,
-    RECEIVE,
-    SEND,
-    Builder,
-    ExecutionGraph,
-    copied,
-    device_kind,
-    microseconds,
-    operation,
-    tensor_bytes,
-    tensor_device,
-)
 from turnbuckle.trace.readers.parts.packed_text import json_text, packed
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED: Final = False
 #: Kinds by Chakra's ``NodeType``, for nodes whose place (host or device) the file does not state.
-_TYPES: Final = {1: METADATA, 2: MEMORY, 3: MEMORY, 4: OPERATOR, 5: SEND, 6: RECEIVE, 7: COLLECTIVE, 8: OTHER, 9: OTHER, 10: OTHER}
+_TYPES: Final = {
+    1: nodes.METADATA, 2: nodes.MEMORY, 3: nodes.MEMORY, 4: nodes.OPERATOR, 5: nodes.SEND, 6: nodes.RECEIVE, 7: nodes.COLLECTIVE,
+    8: nodes.OTHER, 9: nodes.OTHER, 10: nodes.OTHER,
+}  # fmt: skip
 _DOES: Final = (
     "ALLREDUCE", "REDUCE", "ALLGATHER", "GATHER", "SCATTER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "REDUCESCATTER", "BARRIER",
 )  # fmt: skip
@@ -60,7 +41,7 @@ _ELEMENT: Final = {
     "byte": 1, "char": 1, "bool": 1, "float8": 1, "half": 2, "bfloat16": 2, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8,
     "complexfloat": 8, "complexdouble": 16,
 }  # fmt: skip
-_CATEGORIES: Final = {"kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": MEMSET}
+_CATEGORIES: Final = {"kernel": nodes.KERNEL, "gpu_memcpy": nodes.COPY, "gpu_memset": nodes.MEMSET}
 _ROOTS: Final = ("[pytorch|profiler|", "## process_group:")
 #: Largest share of device nodes that begin before their predecessor on the stream ends; with more, the starts are those of launches.
 MOST_OVERLAPPING: Final = 0.1
@@ -95,7 +76,7 @@ def _metadata(head: bytes) -> bool:
         return False
 
 
-def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> ExecutionGraph:
+def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> nodes.ExecutionGraph:
     """Read an execution trace; of an archive ``ARCHIVE::MEMBER``.
 
     Raises P029 a NUL byte in the text of JSON, P051 the file is damaged, P052 it holds no nodes, P053 it has another schema, P025, P026 and
@@ -130,8 +111,8 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 # --- protobuf ---------------------------------------------------------------------------------------------------------
 
 
-def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGraph:
-    builder, messages, number = Builder("chakra"), chakra_wire.Messages(pieces(path, progress)), 0
+def _wire(path: Path, progress: Callable[[float], object] | None) -> nodes.ExecutionGraph:
+    builder, messages, number = nodes.Builder("chakra"), chakra_wire.Messages(pieces(path, progress)), 0
     facts: dict[str, Any] = {"schema": None}
     places_stated = False
     try:
@@ -151,7 +132,7 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
     if messages.cut and not len(builder):
         raise _damaged(path, "it ends inside its first node")
     _flaws(builder, findings)
-    return builder.graph(places_stated and any(k in DEVICE for k in set(builder.columns["kind"])), facts, findings)
+    return builder.graph(places_stated and any(k in nodes.DEVICE for k in set(builder.columns["kind"])), facts, findings)
 
 
 class _Older(Exception):
@@ -172,7 +153,7 @@ def _schema(message: bytes) -> str | None:
     return None
 
 
-def _node(builder: Builder, message: bytes) -> bool:
+def _node(builder: nodes.Builder, message: bytes) -> bool:
     """Add one ``Node``, and return whether it states where it ran."""
     id = kind = start = duration = 0
     name, inputs, outputs = "", "", ""
@@ -208,15 +189,15 @@ def _node(builder: Builder, message: bytes) -> bool:
     builder.flaws["kinds"] += kind not in _TYPES and kind != 0
     builder.flaws["parents"] += max(len(parents) - 1, 0)
     values = {"kind": sort, "name": builder.text(name), "thread": _whole(attributes.get("tid")), "rf": _whole(attributes.get("rf_id"))}
-    values |= {"start_ns": microseconds(start) if start else MISSING, "duration_ns": microseconds(duration)}
-    if host is not None and not host and sort in DEVICE:
+    values |= {"start_ns": nodes.microseconds(start) if start else nodes.MISSING, "duration_ns": nodes.microseconds(duration)}
+    if host is not None and not host and sort in nodes.DEVICE:
         values["stream"] = _whole(attributes.get("stream", attributes.get("tid")))
-        values["device"] = tensor_device(outputs, inputs)
-    if sort == COPY:
-        values["size_bytes"] = tensor_bytes(outputs, inputs)
-    elif sort in (COLLECTIVE, SEND, RECEIVE):
+        values["device"] = nodes.tensor_device(outputs, inputs)
+    if sort == nodes.COPY:
+        values["size_bytes"] = nodes.tensor_bytes(outputs, inputs)
+    elif sort in (nodes.COLLECTIVE, nodes.SEND, nodes.RECEIVE):
         values |= _communication(builder, sort, name, attributes)
-    elif sort == MEMORY:
+    elif sort == nodes.MEMORY:
         values["size_bytes"] = _whole(attributes.get("tensor_size"))
     builder.add(id, parents[0] if parents else None, waits, **values)
     return host is not None
@@ -224,30 +205,30 @@ def _node(builder: Builder, message: bytes) -> bool:
 
 def _sort(kind: int, name: str, host: Any) -> int:
     """Return the kind of a node; the host's call for a communication is an operator, since the device has a node for the communication."""
-    sort = _TYPES.get(kind, METADATA if kind == 0 else OTHER)
+    sort = _TYPES.get(kind, nodes.METADATA if kind == 0 else nodes.OTHER)
     if host is None:
         return sort
     if host:
-        return OPERATOR if sort in (COLLECTIVE, SEND, RECEIVE) else sort
-    return device_kind(name) if sort == OPERATOR else sort
+        return nodes.OPERATOR if sort in (nodes.COLLECTIVE, nodes.SEND, nodes.RECEIVE) else sort
+    return nodes.device_kind(name) if sort == nodes.OPERATOR else sort
 
 
-def _communication(builder: Builder, sort: int, name: str, attributes: dict[str, Any]) -> dict[str, int]:
+def _communication(builder: nodes.Builder, sort: int, name: str, attributes: dict[str, Any]) -> dict[str, int]:
     code = attributes.get("comm_type")
-    by_code = _DOES[code] if isinstance(code, int) and 0 <= code < len(_DOES) and sort == COLLECTIVE else ""
-    does = {SEND: "SEND", RECEIVE: "RECV"}.get(sort) or by_code or operation(name) or "(unknown)"
+    by_code = _DOES[code] if isinstance(code, int) and 0 <= code < len(_DOES) and sort == nodes.COLLECTIVE else ""
+    does = {nodes.SEND: "SEND", nodes.RECEIVE: "RECV"}.get(sort) or by_code or nodes.operation(name) or "(unknown)"
     group = attributes.get("pg_name")
     return {
         "does": builder.text(does), "size_bytes": _whole(attributes.get("comm_size")),
-        "group": builder.text(group) if isinstance(group, str) and group else MISSING,
+        "group": builder.text(group) if isinstance(group, str) and group else nodes.MISSING,
     }  # fmt: skip
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _json(path: Path, progress: Callable[[float], object] | None) -> ExecutionGraph:
-    builder, document = Builder("pytorch-et"), chakra_json.Document(json_text(pieces(path, progress), path))
+def _json(path: Path, progress: Callable[[float], object] | None) -> nodes.ExecutionGraph:
+    builder, document = nodes.Builder("pytorch-et"), chakra_json.Document(json_text(pieces(path, progress), path))
     try:
         for node in document:
             if isinstance(node, dict):
@@ -264,13 +245,13 @@ def _json(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
     _flaws(builder, findings)
     schema = document.facts.get("schema")
     return builder.graph(
-        any(k in (KERNEL, COPY, MEMSET) for k in set(builder.columns["kind"])),
+        any(k in (nodes.KERNEL, nodes.COPY, nodes.MEMSET) for k in set(builder.columns["kind"])),
         {"schema": _printable(schema) if isinstance(schema, str) else None},
         findings,
     )
 
 
-def _object(builder: Builder, node: dict[str, Any]) -> None:
+def _object(builder: nodes.Builder, node: dict[str, Any]) -> None:
     """Add one node of PyTorch, of schema 1.0 (everything beside the name) or of 1.1 (a list of attributes)."""
     id, name, listed = node.get("id"), node.get("name"), node.get("attrs")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 64 or not isinstance(name, str):
@@ -282,46 +263,50 @@ def _object(builder: Builder, node: dict[str, Any]) -> None:
     parent = node.get("ctrl_deps", node.get("parent"))
     parent = parent if isinstance(parent, int) and not isinstance(parent, bool) and 0 <= parent < 1 << 64 else None
     category = node.get("cat")
-    sort = _CATEGORIES.get(category, OPERATOR) if isinstance(category, str) else OPERATOR
-    sort = COLLECTIVE if sort == KERNEL and device_kind(name) == COLLECTIVE else sort
+    sort = _CATEGORIES.get(category, nodes.OPERATOR) if isinstance(category, str) else nodes.OPERATOR
+    sort = nodes.COLLECTIVE if sort == nodes.KERNEL and nodes.device_kind(name) == nodes.COLLECTIVE else sort
     values = {
         "kind": sort,
         "name": builder.text(name[:4096]),
         "rf": _whole(attributes.get("rf_id")),
         "thread": _whole(attributes.get("tid")),
     }
-    values |= {"start_ns": microseconds(node.get("ts")), "duration_ns": microseconds(node.get("inclusive_dur"))}
-    if sort in DEVICE:
+    values |= {"start_ns": nodes.microseconds(node.get("ts")), "duration_ns": nodes.microseconds(node.get("inclusive_dur"))}
+    if sort in nodes.DEVICE:
         inputs, outputs = (_tensors(node.get(side)) for side in ("inputs", "outputs"))
-        values |= {"stream": _whole(node.get("stream")), "device": tensor_device(outputs, inputs)}
-        if sort == COPY:
-            values["size_bytes"] = tensor_bytes(outputs, inputs)
+        values |= {"stream": _whole(node.get("stream")), "device": nodes.tensor_device(outputs, inputs)}
+        if sort == nodes.COPY:
+            values["size_bytes"] = nodes.tensor_bytes(outputs, inputs)
     if name.startswith(_ROOTS):
-        values["kind"] = METADATA
-    elif sort == COLLECTIVE or name == "record_param_comms":
+        values["kind"] = nodes.METADATA
+    elif sort == nodes.COLLECTIVE or name == "record_param_comms":
         called = _called(builder, name, node, attributes)
-        if sort == COLLECTIVE or called:
-            values |= {"kind": COLLECTIVE, **called} if sort == COLLECTIVE or not isinstance(category, str) else called
+        if sort == nodes.COLLECTIVE or called:
+            values |= {"kind": nodes.COLLECTIVE, **called} if sort == nodes.COLLECTIVE or not isinstance(category, str) else called
     builder.add(id, parent, [], **values)
 
 
-def _called(builder: Builder, name: str, node: dict[str, Any], attributes: dict[str, Any]) -> dict[str, int]:
+def _called(builder: nodes.Builder, name: str, node: dict[str, Any], attributes: dict[str, Any]) -> dict[str, int]:
     """Return the operation of a communication and the bytes that it is given; nothing for waits."""
     inputs = node.get("inputs")
     values = inputs.get("values") if isinstance(inputs, dict) else inputs
     words = [w for w in values if isinstance(w, str)] if isinstance(values, list) else []
     called = attributes.get("collective_name")
-    called = called if isinstance(called, str) and called else next((w for w in words if operation(w)), "")
-    does = operation(called) or operation(name)
+    called = called if isinstance(called, str) and called else next((w for w in words if nodes.operation(w)), "")
+    does = nodes.operation(called) or nodes.operation(name)
     if not does:
         return {}
     elements, kind = attributes.get("in_msg_nelems"), attributes.get("dtype")
     each = _ELEMENT.get(kind.lower().replace(" ", "").replace("longint", "long")) if isinstance(kind, str) else None
-    size = tensor_bytes(_tensors(inputs))
-    if isinstance(elements, int) and each and 0 <= elements < LARGEST // 16:
+    size = nodes.tensor_bytes(_tensors(inputs))
+    if isinstance(elements, int) and each and 0 <= elements < nodes.LARGEST // 16:
         size = elements * each
     group = attributes.get("pg_name")
-    return {"does": builder.text(does), "size_bytes": size, "group": builder.text(group) if isinstance(group, str) and group else MISSING}
+    return {
+        "does": builder.text(does),
+        "size_bytes": size,
+        "group": builder.text(group) if isinstance(group, str) and group else nodes.MISSING,
+    }
 
 
 def _tensors(values: Any) -> str:
@@ -337,14 +322,14 @@ def _tensors(values: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST else MISSING
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < nodes.LARGEST else nodes.MISSING
 
 
 def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable())[:40]
 
 
-def _flaws(builder: Builder, findings: list[Finding]) -> None:
+def _flaws(builder: nodes.Builder, findings: list[Finding]) -> None:
     for code, key, what in (
         ("P162", "broken", "nodes without an id or a name"),
         ("P143", "kinds", "nodes of types beyond the schema"),
@@ -358,45 +343,45 @@ def _damaged(path: Path, found: str) -> TurnbuckleError:
     return error_of("P051", where=str(path), found=found)
 
 
-def overlapping(execution_graph: ExecutionGraph) -> float:
+def overlapping(execution_graph: nodes.ExecutionGraph) -> float:
     """Return the share of device nodes that begin before the one before them on their stream has ended."""
-    rows = execution_graph.of(*DEVICE).filter(pl.col("stream").is_not_null()).sort("stream", "start_ns", maintain_order=True)
+    rows = execution_graph.of(*nodes.DEVICE).filter(pl.col("stream").is_not_null()).sort("stream", "start_ns", maintain_order=True)
     before = (pl.col("start_ns") + pl.col("duration_ns")).shift(1).over("stream")
     early = rows.select((pl.col("start_ns") < before).fill_null(False).sum()).item() if rows.height else 0
     return float(early) / max(rows.height, 1)
 
 
-def _trace(source: ExecutionGraph, path: Path) -> Trace:
+def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     """Return device nodes as kernels, copies and sets, and operators as ranges.  The file names no call that started a node."""
-    nodes = source.nodes.filter(pl.col("start_ns").is_not_null() & pl.col("duration_ns").is_not_null())
+    rows = source.nodes.filter(pl.col("start_ns").is_not_null() & pl.col("duration_ns").is_not_null())
     findings = list(source.findings)
-    first = int(nodes["start_ns"].min())  # type: ignore[arg-type]
-    nodes = nodes.with_columns(
+    first = int(rows["start_ns"].min())  # type: ignore[arg-type]
+    rows = rows.with_columns(
         start_ns=pl.col("start_ns") - first, end_ns=pl.col("start_ns") - first + pl.col("duration_ns"), process=pl.lit(id_of(1))
     ).sort("start_ns", maintain_order=True)
-    for code, kinds in (("P185", (OPERATOR,)), ("P102", DEVICE)):
-        if lost := source.of(*kinds).height - nodes.filter(pl.col("kind").is_in(list(kinds))).height:
+    for code, kinds in (("P185", (nodes.OPERATOR,)), ("P102", nodes.DEVICE)):
+        if lost := source.of(*kinds).height - rows.filter(pl.col("kind").is_in(list(kinds))).height:
             findings.append(finding(code, lost, "nodes of the execution trace"))
     # a node without a tensor names no device; where one device is named, it is the only one
-    used = nodes["device"].drop_nulls().unique()
+    used = rows["device"].drop_nulls().unique()
     if len(used) == 1:
-        nodes = nodes.with_columns(pl.col("device").fill_null(used[0]))
-    compute = nodes.filter(pl.col("kind").is_in([KERNEL, COLLECTIVE, SEND, RECEIVE] if source.on_device else []))
-    directions = [copied(name) for name in source.names]
-    copies = nodes.filter(pl.col("kind") == COPY)
+        rows = rows.with_columns(pl.col("device").fill_null(used[0]))
+    compute = rows.filter(pl.col("kind").is_in([nodes.KERNEL, nodes.COLLECTIVE, nodes.SEND, nodes.RECEIVE] if source.on_device else []))
+    directions = [nodes.copied(name) for name in source.names]
+    copies = rows.filter(pl.col("kind") == nodes.COPY)
     of_copy = np.array([directions[i] for i in copies["name"].to_list()], dtype=np.int64).reshape(-1, 3)
     copies = copies.with_columns(
         direction=pl.Series(of_copy[:, 0]), source_memory=pl.Series(of_copy[:, 1]), target_memory=pl.Series(of_copy[:, 2])
     )
     if unsized := copies["size_bytes"].null_count():
         findings.append(finding("P166", unsized))
-    operators = nodes.filter(pl.col("kind") == OPERATOR).with_columns(
+    operators = rows.filter(pl.col("kind") == nodes.OPERATOR).with_columns(
         thread=id_of(1, thread_number(pl.col("thread").fill_null(0))), kind=pl.lit(59)
     )
-    memsets = nodes.filter(pl.col("kind") == MEMSET).with_columns(memory=pl.lit(3))
+    memsets = rows.filter(pl.col("kind") == nodes.MEMSET).with_columns(memory=pl.lit(3))
     tables = {"kernels": compute.with_columns(short_name="name"), "copies": copies, "memsets": memsets, "ranges": operators}
     complete = {name: _shaped(name, frame) for name, frame in tables.items() if frame.height}
-    on_device = nodes.filter(pl.col("kind").is_in(list(DEVICE)))
+    on_device = rows.filter(pl.col("kind").is_in(list(nodes.DEVICE)))
     if source.format == "chakra" and on_device.height:
         findings.append(finding("P168", on_device.height))
     findings.append(finding("P123", 1))
