@@ -190,6 +190,7 @@ class Recorded(NamedTuple):
     #: whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which
     assumed: bool = False
     resolution: str = ""  #: where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why
+    note: str = ""  #: reason of the verdict, where it names no number that is recomputed
 
 
 @cache
@@ -198,7 +199,7 @@ def recorded() -> dict[str, Recorded]:
     text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
     return {
         r["id"]: Recorded(
-            r["id"], r["verdict"], float(r["recomputed"]) if r["recomputed"] else None, r["what"], bool(r["assumed"]), r["resolution"]
+            **r | {"recomputed": float(r["recomputed"]) if r["recomputed"] else None, "assumed": bool(r["assumed"])}  # type: ignore[arg-type]
         )
         for r in csv.DictReader(text.splitlines())
     }
@@ -233,6 +234,7 @@ def judged(
     ----------
     within : interval of the text where the paper says "about", "roughly" or "up to"; if left out, that of its last digit.
     rounded_down_to : step to which the paper cuts off; if left out, the unit of the last digit.
+    note : that of the row, where it needs numbers.
     """
     row, interval = _row(id), recomputed if isinstance(recomputed, Interval) else exact(recomputed)
     verdict: Verdict = "reproduced*" if row.assumed else "reproduced"
@@ -240,7 +242,7 @@ def judged(
         step = rounded_down_to or unit_of_last_digit(text)
         cut = {math.trunc(end / step + math.copysign(1e-9, end)) for end in (interval.low, interval.high) if math.isfinite(end)}
         verdict = "trunc" if round(float(text) / step) in cut else "off"
-    return Recomputed(id, row.what, text, interval.value, verdict, note, interval.low, interval.high)
+    return Recomputed(id, row.what, text, interval.value, verdict, note or row.note, interval.low, interval.high)
 
 
 def stated(id: str, text: str, recomputed: str, holds: bool, *, note: str = "", resolution: str = "") -> Recomputed:
@@ -249,7 +251,7 @@ def stated(id: str, text: str, recomputed: str, holds: bool, *, note: str = "", 
     One that does not hold is a contradiction where the row has a resolution; `resolution` replaces one that needs numbers.
     """
     row = _row(id)
-    resolution = resolution or row.resolution
+    resolution, note = resolution or row.resolution, note or row.note
     if holds:
         return Recomputed(id, row.what, text, recomputed, "reproduced*" if row.assumed else "reproduced", note)
     return Recomputed(id, row.what, text, recomputed, "contradiction" if resolution else "off", note, resolution=resolution)

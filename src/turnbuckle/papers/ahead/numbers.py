@@ -38,8 +38,7 @@ def _pcie() -> Iterator[Recomputed]:
     lanes = {place: text.removeprefix("~") for place, text in PAPER.texts("PCIe", "lane bandwidth").items()}
     for place, text in lanes.items():
         rate = parse(f"{PAPER.text('PCIe', 'raw bit rate', place)} GHz", "Hz")
-        bandwidth = link_bandwidth(1, rate, line_code(int(place))) * 1e-9
-        yield judged(f"A.T2.gen{place}", text, bandwidth)
+        yield judged(f"A.T2.gen{place}", text, link_bandwidth(1, rate, line_code(int(place))) * 1e-9)
     code = 100 * line_code(3)
     yield judged("A.4A.eta", PAPER.text("PCIe", "efficiency of 128b/130b"), code, note=f"{code:.2f}")
     titan, text = _titan(), PAPER.text("Titan", "PCIe bandwidth")
@@ -95,7 +94,6 @@ def _packets() -> Iterator[Recomputed]:
         "/".join(str(bytes_printed) for _, bytes_printed in sorted(widths.items())),
         f"{short} or {long}; completions {', '.join(map(str, sorted(completions)))}",
         same,
-        note="left out are 4 bytes of common header and 8 of framing, sequence number and LCRC; a completion has no address",
     )
 
 
@@ -112,8 +110,7 @@ def _errors() -> Iterator[Recomputed]:
     of_means = (three + four) / 2
     note = f"Table IV alone {four:.1f}, all {len(default_sizes) + len(larger)} entries {both:.1f}, mean of the two means {of_means:.1f}"
     yield judged("A.abs.23", average, exact(three), note=note)
-    note = f"the nearest reading; {of_means:.1f}"
-    yield judged("A.abs.23b", average, exact(of_means), note=note)
+    yield judged("A.abs.23b", average, exact(of_means), note=f"the nearest reading; {of_means:.1f}")
     ordered = all(a <= b <= c for a, b, c in zip(*default.values(), strict=True))
     means = " / ".join(f"{np.mean(values):.1f}" for values in default.values())
     yield stated("A.T3.order", "yes", f"means {means}", ordered)

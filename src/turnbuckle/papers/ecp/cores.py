@@ -63,13 +63,7 @@ def _equation_six() -> Iterator[Recomputed]:
     holds = all(math.isclose(limit, float(hybrid_limit(t_mpi, c_seq)), rel_tol=1e-9) for limit in limits)
     text = PAPER.text("model", "limit", "no bound on cores")
     recomputed = "t_MPI+c_seq" if holds else "neither"
-    yield stated(
-        "R.eq6",
-        text,
-        recomputed,
-        text == recomputed,
-        note="every term with a core count below it vanishes, the OpenMP term too; t_OMP is defined nowhere",
-    )
+    yield stated("R.eq6", text, recomputed, text == recomputed)
     epsilon, sigma = (PAPER.text(name, "cores", "efficiency") for name in ("Epsilon", "Sigma"))
     share = float(PAPER.text("all", "efficiency", "asked")) / 100
     # with one rank per GPU, cores are proportional to c_OMP / T_inf

@@ -57,12 +57,9 @@ def _anchors() -> tuple[cxl.Anchor, ...]:
 def _models() -> Iterator[Recomputed]:
     line, access = _line()
     text = f"{line / access * 1e-9:g}"
-    bandwidth = line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9
-    note = "not printed, so compared with itself: Little's law with one line in flight"
-    yield judged("R.eq10.bw", text, bandwidth, note=note)
+    yield judged("R.eq10.bw", text, line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9)
     moved = cxl.offload_bound(cxl.cxl_line_seconds(line, access, line_bytes=line))
-    text = PAPER.text("offload", "task must save")
-    yield judged("R.10.2.off", text, float(moved) * 1e6)
+    yield judged("R.10.2.off", PAPER.text("offload", "task must save"), float(moved) * 1e6)
 
 
 def _identification() -> Iterator[Recomputed]:
@@ -71,24 +68,12 @@ def _identification() -> Iterator[Recomputed]:
     (setting,) = cxl.identified([("both", link)], _anchors()) or (None,)
     words = " | ".join("none" if r is None else f"{r[0] * 1e9:.0f}..{r[1] * 1e9:.0f}" for r in ranges)
     together = "" if setting is None else f" -> {setting.low * 1e9:.1f}..{setting.high * 1e9:.1f} ns"
-    yield stated(
-        "R.CXL.ts",
-        "yes",
-        f"{words}{together}",
-        setting is not None and setting.low <= cxl.START_UP <= setting.high,
-        note="the start-up itself is read off a figure of Neugebauer et al. and not printed; Turnbuckle takes 738 ns (D6)",
-    )
+    yield stated("R.CXL.ts", "yes", f"{words}{together}", setting is not None and setting.low <= cxl.START_UP <= setting.high)
     settings = cxl.pcie_settings(link.generation, link.lanes)
     fit = cxl.identified(settings, _anchors())
     kinds = ", ".join(sorted({f"{i.way} at MPS {i.link.mps}" for i in fit}))
     fits = any((i.way, i.link) == ("both", link) for i in fit)
-    yield stated(
-        "R.CXL.scan",
-        "-",
-        f"{len(fit)} of {len(settings)}: {kinds}",
-        fits,
-        note="identified from three printed numbers; the public model's defaults are among them, reads alone are not",
-    )
+    yield stated("R.CXL.scan", "-", f"{len(fit)} of {len(settings)}: {kinds}", fits)
 
 
 def _crossovers() -> Iterator[Recomputed]:
@@ -111,8 +96,7 @@ def _crossovers() -> Iterator[Recomputed]:
     relative = float(_cxl2(bandwidth * 0 + size, bandwidth) / cxl.pcie_seconds(size, bandwidth))
     text = PAPER.text("CXL 2", "time in times of PCIe", "16 MiB")
     yield judged("R.CXL.rel", text, relative, note=_ASSUMED)
-    inverse = swept(lambda r: 1 / r, printed(text))
-    yield judged("R.CXL.inv", PAPER.text("CXL 2", "one over the relative time"), inverse)
+    yield judged("R.CXL.inv", PAPER.text("CXL 2", "one over the relative time"), swept(lambda r: 1 / r, printed(text)))
 
 
 def _ornlapp() -> Iterator[Recomputed]:
@@ -125,8 +109,7 @@ def _ornlapp() -> Iterator[Recomputed]:
     depth, items, kernel = int(text("pipeline depth")), int(text("FPGA kernels")), number("FPGA kernel time")
     stage = number("slowest stage of the pipeline")
     seconds = swept(lambda t: float(cxl.pipeline_seconds([t] * depth, items)), stage)
-    note = f"{depth} stages of {stage.value:g} s, {items} times"
-    yield judged("R.10.2.app", text("pipelined run time"), seconds, note=note)
+    yield judged("R.10.2.app", text("pipelined run time"), seconds, note=f"{depth} stages of {stage.value:g} s, {items} times")
     total = kernel.times(items * 1e-3)
     note = f"the printed sum is 100 times {kernel.value:g} ms, not {items} times"
     yield judged("R.10.2.tk", text("FPGA kernel time in all"), total, note=note)
@@ -135,12 +118,9 @@ def _ornlapp() -> Iterator[Recomputed]:
     yield judged("R.10.2.tk2", f"{float(text('FPGA kernel time')) / 1e3:g}", stage, note=note)
     size = float(text("read size")) * _MIB
     slowest = float(_cxl1(size)) * 1e3
-    ratio = swept(lambda t: t / slowest, kernel)
-    note = "CXL model 1 at 16 MiB"
-    yield judged("R.10.2.seventh", text("kernel time over the slowest transfer"), ratio, note=note)
+    yield judged("R.10.2.seventh", text("kernel time over the slowest transfer"), swept(lambda t: t / slowest, kernel))
     share = swept(lambda t: 100 * size / (t * 1e-3) / pcie().raw_bandwidth, number("read time"))
-    note = "of PCIe 3 x16 after its line code; printed as around 60 %"
-    yield judged("R.10.2.rd", text("bandwidth utilisation"), share, within=(55.0, 65.0), note=note)
+    yield judged("R.10.2.rd", text("bandwidth utilisation"), share, within=(55.0, 65.0))
     runs, writes, reads = (int(text(q)) for q in ("runs", "writes of a run", "reads of a run"))
     note = f"all writes of {runs} runs; reads alike, {reads * runs:,} and not {int(text('reads divided by')):,}"
     yield judged("R.4.8.2.div", text("writes divided by"), exact(writes * runs), note=note)
@@ -155,7 +135,6 @@ def _totals() -> Iterator[Recomputed]:
     speedup = swept(lambda p, f, g, t: p * (f + g) / t, penalty, fpga, gpu, pipelined)
     by_penalty, by_speedup = penalty.value * (fpga.value + gpu.value), gain.value * pipelined.value
     note = f"the penalty (eq 13) needs a run of {by_penalty:.2f} s, the speed-up one of {by_speedup:.2f} s"
-    text = PAPER.text("ORNLapp", "speed-up of the pipeline")
-    yield judged("R.10.x", text, speedup, note=note)
+    yield judged("R.10.x", PAPER.text("ORNLapp", "speed-up of the pipeline"), speedup, note=note)
     ratio_text = f"{penalty.value:g} / {gain.value:g}"
     yield not_printed("R.13", ratio_text, "the run time of ORNLapp today is not printed")

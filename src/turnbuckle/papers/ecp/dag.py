@@ -29,8 +29,7 @@ def _blocks() -> Iterator[Recomputed]:
     peak, few = PAPER.number("V100", "memory bandwidth"), float(PAPER.text("V100", "supernodes at full bandwidth"))
     for name, end, count in (("lo", "lower", blocks), ("hi", "upper", few)):
         bandwidth = swept(block_share, peak, exact(count))
-        text = PAPER.text("V100", "bandwidth of a block", end)
-        yield judged(f"R.8.4.{name}", text, bandwidth, note=f"{count:.0f} blocks share it")
+        yield judged(f"R.8.4.{name}", PAPER.text("V100", "bandwidth of a block", end), bandwidth, note=f"{count:.0f} blocks share it")
 
 
 def _puts() -> Iterator[Recomputed]:
@@ -39,8 +38,7 @@ def _puts() -> Iterator[Recomputed]:
     left = PAPER.number("put", "synchronisation left")
     speedup = swept(lambda rest: put_speedup(device, host, rest), left)
     tenth = f"a tenth of the {device - host:g} us between the two puts is {(device - host) / 10:g} us"
-    note = f"{device:g} us over {host:g} + {left.value:g} us; {tenth}"
-    yield judged("R.5.4.int", PAPER.text("put", "speedup"), speedup, note=note)
+    yield judged("R.5.4.int", PAPER.text("put", "speedup"), speedup, note=f"{device:g} us over {host:g} + {left.value:g} us; {tenth}")
 
 
 def _applications() -> Recomputed:

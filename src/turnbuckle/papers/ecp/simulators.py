@@ -68,7 +68,6 @@ def _ssi() -> Iterator[Recomputed]:
         "one link",
         "; ".join(f"{', '.join(apps)}: {link}" for link, apps in by_link.items() if apps),
         len(set(links.values())) == 1,
-        note="its pairs are those of PCIe 4 for two applications and those of NVLink 2 for the third, without a word",
     )
     yield _propagation()
     missing = "transmission delays, quanta and queue lengths are not printed, and the times stand in Figs 24 to 27 only"

@@ -22,21 +22,17 @@ def recompute() -> list[Recomputed]:
 def _paths() -> Iterator[Recomputed]:
     per_byte = PAPER.number("GPU", "copy cost")
     bandwidth = swept(lambda c: copy_bandwidth(replace(SEED_G, copy_per_byte=c * 1e-9)) * 1e-9, per_byte)
-    text = PAPER.text("node", "NVLink bandwidth")
-    note = "the copy runs at a fifth of the NVLink of the same simulation: what staging through pageable memory gives"
-    yield judged("G.T1.bw", text, bandwidth, note=note)
+    yield judged("G.T1.bw", PAPER.text("node", "NVLink bandwidth"), bandwidth)
     one_copy, two_copies = break_even_bytes(SEED_G), break_even_bytes(replace(SEED_G, copies=2, pins=2))
     never = break_even_bytes(replace(SEED_G, copies=2, pins=1)) == 0.0
     smallest = PAPER.text("validation", "smallest size judged")
     # the paper judges its model from this power of two on
     holds = one_copy == two_copies and never and parse(f"{smallest} KiB", "B") / 2 < one_copy <= parse(f"{smallest} KiB", "B")
-    note = "one copy and one pin a message, or two and two; with two and one GPUDirect could never lose, and section V says that it does"
-    yield stated("G.T1.be", f"{smallest} KB", f"{one_copy:.0f} B / {two_copies:.0f} B", holds, note=note)
+    yield stated("G.T1.be", f"{smallest} KB", f"{one_copy:.0f} B / {two_copies:.0f} B", holds)
     wire = parse(_EDR, "B/s")
     gain, doubled = 100 * largest_gain(wire), 100 * largest_gain(wire, replace(SEED_G, copies=2))
     seen = [float(t) for t in PAPER.texts("SW4lite", "largest gain").values()]
-    note = "on EDR, 12.5 GB/s; one copy a message is enough, with two the 12 MB messages would gain twice what is reported"
-    yield stated("G.obs.sp", f"{max(seen):g} %", f"{gain:.1f} / {doubled:.0f} %", max(seen) <= gain, note=note)
+    yield stated("G.obs.sp", f"{max(seen):g} %", f"{gain:.1f} / {doubled:.0f} %", max(seen) <= gain)
 
 
 def _increase(app: str, ranks: str, end: str) -> Interval:
@@ -59,13 +55,7 @@ def _ranks_a_node() -> Iterator[Recomputed]:
             if (app, ranks) == ("SW4lite", "256"):
                 upper = _increase(app, ranks, "upper")
                 within = upper.value <= printed(text).high
-                yield stated(
-                    "G.SW4.hi",
-                    f"up to {text} %",
-                    f"{upper.value:.0f} %",
-                    within,
-                    note="the printed increase belongs to 118 %; 227 % adds nearly twice as much",
-                )
+                yield stated("G.SW4.hi", f"up to {text} %", f"{upper.value:.0f} %", within)
 
 
 def _network() -> Iterator[Recomputed]:
@@ -74,8 +64,7 @@ def _network() -> Iterator[Recomputed]:
     taper = PAPER.text("network", "tapering")
     ports = leaf * (1 + 1 / float(taper))
     whole = float(round(leaf))
-    note = "not printed, so compared with itself: switches that are alike must share the nodes evenly"
-    yield judged("G.leaf", f"{whole:.0f}", leaf, within=(whole, whole), note=note)
+    yield judged("G.leaf", f"{whole:.0f}", leaf, within=(whole, whole))
     up = round(ports - leaf)
     yield judged("G.taper", taper, leaf / up, note=f"{up} links up are inferred, from switches of {ports:.0f} ports")
 
@@ -83,10 +72,8 @@ def _network() -> Iterator[Recomputed]:
 def _statements() -> Iterator[Recomputed]:
     most, seen = PAPER.text("AmgX", "gain up to"), PAPER.number("AmgX", "gain", "largest")
     rounded = round(seen.value) == int(most)
-    yield stated("G.obs.amgx", f"{most} %", f"{seen.value:g} %", rounded, note="rounded in the text")
+    yield stated("G.obs.amgx", f"{most} %", f"{seen.value:g} %", rounded)
     claimed, strong = PAPER.text("LULESH", "gain up to", "Observation 1"), PAPER.text("LULESH", "gain up to", "strong scaling")
-    yield stated(
-        "G.lulesh", f"{claimed} %", f"{strong} %", float(strong) <= float(claimed), note="the observation looks at weak scaling only"
-    )
+    yield stated("G.lulesh", f"{claimed} %", f"{strong} %", float(strong) <= float(claimed))
     yield not_printed("G.F3", "-", "the measured times are only drawn, in Fig 3")
     yield not_printed("G.F5", "-", "the traces are not published")

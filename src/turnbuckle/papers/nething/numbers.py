@@ -56,8 +56,7 @@ def _offload() -> Iterator[Recomputed]:
         yield judged(name, text, limit, note=note)
     cores, clock, per_cycle = (_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
     peak = peak_rate(cores, clock * 1e9, per_cycle) * 1e-12
-    note = "2.45 GHz and 16 operations a cycle and core are from the CPU's data sheet"
-    yield judged("N.3.cpu", PAPER.text("DGEMM", "host rate"), peak, note=note)
+    yield judged("N.3.cpu", PAPER.text("DGEMM", "host rate"), peak)
     rates = PAPER.number("DGEMM", "accelerator rate"), PAPER.number("DGEMM", "host rate")
     yield judged("N.3.alpha", PAPER.text("DGEMM", "acceleration"), swept(_over, *rates))
 
@@ -69,8 +68,7 @@ def _over(a: float, b: float) -> float:
 def _links() -> Iterator[Recomputed]:
     four, six = (Pcie(generation, 16).raw_bandwidth * 1e-9 for generation in (4, 6))
     yield judged("N.pcie4", PAPER.text("link", "bandwidth", "PCIe 4"), four)
-    note = "with 242 of 256 bytes of a FLIT for data"
-    yield judged("N.pcie6", PAPER.text("link", "bandwidth", "PCIe 6"), six, note=note)
+    yield judged("N.pcie6", PAPER.text("link", "bandwidth", "PCIe 6"), six)
 
 
 def _speedup(size: float, bandwidth: float) -> float:
@@ -83,8 +81,7 @@ def _speedup(size: float, bandwidth: float) -> float:
 def _dgemm() -> Iterator[Recomputed]:
     large, small = (_value("DGEMM", "size", end) for end in ("largest", "smallest"))
     widest = _value("DGEMM", "bandwidth of that speedup") * 1e9
-    text = PAPER.text("DGEMM", "speedup of the largest size")
-    yield judged("N.F3.4096", text, _speedup(large, widest))
+    yield judged("N.F3.4096", PAPER.text("DGEMM", "speedup of the largest size"), _speedup(large, widest))
     least, speedup = _value("DGEMM", "speedup of the smallest size stays below"), _speedup(small, widest)
     rate, alpha = _value("DGEMM", "host rate") * 1e12, _value("DGEMM", "acceleration")
     host = float(host_seconds(small, rate))
@@ -95,8 +92,7 @@ def _dgemm() -> Iterator[Recomputed]:
         "TFLOP/s without any: Fig 3 rests on measured kernel times"
     )
     limit = f"<{least:g}"
-    row = stated("N.F3.1024", limit, "", speedup < least, note=note)
-    yield replace(row, recomputed=speedup, low=speedup, high=speedup)
+    yield replace(stated("N.F3.1024", limit, "", speedup < least, note=note), recomputed=speedup, low=speedup, high=speedup)
     needed = break_even_bandwidth(small, rate, host / alpha, speedup=least)
     yield stated(
         "N.F3.1024b",
@@ -126,26 +122,15 @@ def _design_points() -> Iterator[Recomputed]:
     yield judged("N.T1.x", PAPER.text("discrete", "times an A100"), swept(_over, small, a100))
     h100 = _value("H100", "matrix rate", "card") / _value("H100", "matrix rate", "module")
     kept = f"{_value('discrete', 'share of the on-board rate') / 100:g}"
-    note = "51 and 67 TFLOP/s are from the data sheet"
-    yield judged("N.T1.h100", kept, h100, note=note)
+    yield judged("N.T1.h100", kept, h100)
     a100_part = replace(part_named("A100-SXM4-40GB"), year=_value("trend", "year", "start"))
     years, every = _value("trend", "year", "end"), _value("trend", "doubling time")
     trend = preset(a100_part, years, every).value * 1e-12
-    yield judged(
-        "N.F4.trend",
-        PAPER.text("trend", "rate per watt", "2026"),
-        trend,
-        note="19.5 TFLOP/s and 400 W of the SXM4 module; the card of 250 W would give 0.31",
-    )
+    yield judged("N.F4.trend", PAPER.text("trend", "rate per watt", "2026"), trend)
     gain = swept(lambda big, less: 100 * (big / less - 1), printed_rate, small)
-    yield judged(
-        "N.7.33",
-        PAPER.text("APU", "gain from all power"),
-        gain,
-        note="133 over 102; 33 % is 1/0.75, and 75 %, 76 % and 76.7 % stand for one ratio",
-    )
+    yield judged("N.7.33", PAPER.text("APU", "gain from all power"), gain)
     less = swept(lambda a, b: 100 * a / b, small, printed_rate)
-    yield judged("N.7.75", PAPER.text("APU", "share of the on-board rate"), less, rounded_down_to=5.0, note="cut off to a multiple of 5")
+    yield judged("N.7.75", PAPER.text("APU", "share of the on-board rate"), less, rounded_down_to=5.0)
     now = _value("host", "cores") / _value("host", "GPUs")
     yield judged("N.6B.cores", PAPER.text("2026", "growth of cores a GPU"), _value("2026", "cores a GPU") / now)
 
@@ -157,21 +142,15 @@ def _far_2022() -> Iterator[Recomputed]:
     operations = launches * (_value("MILC", "transfers a launch") + 1)
     milc = 100 * float(trip_seconds(1, added)) * operations / window
     below = _value("MILC", "disaggregation penalty below")
-    yield stated(
-        "N.F9.milc", f"<{below:g}%", f"<={milc:.1f}%", milc < below, note="at most: every launch with four transfers, nothing hidden"
-    )
+    yield stated("N.F9.milc", f"<{below:g}%", f"<={milc:.1f}%", milc < below)
     below, size = _value("DGEMM", "disaggregation penalty below"), _value("DGEMM", "size", "smallest")
     copies, kernel, _ = _product(size)
     penalty = 100 * float(disaggregation_penalty(added, copies + kernel))
-    yield stated(
-        "N.F9.dgemm", f"<{below:g}%", f"{penalty:.2f}%", penalty < below, note="one mean copy each way, as in Fig 9; larger products less"
-    )
+    yield stated("N.F9.dgemm", f"<{below:g}%", f"{penalty:.2f}%", penalty < below)
     size = _value("DGEMM", "size from which the accelerator pays")
     copies, kernel, host = _product(size)
     ratio = host / float(offload_seconds(kernel, copies, _value("2022", "launch time") * 1e-6))
-    yield stated(
-        "N.F9.512", f"{size:g}^2", f"T_c/T_a at {size:g}: {ratio:.2f}", ratio < 1, note="with alpha 8 the host is preferred at 512 already"
-    )
+    yield stated("N.F9.512", f"{size:g}^2", f"T_c/T_a at {size:g}: {ratio:.2f}", ratio < 1)
 
 
 def _product(size: float) -> tuple[float, float, float]:
@@ -208,8 +187,7 @@ def _far_2026() -> Iterator[Recomputed]:
     added = _value("2022", "latency added by the network") * 1e-6
     low, high = (100 * float(disaggregation_penalty(added, total, launch)) for launch in (False, True))
     seen = _value("MILC", "disaggregation penalty", "2026")
-    note = "20 % kernels and 5 % PCIe of 32 s over 81,472 launches, one copy each way: +2 us on both, and on the launch too"
-    yield stated("N.F10.milc", f"{seen:g}%", f"{low:.0f}..{high:.0f}%", low <= seen <= high, note=note)
+    yield stated("N.F10.milc", f"{seen:g}%", f"{low:.0f}..{high:.0f}%", low <= seen <= high)
 
 
 def _milc() -> Iterator[Recomputed]:
@@ -224,16 +202,13 @@ def _milc() -> Iterator[Recomputed]:
         f"{PAPER.text('MILC', 'share of time in PCIe')}%",
         f"{one_link:.1f}% (one link), {four_links:.1f}% (four links)",
         any(within.low <= share <= within.high for share in (one_link, four_links)),
-        note="neither the volume of one GPU nor that of a node with four gives 5 %",
     )
     ends = [
         _value("MILC", "launches", size) * _value("MILC", "launch latency", end) * 1e-6 / _value("MILC", "kernel window", size) * 100
         for size, end in (("largest", "least"), ("smallest", "most"))
     ]
     most = _value("MILC", "share of launches")
-    yield stated(
-        "N.5D.launch", f"<={most:g}%", f"{ends[0]:.2f}..{ends[1]:.2f}%", ends[1] <= most, note="above 1 % for the smallest problem"
-    )
+    yield stated("N.5D.launch", f"<={most:g}%", f"{ends[0]:.2f}..{ends[1]:.2f}%", ends[1] <= most)
     yield from _signs(h2d)
 
 
@@ -256,9 +231,7 @@ def _signs(latency_us: float) -> Iterator[Recomputed]:
         return _copy(size, latency_us * 1e-6, reached) / size
 
     finite = math.isclose(a_byte(1e-9), a_byte(1e-12), rel_tol=0.01)
-    yield stated(
-        "N.F8.axis", "o+L", "o+L" if finite else "G + (o+L)/n has no finite intercept", finite, note="o+L is the coefficient of 1/n there"
-    )
+    yield stated("N.F8.axis", "o+L", "o+L" if finite else "G + (o+L)/n has no finite intercept", finite)
 
 
 def _figures() -> Iterator[Recomputed]:
