@@ -278,15 +278,27 @@ def _native(
     except ValueError as error:
         message, shown = str(error), ""
         if len(tasks) <= _NAMED:
-            before, after = _edges(tasks)
-            graph: dict[int, list[int]] = {}
-            for u, v in zip(before.tolist(), after.tolist(), strict=True):
-                graph.setdefault(v, []).append(u)
-            try:
-                TopologicalSorter(graph).prepare()
-            except CycleError as circle:
-                shown = " -> ".join(str(v) for v in circle.args[1][:9])
+            shown = " -> ".join(map(str, circle(*_edges(tasks))[:9]))
         raise error_of("A025", found=f"task {shown}" if shown else message) from None
+
+
+def circle(before: Int, after: Int) -> list[int]:
+    """Return a circle of edges as its nodes in turn, the first again at the end; an empty list where there is none.
+
+    >>> circle(np.array([0, 2, 1]), np.array([1, 1, 2]))
+    [1, 2, 1]
+    """
+    if (before < after).all():
+        return []
+    graph: dict[int, list[int]] = {}
+    for earlier, later in zip(before.tolist(), after.tolist(), strict=True):
+        graph.setdefault(later, []).append(earlier)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        nodes: list[int] = error.args[1]
+        return nodes
+    return []
 
 
 def _edges(tasks: Tasks) -> tuple[Int, Int]:

@@ -19,6 +19,7 @@ from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
+from turnbuckle.replay.tasks import circle
 
 #: Largest number of messages and of nodes of a graph.
 MOST: Final = 1_000_000
@@ -204,37 +205,12 @@ def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
     same = np.flatnonzero(graph.source == graph.target)
     if len(same):
         raise _refused(f"message {same[0] + 1} from node {graph.source[same[0]]} to itself", fix="what stays on a node crosses no network")
-    circle = _circle(count, graph.before, graph.after)
-    if circle:
-        labels = [names[k][:_SHOWN] if names else str(k + 1) for k in (*circle, circle[0])]
-        more = f"{len(circle):,} messages wait for each other: " if len(circle) > 1 else ""
+    if ring := circle(graph.before, graph.after)[1:]:
+        least = ring.index(min(ring))
+        labels = [names[k][:_SHOWN] if names else str(k + 1) for k in (*ring[least:], *ring[: least + 1])]
+        more = f"{len(ring):,} messages wait for each other: " if len(ring) > 1 else ""
         shown = labels if len(labels) <= _MEMBERS else [*labels[: _MEMBERS - 2], "...", labels[-1]]
         raise _refused(f"{more}message {' -> '.join(shown)}", fix="a message begins after others, never after itself")
-
-
-def _circle(count: int, before: Int, after: Int) -> list[int]:
-    """Return messages each of which is before the next, and the last before the first; an empty list where there is no such circle."""
-    order = np.argsort(before, kind="stable")
-    first = np.searchsorted(before[order], np.arange(count + 1)).tolist()
-    then, waits = after[order].tolist(), np.bincount(after, minlength=count).tolist()
-    free = [k for k in range(count) if not waits[k]]
-    for k in free:
-        for n in then[first[k] : first[k + 1]]:
-            waits[n] -= 1
-            if not waits[n]:
-                free.append(n)
-    if len(free) == count:
-        return []
-    # Each remaining message waits for a remaining message, so going back from any of them ends in a circle.
-    stuck = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if waits[a] and waits[b]}
-    seen: dict[int, None] = {}
-    message = next(iter(stuck))
-    while message not in seen:
-        seen[message] = None
-        message = stuck[message]
-    back = list(seen)[list(seen).index(message) :][::-1]
-    least = back.index(min(back))
-    return [*back[least:], *back[:least]]
 
 
 def _refused(found: str, where: str = "", fix: str = "") -> TurnbuckleError:

@@ -36,6 +36,7 @@ from turnbuckle.mpi.schedules.figures import Figures
 from turnbuckle.mpi.schedules.matching import Matched, Side, match, refuse_lone
 from turnbuckle.replay.contention.contention import Fidelity, Program
 from turnbuckle.replay.contention.network import Network
+from turnbuckle.replay.tasks import circle
 from turnbuckle.trace.readers.parts.packed_text import Text
 
 MOST_RANKS: Final = 1 << 20
@@ -272,7 +273,7 @@ def read(path: Path) -> Goal:
         raise reading.wrong(b"", f"the bracket of rank {reading.rank} is not closed" if reading.ranks else "num_ranks N is missing")
     rank, kind, amount, peer, tag, cpu, nic, line_of = (np.array(c, dtype=np.int64) for c in reading.columns)
     before, after, by_start = (np.array(c, dtype=np.int64) for c in reading.edges)
-    if len(ring := _ring(before, after, len(rank))):
+    if ring := circle(before, after)[1:]:
         lines = ", ".join(str(line_of[i]) for i in ring[:8]) + (" and more" if len(ring) > 8 else "")
         raise error_of(
             "P031",
@@ -288,29 +289,6 @@ def read(path: Path) -> Goal:
         path.name, reading.ranks, rank, kind, amount, peer, tag, cpu, nic, line_of, before, after, by_start.astype(np.bool_), match(*sides),
         reading.ranks - len(reading.seen),
     )  # fmt: skip
-
-
-def _ring(before: Int, after: Int, count: int) -> list[int]:
-    """Return the operations of one ring of operations that wait for each other; an empty list where there is no ring."""
-    if (before < after).all():
-        return []
-    waits: dict[int, list[int]] = {}
-    for earlier, later in zip(before.tolist(), after.tolist(), strict=True):
-        waits.setdefault(earlier, []).append(later)
-    open_ = np.bincount(after, minlength=count).tolist()
-    free = [i for i in range(count) if not open_[i]]
-    while free:
-        for later in waits.get(free.pop(), ()):
-            open_[later] -= 1
-            if not open_[later]:
-                free.append(later)
-    # Each remaining operation waits for a remaining one, so going back ends in a ring.
-    stays = {later: earlier for earlier, later in zip(before.tolist(), after.tolist(), strict=True) if open_[earlier] and open_[later]}
-    operation, seen = next(iter(stays), -1), dict[int, int]()
-    while operation >= 0 and operation not in seen:
-        seen[operation] = len(seen)
-        operation = stays[operation]
-    return list(seen)[seen[operation] :] if operation >= 0 else []
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:

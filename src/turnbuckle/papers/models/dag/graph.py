@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.csv_text import of_frame
-from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.errors import UsageError, clipped, error_of
 from turnbuckle.foundation.table_file import Column, Table, read_table, table_of
 from turnbuckle.papers.models.dag.supernodes import MOST_GPUS
 from turnbuckle.papers.models.dag.tasks import Dealt, Work
 from turnbuckle.papers.models.dag.tiers import SAME, Fabric, tier_between
+from turnbuckle.replay.tasks import Tasks, circle, replay_tasks
 from turnbuckle.trace.cache.parquet_file import loaded
 
 TASKS: Final = (
@@ -72,35 +72,13 @@ class TaskGraph:
     @cached_property
     def level(self) -> Int:
         """Return the longest chain of tasks before each, shape (tasks,) (A043 where tasks wait for each other in a circle)."""
-        level = np.zeros(len(self), dtype=np.int64)
-        order = np.argsort(self.source, kind="stable")
-        starts = np.searchsorted(self.source[order], np.arange(len(self) + 1))
-        waits = np.bincount(self.target, minlength=len(self))
-        ready, done = np.flatnonzero(waits == 0), 0
-        while len(ready):
-            done += len(ready)
-            counts = starts[ready + 1] - starts[ready]
-            position = np.repeat(starts[ready] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-            reached = self.target[order[position]]
-            np.maximum.at(level, reached, np.repeat(level[ready], counts) + 1)
-            np.subtract.at(waits, reached, 1)
-            reached = np.unique(reached)
-            ready = reached[waits[reached] == 0]
-        if done < len(self):
-            raise error_of("A043.circle", where=self.name, found=self._circle(waits > 0))
-        return level
-
-    def _circle(self, left: Bool) -> str:
-        """Return a circle among the tasks that are left, in names."""
-        inside = left[self.source] & left[self.target]
-        before: dict[int, list[int]] = {}
-        for a, b in zip(self.source[inside].tolist(), self.target[inside].tolist(), strict=True):
-            before.setdefault(b, []).append(a)
         try:
-            TopologicalSorter(before).prepare()
-        except CycleError as error:
-            return clipped(" -> ".join(self.names[k] for k in error.args[1]), 120)
-        raise AssertionError("tasks are left without a circle")
+            # each task takes one unit of time, so that its start counts the chain before it
+            start = replay_tasks(Tasks(np.ones(len(self)), None, self.source, self.target, np.zeros(self.edges))).start_seconds
+        except UsageError:
+            names = " -> ".join(self.names[k] for k in circle(self.source, self.target))
+            raise error_of("A043.circle", where=self.name, found=clipped(names, 120)) from None
+        return np.rint(start).astype(np.int64)
 
 
 def is_graph(path: Path) -> bool:
