@@ -1,4 +1,4 @@
-"""Types of the arrays that columns and replays are made of, by what an element is."""
+"""Types of the arrays that columns and replays are made of, by what an element is; members of groups and their places."""
 
 from __future__ import annotations
 
@@ -13,3 +13,26 @@ Bool = NDArray[np.bool_]
 #: Whole numbers of any width.
 Whole = NDArray[np.integer[Any]]
 Text = NDArray[np.object_]
+
+
+def runs(counts: Int) -> tuple[Int, Int]:
+    """Return, for groups of `counts` members, the group of each member and its place in the group.
+
+    >>> [column.tolist() for column in runs(np.array([2, 0, 3]))]
+    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
+    """
+    group = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    first = np.cumsum(counts) - counts
+    return group, np.arange(len(group), dtype=np.int64) - first[group]
+
+
+def turns(group: Int) -> Int:
+    """Return how many members of the same group come before each.
+
+    >>> turns(np.array([7, 3, 7, 7, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(group, kind="stable")
+    out = np.empty(len(group), dtype=np.int64)
+    out[order] = runs(np.unique(group, return_counts=True)[1])[1]
+    return out

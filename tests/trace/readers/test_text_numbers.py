@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.trace.readers.parts.text_numbers import LONGEST, PAD, checked, decimals, letters, numbers, runs, short_words
+from turnbuckle.foundation.arrays import runs
+from turnbuckle.trace.readers.parts.text_numbers import LONGEST, PAD, checked, decimals, letters, numbers, short_words
 
 #: Digits, fractions of one length and of many, and what is neither.
 WORDS = st.one_of(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int, runs
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.mpi.networks.routes import MOST_HOPS, Graph, routes
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
@@ -208,8 +208,10 @@ def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protoco
         fix = f"at most {MOST_HOPS:,}: larger packets, or the fidelity flow"
         raise _refused(f"{packets_of.sum():,.0f} packets that ask {visits:,.0f} times for nodes and links", fix)
     packets_per_message = packets_of.astype(np.int64)
-    message_of = np.repeat(np.arange(count), packets_per_message)
-    payload = _payload(size, packets_per_message, message_of, protocol)
+    message_of, turn = runs(packets_per_message)
+    # the size holds a header for each packet
+    rest = (size - protocol.header_bytes * packets_per_message)[message_of] - turn * protocol.packet_bytes
+    payload = np.clip(rest, 0.0, protocol.packet_bytes)
     packet_seconds, packets = protocol.packet_seconds(payload, remote[message_of]), len(message_of)
     if alone:
         between = np.where(remote, protocol.remote_switch_seconds, protocol.eager_switch_seconds)
@@ -220,8 +222,7 @@ def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protoco
         message_of, packets_per_message = np.arange(count), np.ones(count, dtype=np.int64)
     steps = hops[message_of]
     # Every link of every packet is a process, ordered by packet and then by link.
-    packet = np.repeat(np.arange(len(message_of)), steps)
-    hop = np.arange(len(packet)) - np.repeat(np.cumsum(steps) - steps, steps)
+    packet, hop = runs(steps)
     last = hop == steps[packet] - 1
     flat, start = (
         np.concatenate([np.zeros(0, dtype=np.int64), *(np.array(r, dtype=np.int64) for r in paths)]),
@@ -265,24 +266,13 @@ def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protoco
     return Packed(program, used, busy, packets)
 
 
-def _payload(size: Float, many: Int, of: Int, protocol: Protocol) -> Float:
-    """Return the payload of every packet without headers [B].
-
-    `size` is the payload of a message and a header for each of its `many` packets.
-    """
-    nth = np.arange(len(of)) - np.repeat(np.cumsum(many) - many, many)
-    rest = size[of] - protocol.header_bytes * many[of] - nth * protocol.packet_bytes
-    return np.asarray(np.clip(rest, 0.0, protocol.packet_bytes))
-
-
 def _each_packet(program: Program, begin: int, packets_per_message: Int, word: Int, steps: Int) -> tuple[NDArray[np.uint8], Int, Int]:
     """Return the operations of the protocol's processes, with an edge to and from every packet in place of the message."""
     code, arg = np.asarray(program.code), np.asarray(program.arg, dtype=np.int64)
     message = np.isin(code, [Op.SEND, Op.AWAIT]) & (arg >= begin)
     message_index = np.where(message, arg - begin, 0)
     times = np.where(message, packets_per_message[message_index] if len(packets_per_message) else 1, 1)
-    operation = np.repeat(np.arange(len(code)), times)
-    index = np.arange(len(operation)) - np.repeat(np.cumsum(times) - times, times)
+    operation, index = runs(times)
     first_packet = np.cumsum(packets_per_message) - packets_per_message
     packet = np.where(
         message[operation], (first_packet[message_index] if len(packets_per_message) else message_index)[operation] + index, 0

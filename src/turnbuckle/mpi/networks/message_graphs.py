@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Float, Int, runs
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
@@ -187,10 +187,8 @@ def _joined(left: Int, right: Int) -> tuple[Int, Int]:
     """Return all pairs of positions at which a value of `left` equals one of `right`."""
     order = np.argsort(right, kind="stable")
     low, high = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
-    count = high - low
-    first = np.repeat(np.arange(len(left)), count)
-    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    return first, order[np.repeat(low, count) + within]
+    first, within = runs(high - low)
+    return first, order[low[first] + within]
 
 
 def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:

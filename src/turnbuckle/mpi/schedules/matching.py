@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.arrays import Int, turns
 from turnbuckle.foundation.errors import error_of
 
 #: Any source, any tag.
@@ -55,7 +55,7 @@ def match(sends: Side, receives: Side) -> Matched:
     receive_stream[(receives.source == ANY) | (receives.tag == ANY)] = -1
     # A message is identified by its stream and its number in the stream.
     numbered = [
-        stream * np.int64(1 + max(len(send_stream), len(receive_stream))) + _number(stream) for stream in (send_stream, receive_stream)
+        stream * np.int64(1 + max(len(send_stream), len(receive_stream))) + turns(stream) for stream in (send_stream, receive_stream)
     ]
     _, send, receive = np.intersect1d(numbered[0], np.where(receive_stream < 0, -1, numbered[1]), return_indices=True)
     order = np.argsort(send, kind="stable")
@@ -67,18 +67,6 @@ def _joint(first: Int, second: Int) -> Int:
     """Return one number for each distinct pair."""
     a, b = (np.unique(column, return_inverse=True)[1].astype(np.int64) for column in (first, second))
     return np.asarray(np.unique(a * (int(b.max(initial=0)) + 1) + b, return_inverse=True)[1], dtype=np.int64)
-
-
-def _number(stream: Int) -> Int:
-    """Return how many entries of the same stream precede each entry."""
-    order = np.argsort(stream, kind="stable")
-    ordered = stream[order]
-    new = np.ones(len(stream), dtype=np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    place = np.arange(len(stream))
-    out = np.empty(len(stream), dtype=np.int64)
-    out[order] = place - np.maximum.accumulate(np.where(new, place, 0))
-    return out
 
 
 def _resolved(sends: Side, receives: Side) -> Side:

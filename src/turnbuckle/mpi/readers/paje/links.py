@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, turns
 from turnbuckle.mpi.readers.paje.blocks import KEY_WORDS
 from turnbuckle.mpi.readers.paje.calls import Calls
 from turnbuckle.mpi.readers.paje.events import Events
@@ -34,12 +34,7 @@ class Links:
 
     def turn(self, ends: Int) -> Int:
         """Return the index of each of the given ends among those of its call."""
-        order = np.argsort(self.call[ends], kind="stable")
-        call = self.call[ends][order]
-        begins = np.flatnonzero(np.diff(call, prepend=-2))
-        out = np.empty(len(ends), dtype=np.int64)
-        out[order] = np.arange(len(ends)) - np.repeat(begins, np.diff(begins, append=len(ends)))
-        return out
+        return turns(self.call[ends])
 
 
 def links(events: Events, calls: Calls, collective: Bool) -> Links:

@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, runs
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.mpi.readers.paraver.lines import Lines
 from turnbuckle.mpi.readers.paraver.names import CALLS, Words
 from turnbuckle.mpi.readers.paraver.threads import Threads
 from turnbuckle.trace.readers.parts.columns import Columns
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, MOST_RANKS, NO, operation, sort_of
-from turnbuckle.trace.readers.parts.text_numbers import runs
 
 #: Event types in the record of a collective's begin: bytes sent, bytes received, whether this rank is the root, communicator.
 _ARGUMENTS: Final = (50100001, 50100002, 50100003, 50100004)

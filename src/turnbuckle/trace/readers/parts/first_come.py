@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.trace.readers.parts.text_numbers import runs
+from turnbuckle.foundation.arrays import Bool, Int, runs
 
 
 class FirstCome:

@@ -138,14 +138,3 @@ def _words(text: Letters) -> Words:
 def _unused_bits(start: Int, end: Int) -> Words:
     """Return the number of bits of an eight-letter word that do not belong to the text that ends with it."""
     return _BITS.take(end - start, mode="clip")
-
-
-def runs(counts: Int) -> tuple[Int, Int]:
-    """Return, for groups of `counts` members, the group of each member and its place in the group.
-
-    >>> [column.tolist() for column in runs(np.array([2, 0, 3]))]
-    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
-    """
-    group = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    first = np.cumsum(counts) - counts
-    return group, np.arange(len(group), dtype=np.int64) - first[group]
