@@ -139,7 +139,7 @@ def test_who_talks_to_a_terminal() -> None:
     """Commands and the tables they print; a question knows no terminal."""
     users = {p.relative_to(PACKAGE) for p in modules() if any(name.split(".")[0] in ("rich", "cyclopts") for name in imports(p))}
     speaking = {p for p in users if p.parts[0] == "cli" or p.parts[:2] == ("show", "terminal") or p.stem in ("command", "tables")}
-    assert sorted(p.as_posix() for p in users - speaking) == ["papers/models/node/nvprof_additive.py", "questions/inspect/graph.py"]
+    assert sorted(p.as_posix() for p in users - speaking) == ["questions/inspect/graph.py"]
 
 
 def test_nothing_is_computed_from_text() -> None:
