@@ -181,19 +181,18 @@ class _Source:
 
     # --- the device ---
 
-    def _where(self, taken: Columns) -> Columns:
+    def _where(self, taken: Columns) -> dict[str, Int | None]:
         """Return the columns that all device records have."""
         rows = len(taken["start"])
         correlation = taken.get("correlationId")
         if correlation is not None and "runtimeCorrelationId" in taken:
             # before CUDA 6 one id is of the driver call, the other of the runtime call around it, which is the outer one
             correlation = np.where(taken["runtimeCorrelationId"] > 0, taken["runtimeCorrelationId"], correlation)
-        out: dict[str, Int | None] = {
+        return {
             "start_ns": taken["start"], "end_ns": taken["end"], "process": self._process(rows), "device": _none(taken.get("deviceId")),
             "context": _none(taken.get("contextId")), "stream": _none(taken.get("streamId")), "correlation": _none(correlation, 0),
             "graph_node": _none(taken.get("graphNodeId"), 0),
         }  # fmt: skip
-        return {k: v for k, v in out.items() if v is not None}
 
     _PLACE: Final = ("deviceId", "contextId", "streamId", "correlationId", "runtimeCorrelationId", "graphNodeId")
 
@@ -208,10 +207,9 @@ class _Source:
             rows = len(taken["start"])
             full, brief = self._texts(taken.get("name"), kernel=True)
             self.rows.add(
-                "kernels", rows, **self._where(taken), **_some(
-                    name=full, short_name=brief, blocks=_product(taken, shape[:3]), threads=_product(taken, shape[3:]),
-                    registers=taken.get("registersPerThread"), shared_bytes=_sum(taken, more[1:3]), graph=_none(taken.get("graphId"), 0),
-                )
+                "kernels", rows, **self._where(taken), name=full, short_name=brief, blocks=_product(taken, shape[:3]),
+                threads=_product(taken, shape[3:]), registers=taken.get("registersPerThread"), shared_bytes=_sum(taken, more[1:3]),
+                graph=_none(taken.get("graphId"), 0),
             )  # fmt: skip
 
     def _texts(self, ids: Int | None, kernel: bool = False) -> tuple[Int | None, Int | None]:
@@ -244,10 +242,9 @@ class _Source:
             if table == "MEMCPY2" and {"srcDeviceId", "dstDeviceId"} <= taken.keys():
                 direction = np.where(taken["srcDeviceId"] != taken["dstDeviceId"], _P2P, direction)
             self.rows.add(
-                "copies", rows, **self._where(taken), size_bytes=taken["bytes"], direction=direction, **_some(
-                    source_memory=_memory(taken.get("srcKind"), rows), target_memory=_memory(taken.get("dstKind"), rows),
-                    source_device=_none(taken.get("srcDeviceId")), target_device=_none(taken.get("dstDeviceId")),
-                )
+                "copies", rows, **self._where(taken), size_bytes=taken["bytes"], direction=direction,
+                source_memory=_memory(taken.get("srcKind"), rows), target_memory=_memory(taken.get("dstKind"), rows),
+                source_device=_none(taken.get("srcDeviceId")), target_device=_none(taken.get("dstDeviceId")),
             )  # fmt: skip
         if strange:
             self.rows.findings.append(finding("P127", strange))
@@ -256,33 +253,29 @@ class _Source:
         """Add memory sets."""
         taken = self.take("MEMSET", ["start", "end"], [*self._PLACE, "bytes", "memoryKind"])
         if taken:
-            rows = len(taken["start"])
-            sizes = _some(size_bytes=taken.get("bytes"))
-            self.rows.add("memsets", rows, **self._where(taken), **sizes, memory=_memory(taken.get("memoryKind"), rows))
+            rows, memory = len(taken["start"]), _memory(taken.get("memoryKind"), len(taken["start"]))
+            self.rows.add("memsets", rows, **self._where(taken), size_bytes=taken.get("bytes"), memory=memory)
 
     def graphs(self) -> None:
         """Add graphs recorded whole."""
         taken = self.take("GRAPH_TRACE", ["start", "end"], [*self._PLACE, "graphId"])
         if taken:
-            where = self._where(taken)
-            where.pop("graph_node", None)
-            self.rows.add("graphs", len(taken["start"]), **where, **_some(graph=_none(taken.get("graphId"), 0)))
+            where = {**self._where(taken), "graph_node": None, "graph": _none(taken.get("graphId"), 0)}
+            self.rows.add("graphs", len(taken["start"]), **where)
 
     def waits_and_events(self) -> None:
         """Add waits with what each waits for, and events."""
         taken = self.take("SYNCHRONIZATION", ["start", "end"], ["type", *self._PLACE[1:4], "cudaEventId"])
         if taken:
-            where = self._where(taken)
-            columns = _some(sync_type=_none(taken.get("type"), 0), event=_none(taken.get("cudaEventId")))
-            self.rows.add("syncs", len(taken["start"]), **where, **columns)
+            waits = {"sync_type": _none(taken.get("type"), 0), "event": _none(taken.get("cudaEventId"))}
+            self.rows.add("syncs", len(taken["start"]), **self._where(taken), **waits)
         events = self.take("CUDA_EVENT", ["eventId"], ["correlationId", "contextId", "streamId"])
         if events:
             rows = len(events["eventId"])
-            places = _some(
-                context=_none(events.get("contextId")), stream=_none(events.get("streamId")),
+            self.rows.add(
+                "events", rows, process=self._process(rows), context=_none(events.get("contextId")), stream=_none(events.get("streamId")),
                 correlation=_none(events.get("correlationId"), 0), event=_none(events["eventId"]),
             )  # fmt: skip
-            self.rows.add("events", rows, process=self._process(rows), **places)
 
     # --- ranges and overhead ---
 
@@ -417,14 +410,11 @@ class _Source:
 
     def _allocated(self, taken: Columns, time: Int, operation: Int) -> None:
         rows = len(time)
-        places = _some(
-            device=_none(taken.get("deviceId")), context=_none(taken.get("contextId")), correlation=_none(taken.get("correlationId"), 0),
-            address=taken.get("address"),
-        )  # fmt: skip
         self.rows.add(
             "allocations", rows, time_ns=time, process=self._owners(taken.get("processId"), rows), size_bytes=taken["bytes"],
             operation=np.where((operation == 0) | (operation == 1), operation, MISSING), memory=_memory(taken.get("memoryKind"), rows),
-            **places,
+            device=_none(taken.get("deviceId")), context=_none(taken.get("contextId")), correlation=_none(taken.get("correlationId"), 0),
+            address=taken.get("address"),
         )  # fmt: skip
 
     # --- descriptions ---
@@ -439,13 +429,12 @@ class _Source:
         if taken and "id" in taken:
             texts = self.database.texts(taken["name"].tolist()) if "name" in taken else {}
             names = pl.Series([texts.get(i) for i in taken.get("name", np.zeros(len(taken["id"]), np.int64)).tolist()], dtype=pl.String)
-            columns = _some(
-                memory_bytes=taken.get("globalMemorySize"), memory_bandwidth=_thousand(taken.get("globalMemoryBandwidth")),
-                clock_hz=_thousand(taken.get("coreClockRate")), multiprocessors=taken.get("numMultiprocessors"),
-                copy_engines=taken.get("numMemcpyEngines"), compute_major=taken.get("computeCapabilityMajor"),
-                compute_minor=taken.get("computeCapabilityMinor"),
+            self.rows.add(
+                "devices", len(taken["id"]), device=taken["id"], name=names, memory_bytes=taken.get("globalMemorySize"),
+                memory_bandwidth=_thousand(taken.get("globalMemoryBandwidth")), clock_hz=_thousand(taken.get("coreClockRate")),
+                multiprocessors=taken.get("numMultiprocessors"), copy_engines=taken.get("numMemcpyEngines"),
+                compute_major=taken.get("computeCapabilityMajor"), compute_minor=taken.get("computeCapabilityMinor"),
             )  # fmt: skip
-            self.rows.add("devices", len(taken["id"]), device=taken["id"], name=names, **columns)
         else:
             self.rows.findings.append(finding("P123"))
         self._streams()
@@ -456,10 +445,9 @@ class _Source:
         if taken:
             rows = len(taken["streamId"])
             listed = set(zip(taken["contextId"].tolist(), taken["streamId"].tolist(), strict=True))
-            flags = {} if "flag" not in taken else {"kind": _between(taken["flag"] & 0xFFFF, 1, 3)}
             self.rows.add(
                 "streams", rows, process=self._process(rows), context=taken["contextId"], stream=taken["streamId"],
-                **_some(priority=taken.get("priority"), **flags),
+                priority=taken.get("priority"), kind=_between(taken["flag"] & 0xFFFF, 1, 3) if "flag" in taken else None,
             )  # fmt: skip
         contexts = self.take("CONTEXT", ["contextId"], ["nullStreamId"])
         if contexts and "nullStreamId" in contexts:
@@ -473,10 +461,6 @@ class _Source:
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
-
-
-def _some(**columns: Int | None) -> dict[str, Int]:
-    return {k: v for k, v in columns.items() if v is not None}
 
 
 def _none(values: Int | None, *nothing: int) -> Int | None:
