@@ -32,10 +32,13 @@ def dtypes(table: str) -> dict[str, type[pl.DataType]]:
     return {column.name: _DTYPES[column.type] for column in schema.tables("trace")[table]}
 
 
-def completed(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return `frame` with the columns of `table` in their order and type, null where it lacks one.  Raises `KeyError` as `dtypes`."""
-    columns = dtypes(table).items()
-    return frame.select((pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in columns)
+def completed(table: str, frame: pl.DataFrame, strict: bool = True) -> pl.DataFrame:
+    """Return `frame` with the columns of `table` in their order and type, null where it lacks one.  Raises `KeyError` as `dtypes`.
+
+    A value beyond its type is an error if `strict`, else null.
+    """
+    cells = ((pl.col(name) if name in frame.columns else pl.lit(None), name, kind) for name, kind in dtypes(table).items())
+    return frame.select(cell.cast(kind, strict=strict).alias(name) for cell, name, kind in cells)
 
 
 @cache

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.ecp.tables import PAPER as TABLES
 from turnbuckle.papers.models.bound.affine import added_seconds, farthest, least_penalty, penalty_from_benefit
-from turnbuckle.papers.numbers import Interval, Paper, Recomputed, judged, not_printed, printed, stated, swept
+from turnbuckle.papers.numbers import Interval, Paper, Recomputed, judged, not_printed, overlap, printed, stated, swept
 
 #: Numbers that the report prints of its simulators (``ecp/simulators.csv``); their summary is in ``ecp/tables.csv``.
 PAPER = Paper("ecp/simulators")
@@ -43,13 +43,9 @@ def table_link(app: str) -> str:
     """Return the link whose benefit and penalty Table 13 repeats: the text has both links, the table one number."""
     for link, text in PAPER.texts(app, "benefit").items():
         pairs = (("benefit", "CPU-GPU integration", text), ("penalty", "disaggregation penalty", PAPER.text(app, "penalty", link)))
-        if all(_overlap(printed(number), TABLES.number(app, column, "Table 13")) for _, column, number in pairs):
+        if all(overlap(printed(number), TABLES.number(app, column, "Table 13")) for _, column, number in pairs):
             return link
     return "neither"
-
-
-def _overlap(first: Interval, second: Interval) -> bool:
-    return first.low <= second.high and second.low <= first.high
 
 
 def _ssi() -> Iterator[Recomputed]:

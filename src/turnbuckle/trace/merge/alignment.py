@@ -290,14 +290,9 @@ def _kept(groups: Sequence[Group], base: Float, slope: Float, origin: int, state
         on_device[group.file] |= group.on_device
     trusted = agree | ((slope == 0) & ~on_device & np.array(stated, dtype=np.bool_)) if len(stated) else agree
     for kept in (trusted, agree):
-        if _holds(groups, np.where(kept, 0.0, base), slope, origin):
+        if (_weights(groups, np.where(kept, 0.0, base), slope, origin) >= 0).all():
             return np.asarray(kept)
     return np.zeros(len(base), dtype=np.bool_)
-
-
-def _holds(groups: Sequence[Group], base: Float, slope: Float, origin: int) -> bool:
-    """Return whether shifts satisfy all bounds."""
-    return bool((_weights(groups, base, slope, origin) >= 0).all())
 
 
 def _inside(path: Int, skew: Float) -> Int:

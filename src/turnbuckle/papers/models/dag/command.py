@@ -134,7 +134,10 @@ def dag(
         from turnbuckle.papers.models.dag.figures import figures
 
         save(figures(solves), charts)
-    _emit(solves, format, output, console)
+    if console is not None:
+        _print(console, solves)
+    else:
+        write_answer(solves.as_dict(), [run.as_dict() for run in solves.runs], format, output)
     return 0
 
 
@@ -191,14 +194,6 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     # the title "DGX H100: eight H100 a node; ..." is wrong for another node
     title = machine.title if node == machine.gpus_per_node else re.sub(":[^;]*", "", machine.title, count=1)
     return replace(machine, **given, title=title, sources=sources)
-
-
-def _emit(solves: Solves, format: str, output: Path | None, console: Terminal | None) -> None:
-    """Write the answer. CSV and Parquet hold the runs."""
-    if console is not None:
-        _print(console, solves)
-    else:
-        write_answer(solves.as_dict(), [run.as_dict() for run in solves.runs], format, output)
 
 
 def _print(console: Terminal, solves: Solves) -> None:

@@ -20,10 +20,7 @@ from turnbuckle.show.terminal.options import FormatOption, Output, listed
 from turnbuckle.show.terminal.output import write_answer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from turnbuckle.cost.packet import Link
-    from turnbuckle.foundation.findings import Finding
 
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "16 MiB", "256 MiB")
@@ -97,7 +94,10 @@ def link(
         threshold=None if pageable_threshold is None else parse(pageable_threshold, "B"),
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
     )
-    emit(document, format, output, console)
+    if format != "table":
+        write_answer(document, document["rows"], format, output)
+    else:
+        _print(console, document)
     return 0
 
 
@@ -166,13 +166,13 @@ def answer(
             columns["log_sd"] = packet.pageable_log_sd(
                 size, link, way, latency=start, host_memory_bandwidth=memory, pageable_threshold=border
             )
-            findings += _finding("A331", int((columns["log_sd"] > 0).sum()), name)
+            findings.append(finding("A331", int((columns["log_sd"] > 0).sum()), name))
         if reads is not None:
             limited = packet.read_limited(size, link, way, tags=reads[0], round_trip=reads[1])
             columns["limited_bandwidth"] = limited
             columns["limited_seconds"] = seconds + size / limited - size / columns["bandwidth"]
             slower = int((limited < columns["bandwidth"]).sum())
-            findings += _finding("A332", slower, f"{name}, {reads[0]} reads of {link.request_bytes} B")
+            findings.append(finding("A332", slower, f"{name}, {reads[0]} reads of {link.request_bytes} B"))
         rows += [{"link": name, "way": way, **{column: float(values[k]) for column, values in columns.items()}} for k in range(size.size)]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -194,20 +194,8 @@ def answer(
             for link, name, start in links
         ],
         "rows": rows,
-        "findings": [f.as_dict() for f in merge(findings)],
+        "findings": [f.as_dict() for f in merge(f for f in findings if f.count)],
     }
-
-
-def _finding(code: str, count: int, detail: str) -> list[Finding]:
-    return [finding(code, count, detail)] if count else []
-
-
-def emit(document: dict[str, Any], format: str, output: Path | None, console: Terminal) -> None:
-    """Write the answer. CSV and Parquet hold the rows."""
-    if format != "table":
-        write_answer(document, document["rows"], format, output)
-    else:
-        _print(console, document)
 
 
 def _print(console: Terminal, document: dict[str, Any]) -> None:

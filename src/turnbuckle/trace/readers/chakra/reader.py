@@ -23,7 +23,7 @@ from turnbuckle.trace.readers.chakra import json as chakra_json
 from turnbuckle.trace.readers.chakra import wire as chakra_wire
 from turnbuckle.trace.readers.chakra.files import beginning, digest, pieces
 from turnbuckle.trace.readers.parts.packed_text import json_text, packed
-from turnbuckle.trace.trace import Trace, dtypes
+from turnbuckle.trace.trace import Trace, completed
 
 CACHED: Final = False
 #: Kinds by Chakra's ``NodeType``, for nodes whose place (host or device) the file does not state.
@@ -380,7 +380,7 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     )
     memsets = rows.filter(pl.col("kind") == nodes.MEMSET).with_columns(memory=pl.lit(3))
     tables = {"kernels": compute.with_columns(short_name="name"), "copies": copies, "memsets": memsets, "ranges": operators}
-    complete = {name: _shaped(name, frame) for name, frame in tables.items() if frame.height}
+    complete = {name: completed(name, frame, strict=False) for name, frame in tables.items() if frame.height}
     on_device = rows.filter(pl.col("kind").is_in(list(nodes.DEVICE)))
     if source.format == "chakra" and on_device.height:
         findings.append(finding("P168", on_device.height))
@@ -392,10 +392,3 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
         "size_bytes": source.facts["size_bytes"], "sha256": source.facts["sha256"],
     }  # fmt: skip
     return Trace(complete, source.names, facts, findings, path.name)
-
-
-def _shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame with the columns and types of its table; columns that it lacks and values beyond their type are null."""
-    return frame.select(
-        (pl.col(c) if c in frame.columns else pl.lit(None)).cast(t, strict=False).alias(c) for c, t in dtypes(table).items()
-    )

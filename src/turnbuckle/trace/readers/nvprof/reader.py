@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -114,7 +113,7 @@ def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
     """Report values of other types, bad texts, unread tables with rows, and private data."""
     findings = []
     if odd := sum(database.odd.values()):
-        findings.append(finding("P105", odd, _listed(database.odd)))
+        findings.append(finding("P105", odd, ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in database.odd.items())))
     if database.broken_texts:
         findings.append(finding("P107", database.broken_texts))
     unread = {
@@ -127,7 +126,3 @@ def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
     if counts.get(f"{KIND}NAME"):
         findings.append(finding("P119", 1, "NAME"))
     return findings
-
-
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in counts.items())

@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ import polars as pl
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.trace.ids import MOST_THREADS, id_of, of_rank
 from turnbuckle.trace.readers.parts.columns import by_two
-from turnbuckle.trace.trace import dtypes
+from turnbuckle.trace.trace import completed, dtypes
 
 #: A missing number in a row.
 NO: Final = -(1 << 63)
@@ -168,19 +168,8 @@ def ranges_table(start: Int, end: Int, rank: Int, name: Int) -> pl.DataFrame:
     if ((start[order[1:]] == start[order[:-1]]) & (rank[order[1:]] == rank[order[:-1]])).any():
         # a range comes before the ranges inside it that begin at the same time
         order = np.lexsort((-end, rank, start))
-    values: dict[str, Any] = {
-        "start_ns": start,
-        "end_ns": end,
-        "thread": of_rank(rank),
-        "kind": np.full(len(start), 59),
-        "name": name,
-    }
-    return pl.DataFrame(
-        {
-            c: pl.Series(values[c][order], dtype=t) if c in values else pl.repeat(None, len(start), dtype=t, eager=True)
-            for c, t in dtypes("ranges").items()
-        }
-    )
+    columns = {"start_ns": start, "end_ns": end, "thread": of_rank(rank), "kind": np.full(len(start), 59), "name": name}
+    return completed("ranges", pl.DataFrame({name: values[order] for name, values in columns.items()}))
 
 
 def ranks_table(ranks: int) -> pl.DataFrame:
@@ -202,6 +191,6 @@ def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.Data
         "rank": rank, "time_ns": time, "communicator": handle, "local_rank": local_rank, "size": size, "group_root": root,
         "group_number": handle,
     }  # fmt: skip
-    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()}).with_columns(parent=pl.lit(None, pl.Int64))
+    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
     frame = frame.sort(["time_ns", "rank", "size", "communicator"], descending=[False, False, True, False], maintain_order=True)
-    return frame.select(pl.col(name).cast(kind) for name, kind in dtypes("mpi_communicators").items())
+    return completed("mpi_communicators", frame)

@@ -146,7 +146,7 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
     try:
         for given in pieces:
             piece = given
-            while piece or (engine is not None and not ended and _holds_more(engine, xz)):
+            while piece or (engine is not None and not ended and xz and not engine.needs_input):
                 if engine is None:
                     if not packed(piece) and piece.strip(b"\0") == b"":
                         break  # padding after the last member
@@ -164,10 +164,6 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
         raise spoilt(path, str(error)) from error
     if not ended:
         raise spoilt(path, "it ends inside a packed block")
-
-
-def _holds_more(engine: Any, xz: bool) -> bool:
-    return bool(xz and not engine.needs_input)
 
 
 def grows(path: Path, found: str) -> TurnbuckleError:

@@ -440,16 +440,13 @@ def _moved_by(file: Recorded) -> int:
 
 def _begin(file: Recorded, moved_by: int) -> int:
     """Return the first time of the bulk of records [ns]: a stray one may not move the clock."""
-    times = pl.concat([piece["start"] for pieces in file.rows.values() for piece in pieces if "start" in piece.columns] or [_no_times()])
+    none = pl.Series("start", [], dtype=pl.Int64)
+    times = pl.concat([none, *(piece["start"] for pieces in file.rows.values() for piece in pieces if "start" in piece.columns)])
     times = times.filter((times > 0) & (times < _LARGEST)).drop_nulls()
     if times.is_empty():
         return _clocks(file)[0][0] if _clocks(file) else 0
     middle = int(times.median())  # type: ignore[arg-type]
     return int(times.filter(times > middle - _AWAY_NS).min()) - moved_by  # type: ignore[arg-type]
-
-
-def _no_times() -> pl.Series:
-    return pl.Series("start", [], dtype=pl.Int64)
 
 
 def _processes(files: list[Recorded]) -> list[int]:

@@ -32,14 +32,11 @@ def handle(value: object) -> object:
     return value.get("handle", value.get("value")) if isinstance(value, dict) else value
 
 
-def _on_gpu(bank: object) -> bool:
-    return isinstance(bank, dict) and bank.get("heap_type") in _FRAME_BUFFERS
-
-
 def agent_facts(agent: Record, rows: Rows) -> dict[str, int]:
     """Return memory [B], clock [Hz], compute units and copy engines of an agent; 0 for what its description does not hold."""
     banks = agent.get("mem_banks")
-    memory = [rows.number(b.get("size_in_bytes")) for b in (banks if isinstance(banks, list) else ()) if _on_gpu(b)]
+    on_gpu = [b for b in (banks if isinstance(banks, list) else ()) if isinstance(b, dict) and b.get("heap_type") in _FRAME_BUFFERS]
+    memory = [rows.number(b.get("size_in_bytes")) for b in on_gpu]
     figures = {"multiprocessors": "cu_count", "copy_engines": "num_sdma_engines", "clock_hz": "max_engine_clk_fcompute"}
     out = {column: max(rows.number(agent.get(key)), 0) for column, key in figures.items()}
     # the file gives the clock in MHz
