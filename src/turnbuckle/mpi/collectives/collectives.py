@@ -74,7 +74,6 @@ class Pattern:
 
 
 def _packed(steps: list[Step]) -> Pattern:
-    """Return steps as a pattern."""
     none: list[Int | Float] = [np.zeros(0, np.int64)]
     source, target, share = (np.concatenate([s[side] for s in steps] or none) for side in range(3))
     number = np.repeat(np.arange(len(steps)), [len(s[0]) for s in steps])
@@ -267,7 +266,6 @@ def _barrier(algorithm: str, ranks: int) -> list[Step]:
 
 
 def _scan(algorithm: str, ranks: int) -> list[Step]:
-    """Return the steps of a scan."""
     if algorithm == "recursive_doubling":
         return [_xor(ranks, 1.0, reach) for reach in rounds(ranks)]
     if algorithm == "chain_scan":
@@ -299,7 +297,6 @@ def _broadcast(algorithm: str, ranks: int, segments: int) -> list[Step]:
 
 
 def _rooted(operation: str, algorithm: str, ranks: int, root: int, segments: int) -> list[Step]:
-    """Return the steps of an operation with a root."""
     if operation == "reduce" and algorithm == "rabenseifner":
         return _rabenseifner_reduce(ranks, root)
     if operation == "reduce" and algorithm == "in_order_binary":
@@ -420,7 +417,6 @@ def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments:
 
 
 def _steps(operation: str, algorithm: str, ranks: int, root: int, segments: int) -> list[Step]:
-    """Return the steps of a single algorithm."""
     if operation in ("bcast", "reduce", "scatter", "gather"):
         return _rooted(operation, algorithm, ranks, root, segments)
     if operation == "barrier":

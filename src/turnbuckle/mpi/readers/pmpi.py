@@ -105,7 +105,6 @@ class _File:
 
 
 def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
-    """Read the file of one rank."""
     text = Text(path, progress)
     out = _File(str(path))
     waiting: list[float] = []

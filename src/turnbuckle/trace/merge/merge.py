@@ -110,7 +110,6 @@ def _distinct(traces: Sequence[Trace]) -> None:
 
 
 def _processes(trace: Trace) -> list[int]:
-    """Return all processes of a recording."""
     processes: set[int] = set()
     for frame in trace.tables.values():
         if "process" in frame.columns:

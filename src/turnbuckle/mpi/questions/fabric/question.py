@@ -210,7 +210,6 @@ def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False)
 
 
 def _wire_names(made: Node) -> list[str]:
-    """Return the names of the wires of a node."""
     return [name.removeprefix("node 0: ") for name in Network(1, 1.0, 0.0, node=made).links() if name.startswith("node 0: ")]
 
 

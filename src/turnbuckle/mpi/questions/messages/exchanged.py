@@ -59,7 +59,6 @@ _MAPPINGS: Final = tuple(word for word in get_args(Placement) if word != "file")
 
 
 def _file(name: str) -> bool:
-    """Return whether a setting names a file."""
     return "/" in name or Path(name).suffix != ""
 
 

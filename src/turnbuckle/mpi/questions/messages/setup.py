@@ -308,7 +308,6 @@ def _kind(made: Node, wire: Wire) -> str:
 
 
 def _at_gpu(made: Node, wire: Wire) -> bool:
-    """Return whether a wire ends at a GPU."""
     return any(made.parts[p].split()[0] == "gpu" for p in (wire.source, wire.target))
 
 

@@ -53,7 +53,6 @@ def inspect(path: Path, format: str, output: Path | None, asked: dict[str, objec
 
 
 def _document(path: Path, counts: Figures) -> dict[str, Any]:
-    """Return the JSON document of a schedule."""
     digests, size = [], 0
     for place in files(path):
         with opened(place) as file:

@@ -65,7 +65,6 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files of all ranks in their order."""
     match = _FILE.fullmatch(path.name)
     stem = match[1] if match else path.stem
     meta = path.parent / f"{stem}.meta"
@@ -191,7 +190,6 @@ class _Rank:
         return (self.offset + self.wraps + second) * 1_000_000_000 + nanosecond
 
     def _call(self, entry: Record) -> None:
-        """Add the rows of one call."""
         name, _ = CALLS[entry.number]
         prefix = "MPIO" if name.startswith("IO_") else "MPI_"
         self.counts[f"{prefix}{name.removeprefix('IO')}"] += 1
@@ -313,7 +311,6 @@ class _Rank:
     # --- collectives, communicators, types ---
 
     def _collective(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
-        """Add the row of a collective."""
         comm, root, sent, received = self._shares(does, a)
         row = self.calls.add(
             self.number, start, end, mpi.COLLECTIVE, word, root=mpi.NO if root < 0 else root,

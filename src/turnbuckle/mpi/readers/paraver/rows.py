@@ -177,7 +177,6 @@ class Rows:
         self._add(waits[~done[waits]], REQUEST)
 
     def _collectives(self) -> None:
-        """Add the rows of collectives."""
         calls, flaws, which = self.calls, self.flaws, self.calls.collective
         sent, received, flag, number = calls.arguments.copy()
         does = [

@@ -295,7 +295,6 @@ def _steps(chain: Chain, through: Through, *, serial: bool) -> _Steps:
 
 
 def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
-    """Replay one flow of a chain."""
     items = chain.items or 0
     steps = _steps(chain, through, serial=not pipelined)
     count = len(steps.track)

@@ -324,7 +324,6 @@ def chain(
 
 
 def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
-    """Return the chain with a stage taken from a recording."""
     from turnbuckle.papers.models.cxl.chain import with_recording
     from turnbuckle.profile.profile import build
     from turnbuckle.trace.read import read

@@ -188,7 +188,6 @@ class _Process:
         return id or NO, outer if outer not in (0, id) else NO
 
     def _operation(self, record: Record) -> tuple[str, str]:
-        """Return the names of a record's kind and operation."""
         kind, operation = record.get("kind"), record.get("operation")
         if isinstance(kind, int) and 0 <= kind < len(self.kinds):
             named, operations = self.kinds[kind]

@@ -176,7 +176,6 @@ class _Process:
                 self.agents.add(id, kind if kind in ("CPU", "GPU") else "", place if isinstance(place, int) else NO, **description)
 
     def _categories(self) -> dict[int, str]:
-        """Return the names of the categories of events."""
         if not self._has("event"):
             return {}
         table, column = ("info_category", "name") if self._has("info_category") else ("string", "string")
