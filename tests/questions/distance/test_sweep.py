@@ -164,16 +164,16 @@ def test_the_true_run_time_is_within_the_bound(
 
 
 @pytest.mark.parametrize("aside", [5e-4, 9e-4, 0.0, -2e-4, -5e-4])
-@pytest.mark.parametrize("every", [None, 1, 2, 3])
-def test_planes_hold_where_link_and_reads_are_equally_slow(aside: float, every: int | None) -> None:
+def test_planes_hold_where_link_and_reads_are_equally_slow(aside: float) -> None:
     seen = on_full(one_after_another(1, 1, 2**20))
     ready = Distance.of(seen, "link")
     window = (ready.source.value("link.tags") or 0) * (ready.source.value("link.read_request") or 0)
     equal = 31.5e9 * 0.85 * (ready.source.value("link.round_trip") or 0) / window
     slack, bandwidth = np.array([0.0, 1e-7, 1e-6]), np.array([0.5, 1 / (1 + aside), 1.1, 2.0]) / equal
-    found = surface(seen, "link", slack, np.sort(bandwidth), every)
     true = direct(ready, seen, slack, np.sort(bandwidth))
-    assert (np.abs(true - found.seconds) <= (found.bound * (1 + 1e-9) + 1e-12) * found.measured).all()
+    for every in (None, 1, 2, 3):
+        found = surface(seen, "link", slack, np.sort(bandwidth), every)
+        assert (np.abs(true - found.seconds) <= (found.bound * (1 + 1e-9) + 1e-12) * found.measured).all(), every
 
 
 def test_a_surface_of_a_run_that_depends_on_neither() -> None:
