@@ -88,7 +88,7 @@ FLOOR: Final = "noise"
 NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
-    "kernels on another GPU of the same vendor, by their launches (held against Habitat's equations alone)",
+    "whole runs on another GPU of the same vendor (single kernels are held against two benchmarks)",
     "collectives of more than two ranks, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
