@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -51,16 +53,27 @@ def studies(answer: Answer) -> Studies:
     return found
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) -> str:
+    """Return a text that the first worker to ask makes for all of them."""
+    folder = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    place = folder / name
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            place.write_bytes(make().encode())
+    return place.read_bytes().decode()
+
+
 @pytest.fixture(scope="session")
-def text(answer: Answer) -> str:
+def text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of `answer`."""
-    return page(answer, question="How far may the GPU stand?")
+    return once(tmp_path_factory, "report.html", lambda: page(request.getfixturevalue("answer"), question="How far may the GPU stand?"))
 
 
 @pytest.fixture(scope="session")
-def hostile_text(answer: Answer) -> str:
+def hostile_text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of the same answer, made of hostile texts."""
-    return page(hostile(answer), question=HOSTILE[0])
+    return once(tmp_path_factory, "hostile.html", lambda: page(hostile(request.getfixturevalue("answer")), question=HOSTILE[0]))
 
 
 def hostile(answer: Answer) -> Answer:
