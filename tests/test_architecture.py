@@ -106,9 +106,9 @@ def test_the_page_is_read_in_ten_minutes() -> None:
 
 
 def test_who_knows_the_native_core() -> None:
-    """Readers and replays do the work there, TOML is parsed, names demangled and figures drawn there; doctor asks for its version."""
+    """Readers, profiles and replays work there, TOML is parsed, names demangled, figures drawn; doctor asks for its version."""
     readers = {"trace/readers", "trace/readers/nvprof", "trace/readers/parts"}
-    allowed = readers | {"trace", "foundation", "replay", "replay/contention", "show/figures", "cli"}
+    allowed = readers | {"trace", "foundation", "profile", "replay", "replay/contention", "show/figures", "cli"}
     found = {}
     for path in modules():
         if any(name.startswith("turnbuckle._native") for name in imports(path)):

@@ -36,7 +36,7 @@ def test_like_the_drawing(rows: list[Interval]) -> None:
     # two that tie in everything are one thing in two rows: which of them owns the cells means nothing
     rows = list({(s, n, level, tie): (s, n, level, f, tie) for s, n, level, f, tie in rows}.values())
     start, length, level, after, tie = (np.array([r[c] for r in rows], dtype=np.int64) for c in range(5))
-    share, felt, by_level = exposed(start, start + length, level.astype(np.int8), start + after, tie)
+    share, felt, by_level = exposed(start, start + length, level.astype(np.int8), start + after, lambda: tie)
     want_share, want_felt, want_levels = drawn(rows)
     assert share.tolist() == want_share
     assert felt.tolist() == want_felt

@@ -136,6 +136,22 @@ def test_all_instants_are_those_of_the_longest_path(graph: Drawn, at: tuple[int,
 
 
 @plain
+@given(graphs(least_residual=-4), places, st.data())
+def test_edges_left_out_are_as_if_never_there(graph: Drawn, at: tuple[int, ...], data: st.DataObject) -> None:
+    """1 leaves an edge out, 2 and 4 take the first and the second term of its change away."""
+    spared = data.draw(st.lists(st.integers(0, 7), min_size=len(graph.edges), max_size=len(graph.edges)))
+    kept = [
+        (*e[:3], PARAMETERS if which & 2 else e[3], e[4], PARAMETERS if which & 4 else e[5], e[6])
+        for e, which in zip(graph.edges, spared, strict=True)
+        if not which & 1
+    ]
+    compiled = Drawn(kept, graph.residual, graph.name).native()
+    found = graph.native().last_sparing(floats(at), np.array(spared, dtype=np.uint8))
+    assert [found] == np.frombuffer(compiled.last(floats([at]), threads=1)).tolist()
+    assert graph.native().path(floats(at)) == graph.native().replayed(floats(at))[1]
+
+
+@plain
 @given(graphs(), places, st.lists(directions, min_size=1, max_size=11))
 def test_slopes_are_those_of_the_steepest_and_the_flattest_longest_path(
     graph: Drawn, at: tuple[int, ...], rows: list[tuple[int, ...]]

@@ -1,9 +1,10 @@
-//! Readers of big profiles, and the timeline replay.  Nothing here knows Python.
+//! Readers of big profiles, activities as columns, and the timeline replay.  Nothing here knows Python.
 //!
 //! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
 //! `src/turnbuckle/foundation/schema/trace.csv`, one array of names, a few facts and counted flaws.  [`otf2::read`] does the same for OTF2
 //! archives, [`kineto::read`] for Chrome traces of PyTorch.
 
+pub mod activities;
 pub mod contention;
 pub mod demangle;
 pub mod digest;

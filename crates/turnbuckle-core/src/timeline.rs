@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 mod compile;
 mod line;
 mod slopes;
+pub mod spared;
 
 use compile::{END, Law, Step, Wait};
 pub use line::{Line, Stretch};
@@ -114,15 +115,20 @@ impl<const W: usize> Rate<W> {
 impl<'a, const W: usize> Rates<'a, W> {
     /// Rates in the scenarios in `rows`; `unchanged` is the scale of what does not change: 1, or 0 for rates of change.
     fn new(timeline: &'a Timeline, rows: &[f64], unchanged: f64) -> Self {
+        Self::by(&timeline.laws, timeline.parameters, rows, unchanged)
+    }
+
+    /// Rates by laws that need not be the timeline's own.
+    fn by(laws: &'a [Law], parameters: usize, rows: &[f64], unchanged: f64) -> Self {
         // values of one parameter beside each other, so that they are one load
-        let mut values = vec![[0.0_f64; W]; timeline.parameters];
-        for (w, row) in rows.chunks(timeline.parameters.max(1)).enumerate() {
+        let mut values = vec![[0.0_f64; W]; parameters];
+        for (w, row) in rows.chunks(parameters.max(1)).enumerate() {
             for (p, value) in row.iter().enumerate() {
                 values[p][w] = *value;
             }
         }
-        let mut rates = Self { laws: &timeline.laws, values, unchanged, table: Vec::new() };
-        rates.table = timeline.laws.iter().take(TABLED).map(|law| rates.rate(law)).collect();
+        let mut rates = Self { laws, values, unchanged, table: Vec::new() };
+        rates.table = laws.iter().take(TABLED).map(|law| rates.rate(law)).collect();
         rates
     }
 

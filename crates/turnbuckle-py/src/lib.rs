@@ -14,6 +14,7 @@ use turnbuckle_core::error::{ReadError, Trouble};
 use turnbuckle_core::recording::{Fact, Recording};
 use turnbuckle_core::{kineto, nsys, otf2};
 
+mod activities;
 mod contention;
 mod demangle;
 mod script;
@@ -191,6 +192,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<ArrowTable>()?;
     m.add_class::<timeline::Timeline>()?;
+    m.add_function(wrap_pyfunction!(activities::exposed, m)?)?;
+    m.add_function(wrap_pyfunction!(activities::numbered, m)?)?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
     m.add_function(wrap_pyfunction!(demangle::demangle, m)?)?;

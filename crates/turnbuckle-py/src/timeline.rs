@@ -105,6 +105,13 @@ impl Timeline {
         Ok((instants, bytes(py, &path, u32::to_le_bytes)?))
     }
 
+    /// The edges of the critical path under one scenario, last first, as uint32.
+    fn path<'py>(&self, py: Python<'py>, scenario: PyBuffer<f64>) -> PyResult<Bound<'py, PyBytes>> {
+        let scenario = taken(py, &scenario)?;
+        let path = py.detach(|| self.core.replayed(&scenario, |_, _| {})).map_err(refused)?;
+        bytes(py, &path, u32::to_le_bytes)
+    }
+
     /// Memory of the graph [bytes], and how much of it a pass reads.
     #[getter]
     fn size_bytes(&self) -> (usize, usize) {
@@ -123,6 +130,12 @@ impl Timeline {
         let scenarios = taken(py, &scenarios)?;
         let last = stoppable(py, |stop| self.core.last(&scenarios, threads, stop))?;
         bytes(py, &last, f64::to_le_bytes)
+    }
+
+    /// The last instant [ns] of one scenario where edges are left out (1) or lose the first (2) or second (4) term of their change: a byte an edge.
+    fn last_sparing(&self, py: Python<'_>, scenario: PyBuffer<f64>, spared: PyBuffer<u8>) -> PyResult<f64> {
+        let (scenario, spared) = (taken(py, &scenario)?, taken(py, &spared)?);
+        py.detach(|| self.core.last_sparing(&scenario, &spared)).map_err(refused)
     }
 
     /// Run time, left and right derivative [ns] at `at` along each of `directions` (rows of float64 values), as rows of three float64.

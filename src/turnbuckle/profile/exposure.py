@@ -2,22 +2,23 @@
 
 Categories have the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs belongs to kernels whatever
 else happens, and so on.  Inside a category an instant belongs to the activity that began first, and of two that began together to the
-longer one.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
+longer one.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.  The native core does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle import _native
 from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.trace.intervals import covered_ns, merge, new_cover_ns
+from turnbuckle.trace.intervals import merge
 
 
 def exposed(
-    start_ns: Int, end_ns: Int, level: NDArray[np.int8], felt_ns: Int | None = None, tie: Int | None = None
+    start_ns: Int, end_ns: Int, level: NDArray[np.int8], felt_ns: Int | None = None, tie: Callable[[], Int] | None = None
 ) -> tuple[Int, Bool, Int]:
     """Return the share of the time line that belongs to each interval.
 
@@ -26,7 +27,8 @@ def exposed(
     start_ns, end_ns : intervals, any order, ``end >= start``.
     level : priority of each interval, 0 first.
     felt_ns : instant of each interval at which a delay of it takes effect; its end by default.
-    tie : order of intervals with the same level, start and end, so that the order of rows does not matter.
+    tie : gives the order of intervals with the same level, start and end, so that the order of rows does not matter; asked where there
+        are any.
 
     Returns
     -------
@@ -35,25 +37,12 @@ def exposed(
     by_level : exposed time of each level; the sum is the length of the union of all intervals.
     """
     felt_ns = end_ns if felt_ns is None else felt_ns
-    tie = np.zeros(len(start_ns), dtype=np.int64) if tie is None else tie
-    exposed_ns = np.zeros(len(start_ns), dtype=np.int64)
-    tail = np.zeros(len(start_ns), dtype=np.bool_)
-    levels = int(level.max()) + 1 if len(level) else 0
-    by_level = np.zeros(levels, dtype=np.int64)
-    higher: tuple[Int, Int] = (np.empty(0, np.int64), np.empty(0, np.int64))
-    for this in range(levels):
-        rows = np.flatnonzero(level == this)
-        if not len(rows):
-            continue
-        # of two that begin together, the longer holds the other
-        rows = rows[np.lexsort((tie[rows], -end_ns[rows], start_ns[rows]))]
-        start, end, felt = start_ns[rows], end_ns[rows], felt_ns[rows]
-        new = new_cover_ns(start, end)
-        exposed_ns[rows] = new - covered_ns(end - new, end, *higher)
-        tail[rows] = (felt > end - new) & (felt <= end) & (new > 0) & (covered_ns(felt - 1, felt, *higher) == 0)
-        by_level[this] = exposed_ns[rows].sum()
-        higher = merge(np.concatenate([higher[0], start]), np.concatenate([higher[1], end]))
-    return exposed_ns, tail, by_level
+    start, end, felt = (np.ascontiguousarray(column) for column in (start_ns, end_ns, felt_ns))
+    level = np.ascontiguousarray(level)
+    own, tail, by_level, tied = _native.exposed(start, end, level, felt, np.zeros(0, dtype=np.int64))
+    if tied and tie is not None:
+        own, tail, by_level, _ = _native.exposed(start, end, level, felt, np.ascontiguousarray(tie()))
+    return np.frombuffer(own, dtype=np.int64), np.frombuffer(tail, dtype=np.bool_), np.array(by_level, dtype=np.int64)
 
 
 def between(starts: Sequence[int] | Int, ends: Sequence[int] | Int, first: int, last: int) -> tuple[Int, Int]:

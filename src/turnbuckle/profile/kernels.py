@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.profile.alike import alike
 from turnbuckle.trace.trace import Trace
 
 #: What holds a class up: arithmetic units of its precision, device memory, or no unit of its GPU (it waits for others); empty is not known.
@@ -113,22 +114,22 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
     of_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
     for index in [*kernels["name"].drop_nulls().unique().to_list(), len(trace.names)]:
         text = "" if index == len(trace.names) else trace.names[index] or ""
-        head = (told(text), given(text) if given else -1)
-        if head not in head_of:
-            head_of[head] = len(heads)
-            heads.append(head)
-        of_name[index] = head_of[head]
-    launched = kernels.select(
-        pl.Series("head", of_name[kernels["name"].fill_null(len(trace.names)).to_numpy()]),
-        *(pl.col(c).fill_null(0).cast(pl.Int64).clip(0) for c in _LAUNCH),
-        ns=pl.col("end_ns") - pl.col("start_ns"),
-    )
-    keys = ["head", *_LAUNCH]
-    groups = launched.group_by(keys, maintain_order=True).agg(pl.col("ns").sum()).sort("ns", descending=True, maintain_order=True)
+        by_name = (told(text), given(text) if given else -1)
+        if by_name not in head_of:
+            head_of[by_name] = len(heads)
+            heads.append(by_name)
+        of_name[index] = head_of[by_name]
+    head_of_row = of_name[kernels["name"].fill_null(len(trace.names)).to_numpy()]
+    launched = [kernels[c].fill_null(0).cast(pl.Int64).clip(0).to_numpy() for c in _LAUNCH]
+    group, place = alike(head_of_row, *launched)
+    ns = np.bincount(group, weights=(kernels["end_ns"] - kernels["start_ns"]).to_numpy(), minlength=len(place))
+    longest = np.argsort(-ns, kind="stable")
     kinds: list[KernelKind] = []
     number: list[int] = []
     first: dict[int, int] = {}
-    for head, blocks, threads, registers, shared_bytes, _ in groups.iter_rows():
+    for row_of_group in place[longest].tolist():
+        head = int(head_of_row[row_of_group])
+        blocks, threads, registers, shared_bytes = (int(column[row_of_group]) for column in launched)
         if len(kinds) < MOST_KINDS or head not in first:
             of, row = heads[head]
             kinds.append(replace(of, blocks=blocks, threads=threads, registers=registers, shared_bytes=shared_bytes, given=row))
@@ -136,5 +137,6 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
             number.append(len(kinds) - 1)
         else:
             number.append(first[head])
-    of_row = launched.join(groups.select(*keys, kind=pl.Series(number, dtype=pl.Int32)), on=keys, how="left", maintain_order="left")
-    return kinds, of_row["kind"].to_numpy()
+    kind_of_group = np.empty(len(place), dtype=np.int32)
+    kind_of_group[longest] = number
+    return kinds, kind_of_group[group]

@@ -15,13 +15,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Float, Text
+from turnbuckle.foundation.arrays import Bool, Float, Int, Text
+from turnbuckle.profile.alike import alike
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.kernels import KernelKind, kinds_of
-from turnbuckle.profile.profile import DIRECTIONS, Profile
+from turnbuckle.profile.profile import DIRECTIONS, MEMORIES, Profile
 
 #: Stands for the memory of copies whose size is not recorded: no machine's link tells how long they would take.
 UNSIZED: Final = "unsized"
+#: Kinds whose size tells pieces apart.
+_SIZED: Final = ("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration")
+#: Stands for what is not recorded among codes, which start at 0.
+_NONE: Final = -1
 
 
 @dataclass(frozen=True)
@@ -77,44 +82,54 @@ def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tupl
         kernels = profile.activities["kind"] == "kernel"
     of = np.full(profile.activities.height, -1, dtype=np.int32)
     of[kernels.to_numpy()] = of_row[profile.activities["row"].filter(kernels).to_numpy()]
-    keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes", "kernel"]
-    sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
-    rows = (
-        profile.activities.with_columns(
-            direction=pl.coalesce("direction", _copied(profile)),
-            kernel=pl.Series(of),
-            size_bytes=pl.when(sized).then("size_bytes"),
-            memory=pl.when(sized & pl.col("size_bytes").is_null())
-            .then(pl.lit(UNSIZED))
-            .when(sized)
-            .then(pl.col("memory").cast(pl.String).fill_null("unknown")),
-        )
-        .with_row_index("activity")
-        .group_by(keys, maintain_order=True)
-        .agg(
-            pl.col("activity"),
-            pl.len().alias("count"),
-            (pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")).sum().alias("total_ns"),
-            pl.col("exposed_ns").sum(),
-            pl.col("tail_exposed").sum().alias("tails"),
-        )
+    copied = _copied(profile)
+    number, first = alike(*_keys(profile.activities, copied, of))
+    sized = pl.col("kind").is_in(_SIZED)
+    directions = pl.Series([*DIRECTIONS, None], dtype=profile.activities["direction"].dtype)
+    rows = profile.activities[first].with_columns(
+        direction=pl.coalesce("direction", directions.gather(copied[first])),
+        kernel=pl.Series(of[first]),
+        size_bytes=pl.when(sized).then("size_bytes"),
+        memory=pl.when(sized & pl.col("size_bytes").is_null())
+        .then(pl.lit(UNSIZED))
+        .when(sized)
+        .then(pl.col("memory").cast(pl.String).fill_null("unknown")),
     )
+    reach = profile.activities.select(pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")).to_series()
 
-    def number(name: str) -> Float:
-        return rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
+    def total(column: pl.Series) -> Float:
+        # whole numbers below 2^53 add up exactly
+        return np.bincount(number, weights=column.to_numpy(), minlength=len(first)).astype(np.float64)
 
-    members = rows.select("activity").with_row_index("piece").explode("activity")
-    piece = np.zeros(profile.activities.height, dtype=np.int32)
-    piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
     groups = Pieces(
-        **described(rows, kinds), count=number("count"), seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9,
-        tail_count=number("tails"),
+        **described(rows, kinds), count=np.bincount(number, minlength=len(first)).astype(np.float64), seconds=total(reach) * 1e-9,
+        exposed_seconds=total(profile.activities["exposed_ns"]) * 1e-9, tail_count=total(profile.activities["tail_exposed"]),
     )  # fmt: skip
-    return groups, piece
+    return groups, number.astype(np.int32)
 
 
-def _copied(profile: Profile) -> pl.Series:
-    """Return the direction of the first copy that each activity started; null for activities that started none."""
+def _keys(activities: pl.DataFrame, copied: NDArray[np.int8], kernel: NDArray[np.int32]) -> list[Int]:
+    """Return integer columns that are equal where two activities are of one piece."""
+
+    def code(name: str) -> Int:
+        return activities[name].to_physical().cast(pl.Int64).fill_null(_NONE).to_numpy()
+
+    kind, direction = code("kind"), code("direction")
+    sized = np.isin(kind, [activities["kind"].dtype.categories.to_list().index(word) for word in _SIZED])  # type: ignore[attr-defined]
+    size, memory = activities["size_bytes"], code("memory")
+    # of copies a memory that is not recorded is unknown, and none counts where the size is not recorded
+    memory = np.where(memory == _NONE, MEMORIES.index("unknown"), memory)
+    memory = np.where(sized & size.is_not_null().to_numpy(), memory, _NONE)
+    narrow = kind
+    # columns of few values as the digits of one number
+    parts = (code("category"), code("call_class"), np.where(direction == _NONE, copied, direction), memory, code("idle_device"))
+    for part in parts:
+        narrow = (narrow << 8) | (part - _NONE)
+    return [narrow, np.where(sized, size.fill_null(_NONE).to_numpy(), _NONE), kernel.astype(np.int64)]
+
+
+def _copied(profile: Profile) -> NDArray[np.int8]:
+    """Return the direction of the first copy that each activity started, as its code; the number of codes where it started none."""
     trace, activities = profile.trace, profile.activities
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies").unique("api_row", keep="first", maintain_order=True)
     direction = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)
@@ -122,7 +137,7 @@ def _copied(profile: Profile) -> pl.Series:
     called = (activities["category"] == "api").fill_null(False) & activities["row"].is_not_null()
     of = np.full(activities.height, len(DIRECTIONS), dtype=np.int8)
     of[called.to_numpy()] = direction[activities["row"].filter(called).to_numpy()]
-    return pl.Series("direction", [*DIRECTIONS, None]).cast(activities["direction"].dtype).gather(of)
+    return of
 
 
 def described(rows: pl.DataFrame, kinds: Sequence[KernelKind] = ()) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.files import whole, write_parquet
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.foundation.schema import words
+from turnbuckle.profile.alike import alike
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
@@ -44,6 +45,8 @@ KIND_OF_DIRECTION = {
     "migration_d2d": "migration",
 }
 
+#: Stands for what is not recorded where rows are numbered.
+_NO_NUMBER = int(np.iinfo(np.int64).min)
 _ENUMS = {
     "kind": pl.Enum(KINDS),
     "category": pl.Enum(CATEGORIES),
@@ -132,7 +135,7 @@ def build(trace: Trace) -> Profile:
     rows = rows.with_columns(reach_ns=pl.max_horizontal("end_ns", "delivered_ns"))
     start, reach = rows["start_ns"].to_numpy(), rows["reach_ns"].to_numpy()
     felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
-    exposed_ns, tail, _ = exposed(start, reach, rows["level"].to_numpy().astype(np.int8), felt, _tie(rows))
+    exposed_ns, tail, _ = exposed(start, reach, rows["level"].to_numpy().astype(np.int8), felt, lambda: _tie(rows))
     gap = rows["kind"].to_numpy() == KIND["gap"]
     ranges = naming_ranges(trace)
     alone = host_only_ns(start[~gap], reach[~gap], first, last)
@@ -366,21 +369,12 @@ def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
 
 
 def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Number the tracks: host threads, device streams, and one for time outside all threads.
-
-    Each key column has few distinct values, so numbering those and combining the numbers is several times faster than a
-    join on four nullable columns.
-    """
+    """Number the tracks: host threads, device streams, and one for time outside all threads."""
     keys = ["process", "thread", "device", "stream"]
-    combined = pl.Series(np.zeros(rows.height, dtype=np.int64))
-    for key in keys:
-        distinct = rows[key].unique()
-        number = rows[key].replace_strict(distinct, pl.Series(range(len(distinct)), dtype=pl.Int64))
-        combined = combined * len(distinct) + number
-    first = combined.to_frame("key").with_row_index("at").group_by("key").agg(pl.col("at").min()).sort("at")
-    order = pl.Series(range(first.height), dtype=pl.Int32)
-    tracks = rows.select(keys)[first["at"]].with_columns(track=order)
+    number, first = alike(*(rows[key].cast(pl.Int64).fill_null(_NO_NUMBER).to_numpy() for key in keys))
+    tracks = rows.select(keys)[first]
     thread, stream = pl.col("thread").is_not_null(), pl.col("device").is_not_null()
     what = pl.when(thread).then(pl.lit("thread")).when(stream).then(pl.lit("stream")).otherwise(pl.lit("host"))
-    numbered = rows.drop(keys).with_columns(track=combined.replace_strict(first["key"], order))
+    tracks = tracks.with_columns(track=pl.Series(range(tracks.height), dtype=pl.Int32))
+    numbered = rows.drop(keys).with_columns(track=pl.Series(number.astype(np.int32)))
     return numbered, tracks.select("track", what.alias("what"), *keys)

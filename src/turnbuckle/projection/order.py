@@ -18,6 +18,7 @@ from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.replay.drawn import drawn_seconds
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
@@ -125,7 +126,7 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     change = timeline_change(durations)
     was = timeline.unchanged_seconds
     # adding the difference keeps the identity exact
-    seconds = measured + (timeline.seconds(change) - was)
+    seconds = measured + (drawn_seconds(timeline, change) - was)
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
     if np.ndim(seconds):

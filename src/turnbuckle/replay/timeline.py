@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from turnbuckle._native import Timeline
-from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
@@ -25,6 +25,8 @@ from turnbuckle.profile.pieces import Pieces
 Terms = list[tuple[Index, Float]]
 #: Parts of a run time, in the order of their numbers.
 _PARTS = ("launch", "kernel", "copy", "other")
+#: What the native core spares an edge, bit by bit: the edge itself, the first and the second term of its change.
+_LEFT_OUT, _NO_FIRST, _NO_SECOND = np.uint8(1), np.uint8(2), np.uint8(4)
 
 
 @dataclass(frozen=True)
@@ -93,17 +95,22 @@ class TimelineReplay:
         piece = piece_of_row[graph.activity].astype(np.int32) if len(graph.activity) else np.zeros(0, dtype=np.int32)
         return _compiled(graph, run, piece)
 
-    def on(self, graph: Graph, spared: Bool | None = None) -> TimelineReplay:
-        """Compile the same activities on a changed graph; `spared` ones get no added time."""
-        return _compiled(graph, self.run, self.piece, spared, self._terms if graph is self.graph else None)
+    def on(self, graph: Graph) -> TimelineReplay:
+        """Compile the same activities on a changed graph."""
+        return _compiled(graph, self.run, self.piece)
 
-    def without(self, edges: Bool) -> TimelineReplay:
-        """Compile the same run without some edges, as if nothing waited there; other edges still hold."""
-        return self.on(self.graph.kept(~edges))
+    def seconds_without(self, values: Float, edges: Bool) -> float:
+        """Return the run time at a row of parameters [s] without some edges, as if nothing waited there; other edges still hold."""
+        return self._sparing(values, edges * _LEFT_OUT)
 
-    def sparing(self, activities: Bool) -> TimelineReplay:
-        """Compile the same run where some activities get no added time; their durations still scale."""
-        return self.on(self.graph, activities)
+    def seconds_sparing(self, values: Float, activities: Bool) -> float:
+        """Return the run time at a row of parameters [s] where some activities get no added time; their durations still scale."""
+        whose = activities[self.graph.payer]
+        waits = whose & ((self.graph.kind == EDGE["sync"]) | (self.graph.kind == EDGE["queue"]))
+        return self._sparing(values, whose * _NO_SECOND + waits * _NO_FIRST)
+
+    def _sparing(self, values: Float, spared: Whole) -> float:
+        return self.native.last_sparing(np.ascontiguousarray(values), spared) * 1e-9
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
@@ -112,6 +119,14 @@ class TimelineReplay:
         for parameter, amount in ((first, scaled), (second, added)):
             slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
         return slope
+
+    def gradient(self, path: Int) -> Float:
+        """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""
+        slope = np.zeros(parameters(len(self.run)))
+        for parameter, amount in self._terms:
+            changed = path[parameter[path] >= 0]
+            slope += np.bincount(parameter[changed], weights=amount[changed], minlength=len(slope))
+        return np.asarray(slope * 1e-9)
 
     @cached_property
     def unchanged_seconds(self) -> float:
@@ -145,6 +160,10 @@ class TimelineReplay:
         """Compute `path` for a row of parameters, as `Change.values` has them."""
         instants, path = self.native.replayed(np.ascontiguousarray(values))
         return np.frombuffer(instants, dtype=np.float64) * 1e-9, np.frombuffer(path, dtype=np.uint32).astype(np.int64)
+
+    def path_at(self, values: Float) -> Int:
+        """Return the edges of the critical path, last first, for a row of parameters."""
+        return np.frombuffer(self.native.path(np.ascontiguousarray(values)), dtype=np.uint32).astype(np.int64)
 
     def budget(self, change: Change) -> tuple[Float, Float]:
         """Add up all savings and all delays of all edges [s], the limits of the change each way (shape of the draws)."""
@@ -180,7 +199,7 @@ class TimelineReplay:
         values = change.values
         found = np.zeros(len(_PARTS))
         for at, weight in zip(*np.polynomial.legendre.leggauss(points), strict=True):
-            _, path = self.replayed(values * (1.0 + at) / 2.0)
+            path = self.path_at(values * (1.0 + at) / 2.0)
             part, slope = self._part_of(path, part_of_category), self.slopes(path, values)
             found += weight / 2.0 * np.bincount(part, weights=slope, minlength=len(_PARTS))
         missed = float(self.seconds(change)) - self.unchanged_seconds - float(found.sum())
@@ -190,14 +209,18 @@ class TimelineReplay:
     def _part_of(self, path: Int, part_of_category: dict[str, str]) -> Int:
         """Return the part that each edge of a path belongs to, as its place in `_PARTS`."""
         graph = self.graph
-        source, target, kind = graph.source[path], graph.target[path], graph.kind[path]
-        owner, begun_by = self.piece[(target - 1) // 2], self.piece[np.maximum(source - 1, 0) // 2]
+        target, kind = graph.target[path], graph.kind[path]
+        owner = self.piece[(target - 1) // 2]
         launch = self.run.kind == "launch"
         part_of_piece = np.array([_PARTS.index(part_of_category[c]) for c in self.run.category.tolist()], dtype=np.int8)
-        works = (kind == EDGE["run"]) | graph.begun_within[path]
-        part = np.where(works, part_of_piece[owner], _PARTS.index("other"))
-        launching = ((kind == EDGE["call"]) & launch[owner]) | ((kind == EDGE["deliver"]) & launch[begun_by])
-        part[launching] = _PARTS.index("launch")
+        works = kind == EDGE["run"]
+        if graph.paid is not None:
+            works |= (kind == EDGE["stream"]) & (graph.paid[path] >= 0)
+        part = np.where(works, part_of_piece[owner], np.int8(_PARTS.index("other")))
+        delivers = np.flatnonzero(kind == EDGE["deliver"])
+        begun_by = self.piece[np.maximum(graph.source[path[delivers]] - 1, 0) // 2]
+        part[(kind == EDGE["call"]) & launch[owner]] = _PARTS.index("launch")
+        part[delivers[launch[begun_by]]] = _PARTS.index("launch")
         return np.asarray(part, dtype=np.int64)
 
     @cached_property
@@ -220,20 +243,16 @@ class TimelineReplay:
         return weights * 1e-9
 
 
-def _compiled(graph: Graph, run: Pieces, piece: Index, spared: Bool | None = None, terms: Terms | None = None) -> TimelineReplay:
-    """Build the graph in the native core; `spared` activities scale with their duration but get no added time."""
-    terms = _parameters(graph, piece, len(run)) if terms is None else terms
-    made = TimelineReplay(graph, run, piece, _native(graph, run, terms, spared))
+def _compiled(graph: Graph, run: Pieces, piece: Index) -> TimelineReplay:
+    """Build the graph in the native core."""
+    terms = _parameters(graph, piece, len(run))
+    made = TimelineReplay(graph, run, piece, _native(graph, run, terms))
     made.__dict__["_terms"] = terms
     return made
 
 
-def _native(graph: Graph, run: Pieces, terms: Terms, spared: Bool | None) -> Timeline:
+def _native(graph: Graph, run: Pieces, terms: Terms) -> Timeline:
     (first, scaled), (second, added) = terms
-    if spared is not None:
-        whose = spared[graph.payer]
-        second = np.where(whose, -1, second)
-        first = np.where(whose & np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]), -1, first)
     return Timeline(
         len(graph.time_ns),
         graph.source.astype(np.uint32),

@@ -112,8 +112,9 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...]
 def _launch_ns(replay: TimelineReplay) -> float:
     """Return what a launch takes by itself, in the middle [ns]."""
     graph = replay.graph
-    launches = (graph.kind == EDGE["call"]) & (replay.run.kind[replay.piece[np.maximum(graph.owner, 0)]] == "launch")
-    return float(np.median(graph.lag_ns[launches])) if launches.any() else 0.0
+    calls = np.flatnonzero(graph.kind == EDGE["call"])
+    launches = calls[(replay.run.kind == "launch")[replay.piece[np.maximum(graph.target[calls] - 1, 0) // 2]]]
+    return float(np.median(graph.lag_ns[launches])) if len(launches) else 0.0
 
 
 def _tracks(profile: Profile) -> Text:

@@ -33,7 +33,7 @@ pub(super) struct Term {
     pub(super) amount: Option<f64>,
 }
 
-const NOTHING: Term = Term { parameter: NONE, amount: None };
+pub(super) const NOTHING: Term = Term { parameter: NONE, amount: None };
 
 /// Laws that are searched for one alike; beyond, alike ones may be kept twice.
 const SEARCHED: usize = 1 << 16;

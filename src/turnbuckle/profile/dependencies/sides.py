@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.profile.alike import alike
 from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
@@ -252,15 +253,15 @@ class Device:
 def numbered(*keys: Int) -> tuple[Int, Int]:
     """Return the distinct combinations of some keys in rising order, shape (distinct, keys), and the number of each row's.
 
-    Few among many rows: hashing them is ten times faster than the sort of ``np.unique(axis=0)``, which gives the same.
-
     >>> [found.tolist() for found in numbered(np.array([7, 3, 7]), np.array([1, 2, 1]))]
     [[[3, 2], [7, 1]], [1, 0, 1]]
     """
-    rows = pl.DataFrame({str(k): key for k, key in enumerate(keys)})
-    distinct = rows.unique().sort(rows.columns)
-    number = rows.join(distinct.with_row_index("number"), on=rows.columns, how="left", maintain_order="left")["number"]
-    return distinct.to_numpy().astype(np.int64).reshape(-1, len(keys)), number.to_numpy().astype(np.int64)
+    number, first = alike(*keys)
+    distinct = np.stack([key[first] for key in keys], axis=1).astype(np.int64)
+    order = np.lexsort(distinct.T[::-1])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return distinct[order], place[number]
 
 
 def _codes(column: pl.Series) -> Code:

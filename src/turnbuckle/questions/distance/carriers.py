@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.profile.alike import alike
 from turnbuckle.profile.dependencies.dependencies import EDGE, Index
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.sensitivity import Curve
@@ -26,6 +27,8 @@ NAMED: Final = 12
 _ASKED: Final = 3
 #: Sizes of copies by one kind of call that are told apart one by one.
 _SIZES: Final = 6
+#: Stands for the size of what copies nothing.
+_NO_SIZE: Final = -2
 #: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
 _WALKED: Final = 48
 #: Parts of the latency that a carrier can pay for, and the part that belongs to each kind of edge.
@@ -115,7 +118,7 @@ def _walked(
         # close to the middle, so that no kink of the price lies between the points
         values = change(np.array([[middle - step], [middle], [middle + step]])).values
         direction = (values[2] - values[0]) / (2 * step)
-        _, path = replay.replayed(values[1])
+        path = replay.path_at(values[1])
         # if no delivery and no return is delayed, the calls themselves take longer
         in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)
@@ -138,10 +141,11 @@ def _among(numbers: Int, count: int) -> Bool:
     return occurs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Groups:
     """Groups of calls of one name that copy the same; every activity that can carry latency belongs to one."""
 
+    profile: Profile
     replay: TimelineReplay
     caller: Int
     group: Int
@@ -162,37 +166,43 @@ class _Groups:
         call, work = (graph.source[deliver] - 1) // 2, (graph.target[deliver] - 1) // 2
         caller[work] = call
         started[call] = work
-        rows = profile.activities[graph.activity]
         carried = np.where(started[caller] >= 0, started[caller], caller)
         waits = np.zeros(n, dtype=np.bool_)
         waits[(graph.target[graph.kind == EDGE["sync"]] - 1) // 2] = True
-        kind = rows["kind"].cast(pl.String)
-        page = kind == "migration"
-        unnamed = pl.when(page).then(pl.lit("memory moved by the driver")).otherwise(pl.lit("call not recorded"))
-        given = pl.col("given").replace("", None)
-        name = pl.DataFrame({"given": profile.trace.text(rows)}).select(pl.coalesce(given, unnamed).alias("name"))["name"]
-        copies = kind[carried].is_in(list(_TO)) | page[caller]
-        keys = pl.DataFrame(
-            {
-                "name": name[caller],
-                "to": kind[carried].replace_strict(_TO, default=""),
-                "size": rows["size_bytes"][carried].fill_null(0).set((~copies).fill_null(True), None),
-                "waits": waits[caller],
-            }
-        )
+        words = profile.activities["kind"].dtype.categories.to_list()  # type: ignore[attr-defined]
+        kind = profile.activities["kind"].to_physical().to_numpy()[graph.activity]
+        page = kind == words.index("migration")
+        names, name = _named_calls(profile, graph.activity, page)
+        copies = np.isin(kind[carried], [words.index(word) for word in _TO]) | page[caller]
+        size = np.where(copies, profile.activities["size_bytes"].fill_null(0).to_numpy()[graph.activity][carried], _NO_SIZE)
+        one_call, _ = alike(name[caller], kind[carried] * copies, waits[caller])
+        _, first_of_size = alike(one_call, size)
         # sizes of a call with many sizes are grouped by their power of ten
-        several = pl.col("size").n_unique().over("name", "to", "waits") > _SIZES
-        decade = pl.when(several).then(pl.col("size").log10().floor()).otherwise(pl.col("size"))
-        keys = keys.with_columns(decade=decade).with_columns(group=pl.struct("name", "to", "decade", "waits").rank("dense") - 1)
-        labels = keys.group_by("group").agg(
-            pl.col("name", "to", "waits").first(), pl.col("size").min().alias("low"), pl.col("size").max().alias("high")
-        )
-        group = keys["group"].to_numpy().astype(np.int64)
-        words = [
-            (name, to, None if low is None else (low, high), waits)
-            for name, to, waits, low, high in labels.sort("group").drop("group").iter_rows()
+        several = np.bincount(one_call[first_of_size]) > _SIZES
+        decade = np.floor(np.log10(np.maximum(size, 1), where=size > 0, out=np.full(n, -1.0))).astype(np.int64)
+        group, first = alike(one_call, np.where(several[one_call] & (size != _NO_SIZE), decade, size))
+        sizes: list[list[int]] = [[] for _ in first]
+        for k, size_bytes in zip(group[first_of_size].tolist(), size[first_of_size].tolist(), strict=True):
+            sizes[k].append(size_bytes)
+        labels = [
+            (names[called], _TO.get(words[moved], ""), None if of[0] == _NO_SIZE else (min(of), max(of)), waiting)
+            for called, moved, of, waiting in zip(
+                name[caller[first]].tolist(), kind[carried[first]].tolist(), sizes, waits[caller[first]].tolist(), strict=True
+            )
         ]
-        return cls(replay, caller, group, words, np.bincount(group[_among(caller, n)], minlength=len(words)))
+        return cls(profile, replay, caller, group, labels, np.bincount(group[_among(caller, n)], minlength=len(labels)))
+
+    @cached_property
+    def crossing(self) -> tuple[Int, Bool]:
+        """Return the calls that cross to the device, in the order of their threads and times, and which begin a thread."""
+        profile, replay = self.profile, self.replay
+        category, row = profile.activities["category"], replay.graph.activity
+        words = category.dtype.categories.to_list()  # type: ignore[attr-defined]
+        host = np.flatnonzero(category.to_physical().to_numpy()[row] == words.index("api"))
+        crossing = host[replay.run.crosses[replay.piece[host]]]
+        track = profile.activities["track"].to_numpy()[row[crossing]]
+        order = np.lexsort((replay.graph.time_ns[2 * crossing + 1], track))
+        return crossing[order], np.concatenate([[True], np.diff(track[order]) != 0])
 
     def _activity(self, edges: Int) -> Index:
         """Return the activity that each edge charges."""
@@ -238,29 +248,41 @@ def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Prof
     returns = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]) & in_group[(graph.target - 1) // 2]
     asynchronous = None
     if returns.any():
-        asynchronous = float(replay.without(returns).seconds_at(values)[0]) + beyond
-    later = _later_in_row(groups, calls, profile, replay)
+        asynchronous = replay.seconds_without(values[0], returns) + beyond
+    later = _later_in_row(groups, calls)
     batched = batches = None
     if len(later):
         batches = len(calls) - len(later)
         silent = np.zeros(len(graph.activity), dtype=np.bool_)
         silent[later] = True
         silent |= silent[groups.caller]
-        batched = float(replay.sparing(silent).seconds_at(values)[0]) + beyond
+        batched = replay.seconds_sparing(values[0], silent) + beyond
     return replace(carrier, asynchronous=asynchronous, batched=batched, batches=batches)
 
 
-def _later_in_row(groups: _Groups, calls: Int, profile: Profile, replay: TimelineReplay) -> Int:
+def _later_in_row(groups: _Groups, calls: Int) -> Int:
     """Return the calls of a group that follow another call of it on the same thread.
 
     Between the two there is no other call that crosses to the device.
     """
-    rows = profile.activities[replay.graph.activity]
-    host = np.flatnonzero((rows["category"].cast(str) == "api").to_numpy())
-    crossing = host[replay.run.crosses[replay.piece[host]]]
-    track = rows["track"].to_numpy()
-    order = crossing[np.lexsort((replay.graph.time_ns[2 * crossing + 1], track[crossing]))]
-    in_group = np.isin(order, calls)
+    order, heads = groups.crossing
+    in_group = _among(calls, len(groups.caller))[order]
     follows = np.zeros(len(order), dtype=np.bool_)
-    follows[1:] = in_group[1:] & in_group[:-1] & (track[order][1:] == track[order][:-1])
+    follows[1:] = in_group[1:] & in_group[:-1] & ~heads[1:]
     return order[follows]
+
+
+def _named_calls(profile: Profile, rows: Int, page: Bool) -> tuple[list[str], Int]:
+    """Return texts, and for each activity the number of the text that names its call."""
+    column = profile.activities["name"]
+    texts = ["call not recorded", "memory moved by the driver"]
+    number_of: dict[str, int] = {}
+    count = len(profile.trace.names)
+    number = np.zeros(count + 1, dtype=np.int64)
+    used = column.drop_nulls().unique()
+    given = [] if not count else profile.trace.names.gather(used).to_list()
+    for index, text in zip(used.to_list(), given, strict=False):
+        if text:
+            number[index] = number_of.setdefault(text, len(number_of) + len(texts))
+    named = number[column.fill_null(count).to_numpy() if count else np.zeros(len(column), dtype=np.int64)][rows]
+    return [*texts, *number_of], np.where(named, named, page)

@@ -15,7 +15,7 @@ The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal
 
@@ -24,7 +24,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 from turnbuckle.cost.slack import slack_seconds
-from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
@@ -44,6 +44,7 @@ from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
 from turnbuckle.questions.distance.carriers import Carrier, carriers
+from turnbuckle.questions.distance.reads_in_flight import covered, covered_draws, window
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
@@ -69,6 +70,8 @@ _GRID: Final = 24
 _PLACES, _FEWEST = 2_400_000_000, 64
 #: Scenarios times instants of the spread of tolerances, at most.
 _WORK: Final = 400_000_000
+#: Scenarios times parameters of one replay of many.
+_ROWS: Final = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -407,7 +410,7 @@ class Distance:
         assert ready.timeline is not None
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
-        source = _covered(seen.source.with_parameters(missing))
+        source = covered(seen.source.with_parameters(missing))
         return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
 
     def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
@@ -443,10 +446,10 @@ class Distance:
     def kinks(self) -> list[float]:
         """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
         reached = link_bandwidth(self.source, "h2d", self.source)
-        window, trip = _window(self.source), self.source.value("link.round_trip")
-        if self.mode != "link" or not reached or not window or not trip:
+        in_flight, trip = window(self.source), self.source.value("link.round_trip")
+        if self.mode != "link" or not reached or not in_flight or not trip:
             return []
-        return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
+        return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
         """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight, or of the layer [s]; None without draws."""
@@ -459,58 +462,57 @@ class Distance:
         if self.mode == "api" or not (reads or self.layer) or not finite:
             return [(s, s) for s in exact]
         grid = np.geomspace(min(finite) / 10, min(max(finite) * 10, FARTHEST), _GRID)
-        drawn = _covered_draws(drawn_source(self.source, draws, seed))
-        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
-        tolerances = []
-        for d in range(draws):
-            machine = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
-            layer = {n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in layers.items()}
-            change = self.change(np.concatenate([[0.0], grid])[:, None], machine, layer)
-            seconds = self.replay.seconds(change)
-            bent = Curve(np.concatenate([[0.0], grid]), seconds - unchanged + measured, np.diff(seconds), 0.0)
-            tolerances.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
+        at, longest = np.concatenate([[0.0], grid]), measured * (1 + np.array(THRESHOLDS))
+        seconds = self._drawn_seconds(at, draws, seed, measured)
+        # a longer distance is never faster: each threshold lies between two neighbours, first looked for around the stated tolerance
+        guess = np.searchsorted(at, [FARTHEST if s is None else s for s in exact], side="right").clip(1, _GRID)
+        below, above = np.full((draws, len(THRESHOLDS)), -1), np.full((draws, len(THRESHOLDS)), len(at))
+        places = np.broadcast_to(np.stack([guess - 1, guess]), (draws, 2, len(THRESHOLDS)))
+        while True:
+            rows = np.repeat(np.arange(draws), places[0].size)
+            reached = seconds(rows, places.reshape(-1)).reshape(places.shape) <= longest
+            below = np.maximum(below, np.where(reached, places, -1).max(axis=1))
+            above = np.minimum(above, np.where(reached, len(at), places).min(axis=1))
+            if (above - below <= 1).all():
+                break
+            places = np.where(above - below > 1, (below + above) // 2, np.maximum(below, 0))[:, None, :]
+        tolerances = [[_crossed(at, seconds, d, int(k), t) for k, t in zip(above[d], longest, strict=True)] for d in range(draws)]
         quantile = np.quantile(np.array(tolerances), [0.05, 0.95], axis=0, method="nearest")
         # the stated values are inside, whatever the draws and the grid make of the edges
         stated = [np.inf if s is None else s for s in exact]
         low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
         return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
 
+    def _drawn_seconds(self, at: Float, draws: int, seed: int, measured: float) -> Callable[[Int, Int], Float]:
+        """Return a function of draws and of places in `at` that gives their run times [s]; each pair is replayed once."""
+        drawn = covered_draws(drawn_source(self.source, draws, seed))
+        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
+        known = np.full((draws, len(at)), np.nan)
+        most = max(_ROWS // parameters(len(self.replay.run)), 1)
+
+        def of(values: Mapping[ParameterName, Float], rows: Int) -> dict[ParameterName, Float]:
+            return {n: v if len(v) == 1 else v[rows] for n, v in values.items()}
+
+        def seconds(rows: Int, places: Int) -> Float:
+            asked = np.unique(np.stack([rows, places], axis=1)[np.isnan(known[rows, places])], axis=0)
+            for first in range(0, len(asked), most):
+                row, place = asked[first : first + most].T
+                change = self.change(at[place][:, None], DrawnMachine(of(drawn.values, row), drawn.copies_vanish), of(layers, row))
+                known[row, place] = np.broadcast_to(self.replay.seconds(change), len(row)) - unchanged + measured
+            return known[rows, places]
+
+        return seconds
+
+
+def _crossed(at: Float, seconds: Callable[[Int, Int], Float], draw: int, place: int, longest: float) -> float:
+    """Return where a draw's run time, linear between the places looked at, exceeds `longest` [s]: between `place` and the one before it."""
+    if place == len(at):
+        return math.inf
+    if place == 0:
+        return float(at[0])
+    low, high = seconds(np.array([draw, draw]), np.array([place - 1, place]))
+    return float(at[place - 1] + (longest - low) * (at[place] - at[place - 1]) / (high - low))
+
 
 #: What varies in each mode.
 _VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
-
-
-def _window(machine: Machine) -> float:
-    """Return the most bytes that a device can have requested and not yet received."""
-    return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
-
-
-def _covered(source: Machine) -> Machine:
-    """Raise the assumed reads in flight to what the observed bandwidth needs.
-
-    By Little's law, a link that reached B over a round trip R had B x R bytes in flight.
-    """
-    parts = {n: source.parameters[n] for n in READS_IN_FLIGHT}
-    values = _at_least(
-        {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
-    )
-    tags = parts["link.tags"]
-    if values["link.tags"] > tags.value:
-        note = f"at least what the observed bandwidth needs over the round trip; {tags.note}"
-        tags = replace(tags, value=float(values["link.tags"]), note=note)
-    return source.with_parameters({"link.tags": tags})
-
-
-def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
-    values = dict(drawn.values)
-    values |= _at_least({n: values[n] for n in READS_IN_FLIGHT}, values.get("link.h2d.bandwidth"), values.get("link.h2d.efficiency"))
-    return DrawnMachine(values, drawn.copies_vanish)
-
-
-def _at_least(reads: Mapping[ParameterName, Any], bandwidth: Any, efficiency: Any) -> dict[ParameterName, Any]:
-    """Raise the number of tags to what the link needs to reach its bandwidth."""
-    if bandwidth is None:
-        return dict(reads)
-    reached = bandwidth * (1.0 if efficiency is None else np.minimum(efficiency, 1.0))
-    needed = reached * reads["link.round_trip"] / reads["link.read_request"]
-    return {**reads, "link.tags": np.maximum(reads["link.tags"], needed)}
