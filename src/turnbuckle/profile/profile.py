@@ -89,7 +89,7 @@ class Profile:
     @cached_property
     def has(self) -> frozenset[str]:
         """Return the kinds of activity that occur, and the trace's tables that have rows."""
-        return frozenset(self.activities["kind"].cast(pl.String).unique().to_list()) | frozenset(self.trace.has)
+        return frozenset(self.activities["kind"].unique().cast(pl.String).to_list()) | frozenset(self.trace.has)
 
     @cached_property
     def device_rows(self) -> dict[str, Any] | None:

@@ -125,18 +125,19 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
 def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:
     change = timeline_change(durations)
     was = timeline.unchanged_seconds
-    # adding the difference keeps the identity exact
-    seconds = measured + (drawn_seconds(timeline, change) - was)
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
-    if np.ndim(seconds):
-        return Replayed(seconds, lower, upper, {}, {}, {})
-    paths = [timeline.path(change), timeline.unchanged_path]
-    projected, recorded = (timeline.parts(*path, PART_OF_CATEGORY, measured - was) for path in paths)
-    after, before = (timeline.kernel_window(instants) for instants, _ in paths)
+    if change.values.ndim > 1:
+        # adding the difference keeps the identity exact
+        return Replayed(measured + (drawn_seconds(timeline, change) - was), lower, upper, {}, {}, {})
+    instants, path = timeline.path(change)
+    seconds = timeline.seconds(change)
+    projected = timeline.parts(instants, path, PART_OF_CATEGORY, measured - was)
+    recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
     points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
-    by_part = timeline.change_by_part(change, PART_OF_CATEGORY, points)
-    return Replayed(seconds, lower, upper, projected, recorded, by_part, (after, before))
+    by_part = timeline.change_by_part(change, float(seconds), PART_OF_CATEGORY, points)
+    windows = (timeline.kernel_window(instants), timeline.unchanged_window)
+    return Replayed(measured + (seconds - was), lower, upper, projected, recorded, by_part, windows)
 
 
 def timeline_change(durations: Durations) -> Change:

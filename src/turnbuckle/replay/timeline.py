@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
 from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
@@ -176,6 +177,18 @@ class TimelineReplay:
         return float(instants[2::2][kernels].max() - instants[1::2][kernels].min()) if kernels.any() else None
 
     @cached_property
+    def unchanged_window(self) -> float | None:
+        """Return `kernel_window` of the unchanged run."""
+        return self.kernel_window(self.unchanged_path[0])
+
+    def unchanged_parts(self, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
+        """Return `parts` of the unchanged run, added up once."""
+        if "_unchanged_parts" not in self.__dict__:
+            self.__dict__["_unchanged_parts"] = self.parts(*self.unchanged_path, part_of_category, 0.0)
+        seconds: dict[str, float] = self.__dict__["_unchanged_parts"]
+        return {**seconds, "other": seconds["other"] + beyond}
+
+    @cached_property
     def _kernels(self) -> Bool:
         return np.asarray((self.run.kind == "kernel")[self.piece])
 
@@ -189,7 +202,7 @@ class TimelineReplay:
         seconds = {name: float(spent[part == k].sum()) for k, name in enumerate(_PARTS)}
         return {**seconds, "other": seconds["other"] + beyond}
 
-    def change_by_part(self, change: Change, part_of_category: dict[str, str], points: int) -> dict[str, float]:
+    def change_by_part(self, change: Change, seconds: float, part_of_category: dict[str, str], points: int) -> dict[str, float]:
         """Return which parts a change of the run time comes from [s]; they add up to it.
 
         On the way from the recorded run to the changed one, each step is what the edges of the critical path there take longer or shorter
@@ -202,26 +215,28 @@ class TimelineReplay:
             path = self.path_at(values * (1.0 + at) / 2.0)
             part, slope = self._part_of(path, part_of_category), self.slopes(path, values)
             found += weight / 2.0 * np.bincount(part, weights=slope, minlength=len(_PARTS))
-        missed = float(self.seconds(change)) - self.unchanged_seconds - float(found.sum())
+        missed = seconds - self.unchanged_seconds - float(found.sum())
         share = np.abs(found) / np.abs(found).sum() if found.any() else np.eye(len(_PARTS))[-1]
         return dict(zip(_PARTS, (found + missed * share).tolist(), strict=True))
 
     def _part_of(self, path: Int, part_of_category: dict[str, str]) -> Int:
         """Return the part that each edge of a path belongs to, as its place in `_PARTS`."""
-        graph = self.graph
-        target, kind = graph.target[path], graph.kind[path]
-        owner = self.piece[(target - 1) // 2]
-        launch = self.run.kind == "launch"
+        if "_edge_parts" not in self.__dict__:
+            self.__dict__["_edge_parts"] = self._part_of_edges(part_of_category)
+        return self.__dict__["_edge_parts"][path].astype(np.int64)  # type: ignore[no-any-return]
+
+    def _part_of_edges(self, part_of_category: dict[str, str]) -> NDArray[np.int8]:
+        """Return the part of every edge, a byte each: a run is asked for many paths."""
+        graph, launch = self.graph, self.run.kind == "launch"
         part_of_piece = np.array([_PARTS.index(part_of_category[c]) for c in self.run.category.tolist()], dtype=np.int8)
-        works = kind == EDGE["run"]
-        if graph.paid is not None:
-            works |= (kind == EDGE["stream"]) & (graph.paid[path] >= 0)
-        part = np.where(works, part_of_piece[owner], np.int8(_PARTS.index("other")))
-        delivers = np.flatnonzero(kind == EDGE["deliver"])
-        begun_by = self.piece[np.maximum(graph.source[path[delivers]] - 1, 0) // 2]
-        part[(kind == EDGE["call"]) & launch[owner]] = _PARTS.index("launch")
-        part[delivers[launch[begun_by]]] = _PARTS.index("launch")
-        return np.asarray(part, dtype=np.int64)
+        owner = self.piece[np.maximum(graph.target - 1, 0) // 2] if len(self.piece) else np.zeros(len(graph.kind), dtype=np.int32)
+        works = (graph.kind == EDGE["run"]) | graph.begun_within
+        part = np.full(len(graph.kind), _PARTS.index("other"), dtype=np.int8)
+        part[works] = part_of_piece[owner[works]]
+        calls, delivers = (np.flatnonzero(graph.kind == EDGE[kind]) for kind in ("call", "deliver"))
+        part[calls[launch[owner[calls]]]] = _PARTS.index("launch")
+        part[delivers[launch[self.piece[(graph.source[delivers] - 1) // 2]]]] = _PARTS.index("launch")
+        return part
 
     @cached_property
     def _terms(self) -> Terms:
