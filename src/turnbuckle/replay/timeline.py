@@ -22,10 +22,12 @@ from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
-#: Per edge the parameter that changes its lag (-1 for none) and what a unit of it is worth [ns], twice.
-Terms = list[tuple[Index, Float]]
+#: Per edge the first and the second parameter that changes its lag, -1 for none.
+Terms = tuple[Index, Index]
 #: Parts of a run time, in the order of their numbers.
 _PARTS = ("launch", "kernel", "copy", "other")
+#: What a unit of added time is worth [ns].
+_ADDED = 1e9
 #: What the native core spares an edge, bit by bit: the edge itself, the first and the second term of its change.
 _LEFT_OUT, _NO_FIRST, _NO_SECOND = np.uint8(1), np.uint8(2), np.uint8(4)
 
@@ -115,19 +117,17 @@ class TimelineReplay:
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
-        (first, scaled), (second, added) = self._terms
         slope = np.zeros(len(edges))
-        for parameter, amount in ((first, scaled), (second, added)):
-            slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
+        for parameter, amount in zip(self._terms, (_scaled(self.graph, edges), _ADDED), strict=True):
+            slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount, 0.0) * 1e-9
         return slope
 
     def gradient(self, path: Int) -> Float:
         """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""
-        slope = np.zeros(parameters(len(self.run)))
-        for parameter, amount in self._terms:
-            changed = path[parameter[path] >= 0]
-            slope += np.bincount(parameter[changed], weights=amount[changed], minlength=len(slope))
-        return np.asarray(slope * 1e-9)
+        count = parameters(len(self.run))
+        first, second = (parameter[path] for parameter in self._terms)
+        slope = np.bincount(first[first >= 0], _scaled(self.graph, path[first >= 0]), count)
+        return np.asarray((slope + np.bincount(second[second >= 0], minlength=count) * _ADDED) * 1e-9)
 
     @cached_property
     def unchanged_seconds(self) -> float:
@@ -246,7 +246,7 @@ class TimelineReplay:
     def _weights(self) -> Float:
         """Return how far one unit of each parameter changes the run at most [s]: recorded time it scales, or how often it is added."""
         kind, count = self.graph.kind, parameters(len(self.run))
-        (first, scaled), (second, added) = self._terms
+        first, second = self._terms
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
         once = np.zeros(len(kind), dtype=np.bool_)
         once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
@@ -254,7 +254,7 @@ class TimelineReplay:
         scales = (first >= 0) & ~again
         adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"]) & ~self.graph.begun_within
         weights = np.zeros(count)
-        weights += np.bincount(first[scales], scaled[scales], count) + np.bincount(second[adds], added[adds], count)
+        weights += np.bincount(first[scales], _scaled(self.graph, scales), count) + np.bincount(second[adds], minlength=count) * _ADDED
         return weights * 1e-9
 
 
@@ -267,41 +267,49 @@ def _compiled(graph: Graph, run: Pieces, piece: Index) -> TimelineReplay:
 
 
 def _native(graph: Graph, run: Pieces, terms: Terms) -> Timeline:
-    (first, scaled), (second, added) = terms
+    first, second = terms
     return Timeline(
         len(graph.time_ns),
-        graph.source.astype(np.uint32),
-        graph.target.astype(np.uint32),
+        graph.source.view(np.uint32),
+        graph.target.view(np.uint32),
         np.ascontiguousarray(graph.lag_ns),
         first.view(np.uint32),  # -1 is `NONE` there
-        scaled,
+        _scaled(graph, slice(None)),
         second.view(np.uint32),
-        added,
+        np.full(len(second), _ADDED),
         np.ascontiguousarray(graph.residual_ns),
         parameters(len(run)),
     )
 
 
+def _scaled(graph: Graph, edges: Int | Bool | slice) -> Float:
+    """Return what a unit of the first parameter of some edges is worth [ns]: their lag, or a second after a wait."""
+    kind = graph.kind[edges]
+    return np.where((kind == EDGE["sync"]) | (kind == EDGE["queue"]), _ADDED, graph.lag_ns[edges].astype(np.float64))
+
+
 def _parameters(graph: Graph, piece: Index, count: int) -> Terms:
-    """Return per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
+    """Return per edge the two parameters that change its lag (-1 for none)."""
     kind = graph.kind
     payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int32)
-    first, second = (np.full(len(kind), -1, dtype=np.int32) for _ in range(2))
-    work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
-    delivers, syncs = kind == EDGE["deliver"], kind == EDGE["sync"]
+    # where the parameters of each kind begin; they are numbered by the piece that pays
+    begins = np.full((2, len(EDGE)), -1, dtype=np.int32)
+    for word in ("run", "call", "meet"):
+        begins[:, EDGE[word]] = 0, count
+    begins[0, EDGE["fault"]] = 0
+    begins[:, EDGE["sync"]] = count, 3 * count
+    begins[0, EDGE["queue"]] = count
+    begins[:, EDGE["deliver"]] = 4 * count + 1, 2 * count
+    first, second = (np.where(of[kind] >= 0, of[kind] + payer, np.int32(-1)) for of in begins)
+    first[kind == EDGE["host"]] = 4 * count
+    # works that one call started are one command
+    delivers, streams = (np.flatnonzero(kind == EDGE[word]) for word in ("deliver", "stream"))
     caller = np.full(len(piece), -1, dtype=np.int64)
     caller[graph.owner[delivers]] = (graph.source[delivers] - 1) // 2
-    # works that one call started are one command
-    next_command = (kind == EDGE["stream"]) & (caller[graph.owner] != caller[np.maximum(graph.source - 1, 0) // 2])
-    for parameter, edges, begins in (
-        (first, work | (kind == EDGE["fault"]), 0), (first, wait, count), (first, delivers, 4 * count + 1),
-        (second, work, count), (second, delivers, 2 * count), (second, syncs, 3 * count), (second, next_command, 5 * count + 1),
-    ):  # fmt: skip
-        parameter[edges] = begins + payer[edges]
-    first[kind == EDGE["host"]] = 4 * count
+    owner = (graph.target[streams] - 1) // 2
+    next_command = streams[caller[owner] != caller[np.maximum(graph.source[streams] - 1, 0) // 2]]
+    second[next_command] = 5 * count + 1 + payer[next_command]
     # a kernel that was launched to overlap the one before it begins as far into that one as it did
-    overlaps = graph.begun_within
-    for parameter, begins in ((first, 0), (second, count)):
-        parameter[overlaps] = begins + payer[overlaps]
-    scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))
-    return [(first, scaled), (second, np.full(len(kind), 1e9))]
+    overlaps = np.flatnonzero(graph.begun_within)
+    first[overlaps], second[overlaps] = payer[overlaps], count + payer[overlaps]
+    return first, second
