@@ -270,8 +270,8 @@ def _native(graph: Graph, run: Pieces, terms: Terms) -> Timeline:
     first, second = terms
     return Timeline(
         len(graph.time_ns),
-        graph.source.view(np.uint32),
-        graph.target.view(np.uint32),
+        graph.source.astype(np.uint32),
+        graph.target.astype(np.uint32),
         np.ascontiguousarray(graph.lag_ns),
         first.view(np.uint32),  # -1 is `NONE` there
         _scaled(graph, slice(None)),
@@ -291,7 +291,7 @@ def _scaled(graph: Graph, edges: Int | Bool | slice) -> Float:
 def _parameters(graph: Graph, piece: Index, count: int) -> Terms:
     """Return per edge the two parameters that change its lag (-1 for none)."""
     kind = graph.kind
-    payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int32)
+    payer = piece[graph.payer].astype(np.int32, copy=False) if len(kind) else np.zeros(0, dtype=np.int32)
     # where the parameters of each kind begin; they are numbered by the piece that pays
     begins = np.full((2, len(EDGE)), -1, dtype=np.int32)
     for word in ("run", "call", "meet"):
