@@ -117,10 +117,9 @@ class TimelineReplay:
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
-        slope = np.zeros(len(edges))
-        for parameter, amount in zip(self._terms, (_scaled(self.graph, edges), _ADDED), strict=True):
-            slope += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount, 0.0) * 1e-9
-        return slope
+        first, second = (parameter[edges] for parameter in self._terms)
+        slope = np.where(first >= 0, direction[first] * _scaled(self.graph, edges), 0.0) * 1e-9
+        return np.asarray(slope + np.where(second >= 0, direction[second] * _ADDED, 0.0) * 1e-9)
 
     def gradient(self, path: Int) -> Float:
         """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""

@@ -457,7 +457,7 @@ def nested_calls(api: pl.DataFrame) -> Bool:
     Of two calls with the same start and end the later row is the inner one.
     """
     start, end = api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
-    if api["thread"].n_unique() == 1 and (start[1:] >= end[:-1]).all():
+    if api["thread"].n_unique() == 1 and ((start[1:] >= end[:-1]) & (start[1:] > start[:-1])).all():
         return np.zeros(api.height, np.bool_)
     order = _outer_order(api)
     inside = api[order].select(_inside_earlier().over("thread")).to_series().to_numpy()
