@@ -13,21 +13,18 @@ from typing import Any
 
 import build_nsys as b
 import pytest
+import refusals
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError
 from turnbuckle.trace import Trace, read
 
 GPU_TABLES: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{t}": None for t in ("RUNTIME", "KERNEL", "MEMCPY")}
 
 
-def refused(path: Path, code: str) -> ProfileError:
+def refused(path: Path, code: str) -> TurnbuckleError:
     """The error of a file that must be refused: coded, placed, exit 2, and with a way out."""
-    with pytest.raises(ProfileError) as caught:
-        read(path)
-    error = caught.value
-    assert error.code == code, error.lines()
+    error = refusals.refused(code, read, path)
     assert error.exit_code == 2 and error.where == str(path) and error.fix, error.lines()
-    assert all("\n" not in line for line in error.lines())
     return error
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+import refusals
 from frames import frame, launched, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import finding
 from turnbuckle.foundation.schema import tables as vocabulary
@@ -57,14 +58,11 @@ def same(left: Trace, right: Trace) -> None:
         assert table.schema == right.table(name).schema and table.equals(right.table(name)), name
 
 
-def refused(folder: Path, code: str, about: str = "") -> ProfileError:
+def refused(folder: Path, code: str, about: str = "") -> TurnbuckleError:
     """The error of a folder that must be refused: coded, with a place and a way out, and `about` in what was found."""
-    with pytest.raises(ProfileError) as caught:
-        read(folder)
-    error = caught.value
-    assert error.code == code, error.lines()
+    error = refusals.refused(code, read, folder)
     assert error.exit_code == 2 and error.where.startswith(str(folder.resolve())) and error.fix and about in error.found, error.lines()
-    assert all("\n" not in line and line.isprintable() for line in error.lines())
+    assert all(line.isprintable() for line in error.lines())
     return error
 
 

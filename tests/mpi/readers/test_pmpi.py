@@ -10,8 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import refusals
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.mpi.replay.messages import recorded
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
@@ -43,11 +44,10 @@ def rows(trace: Trace, name: str) -> list[dict[str, object]]:
     return trace.mpi.with_columns(text=trace.text(trace.mpi)).filter(pl.col("text") == name).to_dicts()
 
 
-def refused(path: Path, code: str) -> ProfileError:
-    with pytest.raises(ProfileError) as caught:
-        read(path)
-    assert caught.value.code == code and caught.value.fix, caught.value.lines()
-    return caught.value
+def refused(path: Path, code: str) -> TurnbuckleError:
+    error = refusals.refused(code, read, path)
+    assert error.fix, error.lines()
+    return error
 
 
 def test_messages(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import refusals
 
 from turnbuckle import trace
 from turnbuckle.foundation.errors import ProfileError, TurnbuckleError, UsageError
@@ -39,11 +40,9 @@ def made(folder: Path, *ranks: str) -> Path:
 
 
 def refused(anchor: Path, code: str) -> TurnbuckleError:
-    with pytest.raises(TurnbuckleError) as caught:
-        schedules.read(anchor, flops_per_second=SPEED)
-    assert caught.value.code == code, caught.value.lines()
-    assert caught.value.fix and caught.value.where
-    return caught.value
+    error = refusals.refused(code, schedules.read, anchor, flops_per_second=SPEED)
+    assert error.fix and error.where
+    return error
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import refusals
 from build_otf2 import ALLREDUCE, CREATE_HANDLE, CUDA, MPI, PTHREAD, REDUCE, STREAM, UNDEFINED, Archive, Location
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.trace import Trace, read
@@ -372,11 +373,10 @@ def test_a_clock_bounded_from_one_side_moves_as_little_as_it_must(tmp_path: Path
     assert [starts[(p << 24) + 1] for p in (1, 2, 3)] == [90_000, 70_000, 20_000]
 
 
-def refused(archive: Archive, folder: Path, code: str) -> ProfileError:
-    with pytest.raises(ProfileError) as caught:
-        opened(archive, folder)
-    assert caught.value.code == code and caught.value.fix and caught.value.where
-    return caught.value
+def refused(archive: Archive, folder: Path, code: str) -> TurnbuckleError:
+    error = refusals.refused(code, opened, archive, folder)
+    assert error.fix and error.where
+    return error
 
 
 def test_clocks_that_contradict_themselves_are_refused(tmp_path: Path) -> None:

@@ -9,21 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import refusals
 from build_otf2 import CUDA, MPI, STREAM, UNDEFINED, Archive
 
-from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError
 from turnbuckle.profile.profile import build
 from turnbuckle.trace import Trace, read
 
 
-def refused(path: Path, code: str) -> ProfileError:
+def refused(path: Path, code: str) -> TurnbuckleError:
     """The error of a file that must be refused: coded, placed, exit 2, and with a way out."""
-    with pytest.raises(ProfileError) as caught:
-        read(path, use_cache=False)
-    error = caught.value
-    assert error.code == code, error.lines()
+    error = refusals.refused(code, read, path, use_cache=False)
     assert error.exit_code == 2 and error.where == str(path) and error.fix, error.lines()
-    assert all("\n" not in line for line in error.lines())
     return error
 
 
