@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from distances import launch_and_wait, on_full
 
 from turnbuckle.foundation.arrays import Float
+from turnbuckle.machine import Pair, load
+from turnbuckle.projection import uncertainty
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import DEFAULT_TARGETS
 from turnbuckle.replay import drawn
 from turnbuckle.replay.drawn import drawn_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
@@ -71,3 +77,14 @@ def test_a_short_run_is_replayed_draw_by_draw(replay: TimelineReplay, monkeypatc
     monkeypatch.setattr(drawn, "_REPLAYED", 500_000_000)
     changed = change(replay, np.linspace(0.5, 2.0, DRAWS), np.zeros(DRAWS))
     assert (drawn_seconds(replay, changed) == replay.seconds(changed)).all()
+
+
+def test_the_draws_of_a_long_run_tell_all_its_numbers_apart() -> None:
+    """Fewer would have each number drawn alone, with replays of its own."""
+    seen = on_full(launch_and_wait(40))
+    model, ready = replace(nething(), replay="timeline"), seen.ordered
+    question = uncertainty.uncertain(ready, seen.source, seen.fits, draws=uncertainty.FEWEST)
+    for name in DEFAULT_TARGETS:
+        target = load(name)
+        names = question.names(target, Pair(seen.source, target), model)
+        assert 1.2 * uncertainty._LEAST_ROWS * (uncertainty._DEGREE * len(names) + 1) <= uncertainty.FEWEST

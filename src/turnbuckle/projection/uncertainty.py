@@ -44,8 +44,9 @@ from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
-#: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second.
-AFFORDABLE, FEWEST = 2_000_000_000, 100
+#: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second, from which
+#: the shares of variance of some fifty numbers can be told: to draw each number alone takes more replays than that.
+AFFORDABLE, FEWEST = 2_000_000_000, 600
 #: Pieces are thinned to about this many (pieces x draws) before drawing.
 CELLS = 1_000_000
 #: Degree of the polynomials that shares of the variance are fitted by, and draws a coefficient from which that is done.
