@@ -299,6 +299,14 @@ _EVENT = Run(
     ),
     {"events": [{"by": "record", "event": 5, "stream": 8}], "syncs": [synced("wait", 2, event=5, stream=9)]},
 )  # fmt: skip
+_EVENT_ORDER = Run(
+    (
+        launch("launch A", 0, 3), Bar("wait", "host", 4, 6, "cudaStreamWaitEvent"), launch("launch B", 7, 10), launch("launch C", 11, 14),
+        kernel("A", 7, 22, 8), kernel("C", 22, 29, 8), kernel("B", 22.5, 28, 9),
+        launch("launch D", 30, 33), Bar("wait 2", "host", 34, 36, "cudaStreamWaitEvent"), launch("launch E", 37, 40),
+        kernel("D", 37, 52, 8), kernel("E", 52.5, 58, 9),
+    )
+)  # fmt: skip
 _GRAPH = Run(
     (
         Bar("graph", "host", 0, 4, "cudaGraphLaunch"), Bar("graph again", "host", 28, 32, "cudaGraphLaunch"),
@@ -376,6 +384,8 @@ RULES: tuple[Rule, ...] = (
          ("host", "stream 9", "stream 8", "stream 7")),
     Rule("event", "event", "Work behind a wait for an event waits for what was issued before its record", _EVENT, (("A", "added", 6),),
          "A takes 6 µs longer"),
+    Rule("event-order", "event", "Without a table of events, the calls around a wait and the device's times tell", _EVENT_ORDER,
+         (("A", "added", 4),), "A takes 4 µs longer"),
     Rule("graph", "graph", "A node of a CUDA graph waits for the nodes it followed in every launch", _GRAPH, (("a", "added", 5),),
          "a takes 5 µs longer in the first launch", {}, ("host", "stream 20", "stream 21", "stream 22")),
     Rule("fault", "fault", "A kernel stands still while pages it touched are moved in", _FAULT,

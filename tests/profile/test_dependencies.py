@@ -64,6 +64,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         {"X": (7, 24), "N": (24.5, 30), "Y": (30.5, 37)},
     ),
     "event": ([("A ends", "B begins", 0)], {"A": (7, 33), "C": (33, 40), "B": (33.5, 39)}),
+    "event-order": ([("A ends", "B begins", 0), ("D ends", "E begins", 0)], {"A": (7, 26), "C": (26, 33), "B": (26.5, 32)}),
     "graph": (
         [("a ends", "b begins", 0), ("a ends", "c begins", 0), ("a' ends", "b' begins", 0), ("a' ends", "c' begins", 0)],
         {"a": (7, 19), "b": (19.5, 25), "c": (25.5, 29.5)},
@@ -169,6 +170,10 @@ def synchronised(name: str, row: dict[str, Any], **more: list[dict[str, Any]]) -
     return rules.Run((*calls, *works, Bar("sync", "host", 7, 20, name)), {"syncs": [{"by": "sync", **row}], **more})
 
 
+#: Twice a launch, a wait and a launch on another stream, and no table of events.
+UNTOLD = RULES["event-order"].run
+
+
 RECORD = {"events": [{"by": "record", "event": 5, "stream": 8}]}
 BOTH: list[tuple[str, str, float]] = [("A ends", "sync ends", 1), ("B ends", "sync ends", 1)]
 
@@ -184,6 +189,21 @@ BESIDE: dict[str, tuple[Callable[[], Any], str, list[tuple[str, str, float]]]] =
         lambda: bars(RULES["call"].run, sync={"what": "cudaGetDevice"}),
         "call",
         [("launch A begins", "launch A ends", 4), ("sync begins", "sync ends", 25)],
+    ),
+    "event: without calls that make a stream wait": (
+        lambda: bars(UNTOLD, wait={"what": "cudaGetDevice"}, wait_2={"what": "cudaGetDevice"}), "event", [],
+    ),
+    "event: without a table, once only": (lambda: bars(UNTOLD, wait={"what": "cudaGetDevice"}), "event", []),
+    "event: without a table, work that began before the other had ended": (lambda: bars(UNTOLD, B={"start": 20}), "event", []),
+    "event: without a table, work that nothing held back": (
+        lambda: bars(UNTOLD, A={"end": 12}, C={"start": 18, "end": 25}, B={"start": 19, "end": 24}), "event", [],
+    ),
+    "event: without a table, streams of two contexts": (
+        lambda: bars(UNTOLD, B={"more": {"context": 2}}, E={"more": {"context": 2}}), "event", [],
+    ),
+    "event: without a table, waits by another thread": (lambda: bars(UNTOLD, wait={"track": "host 2"}), "event", []),
+    "event: the table decides where there is one": (
+        lambda: tables(UNTOLD, events=[{"by": "launch C", "event": 5, "stream": 9}]), "event", [],
     ),
     "deliver: work without a call": (lambda: bars(RULES["deliver"].run, **{n: {"by": ""} for n in "ABCD"}), "deliver", []),
     "deliver: work that begins before its call": (

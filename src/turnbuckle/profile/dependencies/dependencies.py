@@ -38,6 +38,7 @@ from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.stream_waits import unrecorded_waits
 from turnbuckle.profile.dependencies.threads import handed_over
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
@@ -172,6 +173,8 @@ def dependencies(profile: Profile) -> Graph:
     programmatic = _programmatic(edges, device, host, starts, ends)
     _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
+    first, then = unrecorded_waits(device, host, profile.trace, starts, ends)
+    edges.add(finish(first), begin(then), 0, "event")
     _graph_nodes(edges, device, starts, ends)
     own_ns = _faults(edges, device, rows, starts, ends, own_ns)
     own_ns = _waits(edges, device, host, profile, reach, starts, ends, own_ns)

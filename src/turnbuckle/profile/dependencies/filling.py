@@ -31,7 +31,7 @@ def turns(device: Device, rows: pl.DataFrame, trace: Trace, starts: Int, ends: I
     before, after = before[apart], after[apart]
     if not len(before):
         return before, after
-    ready = _ready(device, starts, ends)[after] < ends[before]
+    ready = could_begin(device, starts, ends)[after] < ends[before]
     pair = np.sort(np.stack([device.place[before], device.place[after]], axis=1), axis=1)
     _, number = np.unique(pair, axis=0, return_inverse=True)
     number = number.reshape(-1)
@@ -58,7 +58,7 @@ def _fills(rows: pl.DataFrame, trace: Trace) -> Bool:
     return out
 
 
-def _ready(device: Device, starts: Int, ends: Int) -> Int:
+def could_begin(device: Device, starts: Int, ends: Int) -> Int:
     """Return when each activity could have begun: its stream was idle, and the quickest delivery of the run was over."""
     ready = starts.copy()
     known = device.rows[device.call[device.rows] >= 0]
