@@ -13,7 +13,7 @@ import pytest
 
 import turnbuckle as tb
 from turnbuckle import papers
-from turnbuckle.cli.app import VERBS
+from turnbuckle.cli.app import VERBS as EVERY_VERB
 from turnbuckle.foundation.fields import finite
 
 
@@ -62,7 +62,7 @@ def test_every_public_name_is_asked_or_held_by_another() -> None:
 NO_QUESTION = {"demo", "model fabric", "model network", *(name for name in papers.ADDS["questions"] if name.startswith("model "))}
 
 
-@pytest.mark.parametrize("verb", sorted(set(VERBS) - NO_QUESTION))
+@pytest.mark.parametrize("verb", sorted(set(EVERY_VERB) - NO_QUESTION))
 def test_every_question_has_the_name_of_its_verb(verb: str) -> None:
     name = verb.rpartition(" ")[2]
     assert hasattr(tb.Run, name) or name in tb.__all__
