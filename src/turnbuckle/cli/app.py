@@ -33,24 +33,7 @@ app = App(
 models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
 app.command(models_app)
 app.command("turnbuckle.questions.inspect.command:overview", name="overview", show=False)
-#: Verbs of the command line itself and of the report; all others are questions of the registry.
-_OWN: Final = {
-    "machines": registry.Entry(
-        "turnbuckle.cli.machines:machines_app",
-        "The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.",
-    ),
-    "doctor": registry.Entry(
-        "turnbuckle.cli.doctor:doctor",
-        "Check the installation, and a recording if one is given: schema, clock, coverage, overhead, secrets.",
-    ),
-    "report": registry.Entry(
-        "turnbuckle.page.command:report", "Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."
-    ),
-    "demo": registry.Entry(
-        "turnbuckle.page.command:demo", "Run the main job on the recording that ships with Turnbuckle and write its report."
-    ),
-}
-VERBS: Final = {**_OWN, **registry.entries("questions")}
+VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}
 
 
 def _register(name: str, entry: registry.Entry, sentence: str | None) -> None:

@@ -1,6 +1,7 @@
 """Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges.
 
-A product lists its own as plain data, the ``ADDS`` of its package.  A third party names its own as Python entry points, in its
+A product lists its own as plain data, a table with a row for each: kind, name, place (``module`` or ``module:name`` of this package) and,
+of a verb, what it does in one sentence.  A third party names its own as Python entry points, in its
 ``pyproject.toml``::
 
     [project.entry-points."turnbuckle.readers"]
@@ -9,6 +10,7 @@ A product lists its own as plain data, the ``ADDS`` of its package.  A third par
 ============ =========================================================================================================
 readers      module with ``sniff(head, path)`` and ``read(path, ...)``: the first that knows a file reads it
 questions    function of a verb, ``turnbuckle NAME`` or ``turnbuckle model NAME``
+verbs        the same, of a verb that asks nothing of its own: the installation, the catalogue, the report
 machines     function that returns a folder of machine files, which join the catalogue
 charges      `turnbuckle.projection.model.Charge`, which a model charges where it is asked for by name
 predictors   function of kernels and two machines: how many times faster each runs (``turnbuckle.projection.elsewhere.given``)
@@ -26,6 +28,7 @@ The first five are open to third parties.  Nothing is imported before it is aske
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -34,8 +37,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-#: Each with an ``ADDS``, in the order in which their readers are tried.
-PRODUCTS: Final = ("turnbuckle.core", "turnbuckle.mpi", "turnbuckle.papers", "turnbuckle.recorder")
+#: Tables of the products, in the order in which their readers are tried.
+PRODUCTS: Final = ("core.csv", "mpi/adds.csv", "papers/adds.csv", "recorder/adds.csv")
 #: Kinds that packages of third parties may add to.
 OPEN: Final = ("readers", "questions", "machines", "charges", "predictors")
 
@@ -59,9 +62,18 @@ def entries(kind: str) -> Mapping[str, Entry]:
 
     A third party's entry of a name that a product has replaces nothing: the product's stays.
     """
-    products = {name: Entry(*entry) for product in PRODUCTS for name, entry in import_module(product).ADDS.get(kind, {}).items()}
+    products = {name: entry for of_kind, name, entry in _rows() if of_kind == kind}
     foreign = _foreign(kind) if kind in OPEN and _anybody_adds() else {}
     return {**{name: entry for name, entry in foreign.items() if name not in products}, **products}
+
+
+@cache
+def _rows() -> list[tuple[str, str, Entry]]:
+    """Return kind, name and entry of everything that the products list."""
+    package = Path(__file__).parents[1]
+    texts = ((package / product).read_text(encoding="utf-8") for product in PRODUCTS)
+    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
+    return [(row["kind"], row["name"], Entry(f"turnbuckle.{row['place']}", row["sentence"])) for row in rows]
 
 
 def _foreign(kind: str) -> dict[str, Entry]:
