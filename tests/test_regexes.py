@@ -26,7 +26,7 @@ BOUNDED = {
 MADE = {
     "profile/kernels.py": [rule.pattern.pattern for rule in kernels.rules()],
     "profile/classify.py": [rule.pattern for rule, _ in classify.RULES],
-    "show/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
+    "show/unknowns.py": [*unknowns._ADVICE],
     "trace/window.py": [window._step(word) for word in window._STEPS],
     "page/html.py": [r"(gh200\-x|gh200|x86)"],
     "trace/readers/recorded/text.py": [rb"^[A-Za-z](?:," + recorded_text._NUMBER + rb"){5}$"],

@@ -24,10 +24,9 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
-from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.terminal.options import FormatOption
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.show.terminal.tables import unframed
 from turnbuckle.trace.cache.cache import folder
@@ -191,9 +190,5 @@ def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
 
 def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
     """Check the installation, and a recording if one is given: schema, clock, start-up, coverage, overhead, secrets."""
-    answer = examined(profile)
-    if format == "table":
-        show(Terminal(highlight=False), answer)
-    else:
-        write_answer(answer.as_dict(), answer.checks, format, None)
+    emit(examined(profile), "checks", show, format, None)
     return 0

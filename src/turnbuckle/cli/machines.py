@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
@@ -15,9 +14,12 @@ from turnbuckle.foundation.units import MANNER
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, all_machines, load
 from turnbuckle.machine.check import check as examine
+from turnbuckle.show.machine_table import machine_table
 from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.tables import unframed
 
 machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 
@@ -54,9 +56,7 @@ def list_all(format: str) -> int:
     else:
         console = Terminal(highlight=False)
         for relative, title in ((False, "machines that stand alone"), (True, "changes to the machine a profile ran on")):
-            table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
-            for column in ("name", "coupling", "year", "what it is"):
-                table.add_column(column, overflow="fold")
+            table = unframed("name", "coupling", "year", "what it is", words=("name", "coupling", "year", "what it is"), title=title)
             for m in listed:
                 if m["relative"] == relative:
                     table.add_row(Text(str(m["name"]), style="bold"), str(m["coupling"]), str(m["year"] or ""), str(m["title"]))
@@ -77,21 +77,8 @@ def show(name: str, format: str) -> int:
         console = Terminal(highlight=False)
         console.print(Text.assemble((machine.name, "bold"), f"  {machine.title}"))
         console.print(Text(machine.summary, style="dim"))
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("parameter", "value", "error", "nature", "source"):
-            table.add_column(column, overflow="fold", no_wrap=column in ("parameter", "value", "error", "nature"))
-        for r in numbers:
-            unit = "1" if r["change"] == "scale" else r["unit"]
-            change = {"set": "", "": "", "add": "+ ", "scale": "x ", "limit": "at most ", "assume": "if unknown: "}[r["change"]]
-            note = Text(str(r["source"]) + (f" ({r['note']})" if r["note"] else ""), style="dim")
-            table.add_row(
-                r["parameter"],
-                change + (r["value"] if unit == MANNER else quantity(r["value"], unit, 6 if unit == "1" else 3)),
-                f"{r['error']:.0%}" if r["error"] else "",
-                r["nature"],
-                note,
-            )
-        console.print(table)
+        if (table := machine_table(machine)) is not None:
+            console.print(drawn(table))
         if machine.copies_vanish and machine.memory_shared:
             console.print(Text(f"one memory: copies between host and device vanish ({machine.memory_shared.source})", style="dim"))
     return 0

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_old_setting
-from turnbuckle.foundation.units import UNITS, parse
+from turnbuckle.foundation.units import EXAMPLES, MANNER, UNITS, parse
 
 Scalar = str | float | int | bool
 
@@ -117,16 +117,7 @@ class Setting:
         return text if "str" in self.kinds and not self.words else None
 
 
-_EXAMPLES: Final = {
-    "s": "2 us",
-    "B": "64 KiB",
-    "B/s": "100 Gb/s",
-    "FLOP/s": "9.7 TFLOP/s",
-    "W": "400 W",
-    "Hz": "1.4 GHz",
-    "s/B": "0.1 ns/B",
-    "manner": "waits",
-}
+_EXAMPLES: Final = {**EXAMPLES, "B/s": "100 Gb/s", MANNER: "waits"}
 
 
 @cache

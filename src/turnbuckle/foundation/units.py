@@ -22,10 +22,12 @@ Errors (`turnbuckle.foundation.errors.UnitError`):
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from decimal import Context, Decimal
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from .errors import UnitError, clipped, did_you_mean, error_of
@@ -46,65 +48,23 @@ MANNER: Final = "manner"
 MANNERS: Final = ("local", "sent", "waits", "serial")
 """How a call crosses to a device behind a network: the words of the unit `MANNER`; a value is the place of its word."""
 
-_EXAMPLE: Final[dict[str, str]] = {
-    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "s/B": "0.1 ns/B",
-    "1": '0.85" or "85 %'
-}  # fmt: skip
+EXAMPLES: Final[dict[str, str]] = {
+    unit: example
+    for unit, example in zip(
+        UNITS, ("2 us", "64 KiB", "25 GB/s", "9.7 TFLOP/s", "400 W", "1.4 GHz", "0.1 ns/B", '0.85" or "85 %'), strict=True
+    )
+}
 
 _THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
 _BINARY: Final[tuple[str, ...]] = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _BELOW: Final[dict[str, str]] = {"p": "1e-12", "n": "1e-9", "u": "1e-6", "m": "1e-3"}
 
-_SLIPS: Final[dict[str, str]] = {
-    "gb/s": "GB/s (bytes) or Gb/s (bits)",
-    "mb/s": "MB/s (bytes) or Mb/s (bits)",
-    "GBps": "GB/s",
-    "GBPS": "GB/s",
-    "MBps": "MB/s",
-    "GBs": "GB/s",
-    "GB/sec": "GB/s",
-    "KB": "kB (1000 bytes) or KiB (1024 bytes)",
-    "KB/s": "kB/s (1000 bytes) or KiB/s (1024 bytes)",
-    "kib": "KiB",
-    "mib": "MiB",
-    "gib": "GiB",
-    "gb": "GB (bytes) or Gb (bits)",
-    "mb": "MB (bytes) or Mb (bits)",
-    "TFLOPS": "TFLOP/s",
-    "TFLOP": "TFLOP/s",
-    "TFlops": "TFLOP/s",
-    "TF": "TFLOP/s",
-    "GFLOPS": "GFLOP/s",
-    "PFLOPS": "PFLOP/s",
-    "sec": "s",
-    "secs": "s",
-    "second": "s",
-    "seconds": "s",
-    "msec": "ms",
-    "usec": "us",
-    "nsec": "ns",
-    "mus": "us",
-    "minutes": "min",
-    "hours": "h",
-    "MS": "ms",
-    "NS": "ns",
-    "US": "us",
-    "watt": "W",
-    "percent": "%",
-}
-
 _QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
 _LANES = re.compile(r"GT/s(?:\s*x\s*([0-9]{1,2}))?")
 _EXACT = Context(prec=60, traps=[])
 _LONGEST = 64
-_PCIE = {
-    2.5: ("1", "8/10"),
-    5.0: ("2", "8/10"),
-    8.0: ("3", "128/130"),
-    16.0: ("4", "128/130"),
-    32.0: ("5", "128/130"),
-    64.0: ("6", "242/256"),
-}
+#: Transfers a second and lane [GT/s] of PCI Express -> its generation and line code.
+_PCIE = {2.5: ("1", "8/10"), 5: ("2", "8/10"), 8: ("3", "128/130"), 16: ("4", "128/130"), 32: ("5", "128/130"), 64: ("6", "242/256")}
 
 
 @cache
@@ -134,6 +94,13 @@ def _spellings() -> dict[str, tuple[str, Decimal]]:
     return out
 
 
+@cache
+def _slips() -> dict[str, str]:
+    """Return what is meant by spellings of other places, such as ``GBps``."""
+    text = (Path(__file__).with_name("schema") / "units_misspelt.csv").read_text(encoding="utf-8")
+    return {row["written"]: row["meant"] for row in csv.DictReader(text.splitlines())}
+
+
 def parse(text: str, unit: str) -> float:
     """Read a quantity such as ``"25 GB/s"`` into `unit`.
 
@@ -158,7 +125,7 @@ def parse(text: str, unit: str) -> float:
         return float(MANNERS.index(text))
     if unit not in UNITS:
         raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
-    example = f'write for example "{_EXAMPLE[unit]}"'
+    example = f'write for example "{EXAMPLES[unit]}"'
     found = f'"{clipped(text, 40)}"'
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
@@ -191,11 +158,11 @@ def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decima
         return spellings[word]
     if lanes := _LANES.fullmatch(word):
         raise error_of("U003.lane", found=found, fix=_transfers(float(number), lanes[1], unit))
-    meant = _SLIPS.get(word) or _respell(word, unit)
+    meant = _slips().get(word) or _respell(word, unit)
     raise (
         error_of("U002.near", found=found, word=clipped(word, 40), meant=meant)
         if meant
-        else error_of("U002.word", found=found, word=clipped(word, 40), example=_EXAMPLE[unit])
+        else error_of("U002.word", found=found, word=clipped(word, 40), example=EXAMPLES[unit])
     )
 
 
@@ -211,7 +178,7 @@ def _respell(word: str, unit: str) -> str:
 def _transfers(rate: float, lanes: str | None, unit: str) -> str:
     """Return advice for a GT/s figure: the bandwidth that it means, lanes x rate x line code / 8."""
     if unit != "B/s" or rate not in _PCIE:
-        return f'write for example "{_EXAMPLE[unit]}"'
+        return f'write for example "{EXAMPLES[unit]}"'
     generation, code = _PCIE[rate]
     payload, line = (float(n) for n in code.split("/"))
     width = int(lanes) if lanes and int(lanes) > 0 else 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.show.figures import marks
@@ -10,7 +11,7 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVED, SOFT, ZONES
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
 from turnbuckle.show.figures.marks import CHANGE, Rows, Spec, of, plot, quantity, row_axis, stack, time_unit
-from turnbuckle.show.text import NARROW, clean, folded, number, percent, seconds, shorten, signed
+from turnbuckle.show.text import NARROW, clean, folded, number, percent, seconds, shorten, signed, terms
 from turnbuckle.show.unknowns import unknown_label
 from turnbuckle.show.verdict import LINE, Verdict, on_timeline
 
@@ -18,7 +19,7 @@ from turnbuckle.show.verdict import LINE, Verdict, on_timeline
 PLAIN_CHANGE = 0.30
 #: Room for names left of a figure [px].
 NAMES = 168
-PART_WORDS = {"kernel": "kernels", "copy": "copies, exposed", "launch": "launches", "other": "everything else"}
+PART_WORDS = terms("part of a run")
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000)
 
 
@@ -92,7 +93,7 @@ def _zones(low: float, high: float, plain: bool, width: float) -> tuple[Rows, Ro
     return zones, [z for z in zones if (along(z["to"]) - along(z["from"])) * pixel > 5.5 * len(z["label"]) + 4]
 
 
-def part_words(replay: str) -> dict[str, str]:
+def part_words(replay: str) -> Mapping[str, str]:
     """Return the parts of a breakdown in words: over exposed time for the sum, along the critical path for the timeline."""
     return {**PART_WORDS, "copy": "copies"} if replay == "timeline" else PART_WORDS
 
@@ -147,7 +148,7 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     return Figure("breakdown", "Run time by part, recorded and projected", alt, spec, table, caption, legend=legend)
 
 
-def _in_words(words: dict[str, str], parts: dict[str, float]) -> str:
+def _in_words(words: Mapping[str, str], parts: dict[str, float]) -> str:
     """Return times by part in words."""
     return ", ".join(f"{words[part]} {number(value, 's')}" for part, value in parts.items())
 

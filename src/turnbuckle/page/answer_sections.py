@@ -14,9 +14,10 @@ from turnbuckle.projection.model import Port, ported
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.findings_table import severity_cell, what_to_do
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.target_table import targets_table
-from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed
+from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed, terms
 from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, verdicts, what_would_change
 
@@ -198,7 +199,7 @@ def validity_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
     for code in sorted(by_code, key=lambda c: (by_code[c][0].severity == "info", c)):
         f, names, details = by_code[code]
         holders = "all targets" if len(everyone) > 1 and everyone <= set(names) else listed(list(dict.fromkeys(names)))
-        rows.append(cells(severity_cell(f), f.meaning, holders, clean("; ".join(details)) or DASH, _sentence(f.advice)))
+        rows.append(cells(severity_cell(f), f.meaning, holders, clean("; ".join(details)) or DASH, what_to_do(f.advice)))
     assumptions = (
         Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings")
         if rows
@@ -207,37 +208,10 @@ def validity_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
     return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, targets)}
 
 
-def severity_cell(f: Finding) -> Cell:
-    """Return a code marked by its severity; the mark has a word too, for readers who see no colour."""
-    return Cell(f.code, f.severity, tone={"error": "poor", "warning": "fair", "info": "soft"}[f.severity])
-
-
-def _sentence(text: str) -> str:
-    return DASH if text in ("", "none needed") else clean(text)
-
-
 def left_out(answer: Answer) -> list[str]:
     """Return what this version does not model, whatever the target."""
-    out = [
-        (
-            "The host: MPI calls keep their recorded time. So do the application's own work and host calls without a price, unless the "
-            "target's host is another; then one ratio changes all of them (--host)."
-        ),
-        (
-            "Order: activities of one track keep their order, and the overlap between tracks is recomputed. Work that shares a resource "
-            "without waiting for it, such as concurrent kernels, is not slowed."
-            if any(p.replay == "timeline" for p in answer.projections)
-            else "Order: activities keep their recorded order and overlap, and only exposed time changes. The envelope bounds the effect "
-            "of another order."
-        ),
-        "Sharing: links, host memory and network are assumed to serve this run alone. Neighbours on a pooled fabric are not modelled.",
-        "The network: messages between nodes keep their recorded time, even where a NIC shares the link with the GPU.",
-        (
-            "Software that would use another coupling differently: a program that drops copies on shared memory, or batches its calls "
-            "over a longer distance."
-        ),
-        "The profiler: its overhead is part of the recorded times and is not subtracted.",
-    ]
+    order = "timeline" if any(p.replay == "timeline" for p in answer.projections) else "sum"
+    out = [text for word, text in terms("left out").items() if word not in ("timeline", "sum") or word == order]
     if not answer.projections:
         return []
     if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):

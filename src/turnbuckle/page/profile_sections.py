@@ -11,17 +11,17 @@ import polars as pl
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import LINK_WAYS, link_parameter
 from turnbuckle.page import profile_charts
-from turnbuckle.page.answer_sections import named, severity_cell
+from turnbuckle.page.answer_sections import named
 from turnbuckle.page.offload_map import offload_figure
 from turnbuckle.profile.messages.mpi_calls import same_call
-from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import host_work, summary
-from turnbuckle.profile.summary.describe import links, scope, transfer_distribution
+from turnbuckle.profile.summary.describe import scope, transfer_distribution
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
-from turnbuckle.profile.transfers import LinkFit, known_links
+from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.findings_table import findings_table
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.run_tables import (
     MOST,
@@ -31,8 +31,11 @@ from turnbuckle.show.run_tables import (
     copies_table,
     host_work_tables,
     kernels_table,
+    link_words,
+    message_words,
     run_time_table,
     start_up_words,
+    window_words,
 )
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
@@ -119,17 +122,10 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
     profile = answer.run.profile
     shares = summary.categories_ns(profile)
     total = max(profile.run_time_ns, 1)
-    window = summary.kernel_window_ns(profile)
-    kernels = summary.kernels(profile)
     overhead = summary.overhead_share(profile)
     facts: Facts = [
         ("run time", f"{seconds(profile.seconds)}, first recorded activity to last"),
-        (
-            "kernel window",
-            f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it"
-            if window
-            else "no kernels",
-        ),
+        ("kernel window", window_words(profile) or "no kernels"),
         *([("start-up", start_up_words(answer.run, begun))] if (begun := answer.run.start_up) is not None else []),
         (
             "coverage",
@@ -142,8 +138,8 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             "profiler overhead",
             f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded",
         ),
-        *observed_links(answer),
-        *_messages(answer),
+        *((f"link, {DIRECTION[direction]}", words) for direction, words in link_words(answer.run).items()),
+        *([("MPI", words)] if (words := message_words(profile)) else []),
         ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
     ]
     if (cpu := summary.cpu_activity(profile)) is not None:
@@ -160,7 +156,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
     return {
         "facts": facts,
         "devices": _devices_table(answer),
-        "findings": _findings_table(findings),
+        "findings": findings_table(findings),
         "quality": _quality(findings),
     }
 
@@ -179,48 +175,8 @@ def _host_work(profile: Profile) -> str:
     return f"the rest is host work, of which ranges, annotations or operators name {percent(found['named_s'] / total)}"
 
 
-def _messages(answer: Answer) -> Facts:
-    """Return what the MPI calls exchange."""
-    mpi = traffic(answer.run.profile.trace)
-    if mpi is None:
-        return []
-    sends, met = mpi["sends"], mpi["messages"]
-    words = [
-        f"{plural(mpi['ranks'], 'rank')}" if mpi["ranks"] else "ranks not recorded",
-        f"{plural(sends['count'], 'send')} of {number(sends['bytes'], 'B')}",
-        plural(mpi["receives"]["count"], "receive"),
-        f"{plural(met['matched'], 'message')} with both sides",
-        plural(sum(mpi["collectives"].values()), "collective call"),
-    ]
-    return [("MPI", ", ".join(words))]
-
-
 def _tracks(tracks: pl.DataFrame, kind: str, name: str) -> str:
     return plural(tracks.filter(pl.col("what") == kind).height, name)
-
-
-def observed_links(answer: Answer) -> Facts:
-    """Return one sentence per direction that describes the observed link."""
-    out: Facts = []
-    rates = {n.name: n.bandwidth for n in known_links()}
-    for direction, link in links(answer.run.source, answer.run.fits).items():
-        name = f"link, {DIRECTION[direction]}"
-        if link["bandwidth"] is None:
-            continue
-        rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
-        # a fit with zero latency could not separate latency from rate
-        fitted_on = f"with {memory} copies, fixed copy cost (o+L) {number(link['latency_s'], 's') if link['latency_s'] else 'unknown'}"
-        text = f"{rate} {fitted_on}"
-        like = link["looks_like"]
-        if like:
-            text = (
-                f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} "
-                f"({percent(link['bandwidth'] / rates[like[0]], 2)}) {fitted_on}"
-            )
-        if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
-            text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
-        out.append((name, text))
-    return out
 
 
 def _quality(findings: list[Finding]) -> str:
@@ -251,30 +207,6 @@ def _devices_table(answer: Answer) -> Table | None:
     ]
     head = [">device", "name", "chip", ">memory", ">memory bandwidth", ">multiprocessors", ">copy engines"]
     return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
-
-
-def _findings_table(findings: list[Finding]) -> Table | None:
-    rows = [
-        cells(
-            severity_cell(f),
-            f.severity,
-            count(f.count),
-            f.meaning,
-            clean(f.detail) or DASH,
-            DASH if f.advice in ("", "none needed") else f.advice,
-        )
-        for f in findings
-    ]
-    return (
-        Table(
-            "Flaws of the recording and of its reading. Nothing is dropped silently: this table counts every flaw.",
-            ["code", "severity", ">count", "meaning", "here", "what to do"],
-            rows,
-            kind="findings",
-        )
-        if rows
-        else None
-    )
 
 
 def usage_section(answer: Answer) -> dict[str, Any]:

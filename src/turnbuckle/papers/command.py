@@ -14,7 +14,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.output import emit, write_answer
 
 if TYPE_CHECKING:
     from turnbuckle.papers.reproduce import Reproduced, Row
@@ -42,11 +42,7 @@ def reproduce(
     from turnbuckle.papers.reproduce import PAPERS, of_papers
 
     answer = of_papers(tuple(paper or PAPERS), verdict or ())
-    if format != "table":
-        document = answer.as_dict()
-        write_answer(document, document["rows"], format, output)
-    else:
-        show(console_for(output), answer)
+    emit(answer, "rows", show, format, output)
     if answer.moved:
         moved = "; ".join(f"{r.id}: {r.moved}" for r in answer.moved[:5])
         raise error_of("A202", found=moved, moved=len(answer.moved), count=len(answer.every))

@@ -1,34 +1,25 @@
-"""What a recording shows, as tables for terminal and report alike: where its run time goes, copies, host calls, kernels."""
+"""What a recording shows, for terminal and report alike: its run time, copies, host calls, kernels; links and messages in a line."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import host_work, summary
+from turnbuckle.profile.summary.describe import links
 from turnbuckle.profile.summary.start_up import StartUp
+from turnbuckle.profile.transfers import known_links
 from turnbuckle.projection.run import Run
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, clean, count, number, percent, plural, seconds, shorten
+from turnbuckle.show.text import DASH, clean, count, number, percent, plural, seconds, shorten, terms
 from turnbuckle.show.unknowns import DIRECTION
 
 #: Rows of long tables: printed at once, and at most.
 TOP, MOST = 15, 200
-CATEGORY_WORDS: Final = {
-    "kernel": "kernels",
-    "copy": "copies, no kernel running",
-    "mpi": "MPI, device idle",
-    "api": "GPU calls, device idle",
-    "cpu": "host work, nothing else",
-}
-_MEANING: Final = {
-    "kernel": "device computes: kernels, graphs, memory sets",
-    "copy": "copies and migrations where no kernel runs",
-    "mpi": "MPI calls where the device is idle",
-    "api": "GPU runtime calls where the device is idle",
-    "cpu": "the rest: the application's own host work",
-}
+CATEGORY_WORDS: Final = terms("category")
+_MEANING: Final = terms("meaning of a category")
 
 
 def category_words(run: Run) -> dict[str, str]:
@@ -40,20 +31,12 @@ def category_words(run: Run) -> dict[str, str]:
     return words
 
 
-_STARTS: Final = {
-    "mpi_init": "MPI_Init",
-    "context": "GPU context",
-    "modules": "loading code",
-    "libraries": "handles of libraries",
-    "calls": "other GPU calls",
-    "device": "work on the GPU",
-    "host": "host work",
-}
+_STARTS: Final = terms("start-up")
 
 
 def start_up_words(run: Run, begun: StartUp, least: float = 0.01) -> str:
     """Return the start-up in words: its time, its share of the run, and what it is made of."""
-    starts = _STARTS | ({"host": "nothing recorded"} if run.on_device and not run.projectable else {})
+    starts = {**_STARTS} | ({"host": "nothing recorded"} if run.on_device and not run.projectable else {})
     made = sorted(begun.made_of.items(), key=lambda part: -part[1])
     parts = [
         f"{starts[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
@@ -61,7 +44,7 @@ def start_up_words(run: Run, begun: StartUp, least: float = 0.01) -> str:
     return f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the {_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
 
 
-_ENDS: Final = {"repeated kernel": "first kernel that repeats", "first kernel": "first kernel", "MPI_Init": "end of MPI_Init"}
+_ENDS: Final = terms("end of the start-up")
 
 
 def run_time_table(run: Run) -> Table:
@@ -188,3 +171,48 @@ def _host_work_table(found: dict[str, Any], title: str, what: str) -> Table:
     head = ["range", ">count", ">time", ">share of host work"]
     caption = f"Host work while nothing else runs, by its innermost {what}."
     return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title=title)
+
+
+def window_words(profile: Profile) -> str:
+    """Return how long it is from the first kernel to the last, and in how much of that kernels run; empty without kernels."""
+    window = summary.kernel_window_ns(profile)
+    if not window:
+        return ""
+    busy = summary.kernels(profile)["union_ns"] / window
+    return f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(busy)} of it"
+
+
+def link_words(run: Run) -> dict[str, str]:
+    """Return what each direction of the link reached, what it looks like, and its fixed cost of a copy."""
+    out: dict[str, str] = {}
+    rates = {n.name: n.bandwidth for n in known_links()}
+    for direction, link in links(run.source, run.fits).items():
+        if link["bandwidth"] is None:
+            continue
+        rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
+        # a fit with zero latency could not separate latency from rate
+        fixed = number(link["latency_s"], "s") if link["latency_s"] else "unknown"
+        text, like = f"{rate} with {memory} copies, fixed copy cost (o+L) {fixed}", link["looks_like"]
+        if like:
+            reached = f"{number(rates[like[0]], 'B/s')} ({percent(link['bandwidth'] / rates[like[0]], 2)})"
+            text = f"looks like {' or '.join(like)}: {rate} of {reached}{text.removeprefix(rate)}"
+        if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
+            text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
+        out[direction] = text
+    return out
+
+
+def message_words(profile: Profile) -> str:
+    """Return what the MPI calls exchange; empty without any."""
+    mpi = traffic(profile.trace)
+    if mpi is None:
+        return ""
+    return ", ".join(
+        [
+            plural(mpi["ranks"], "rank") if mpi["ranks"] else "ranks not recorded",
+            f"{plural(mpi['sends']['count'], 'send')} of {number(mpi['sends']['bytes'], 'B')}",
+            plural(mpi["receives"]["count"], "receive"),
+            f"{plural(mpi['messages']['matched'], 'message')} with both sides",
+            plural(sum(mpi["collectives"].values()), "collective call"),
+        ]
+    )

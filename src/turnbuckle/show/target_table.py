@@ -6,19 +6,10 @@ from typing import Final
 
 from turnbuckle.projection.projection import Projection
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, span
+from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, span, terms
 from turnbuckle.show.verdict import LINE, Verdict
 
-COUPLING_WORDS: Final = {
-    "apu": "one package, one memory",
-    "c2c": "NVLink-C2C",
-    "nvlink": "NVLink",
-    "xgmi": "Infinity Fabric",
-    "pcie": "PCIe",
-    "fabric": "network fabric",
-    "remoting": "API remoting",
-    "relative": "as the source",
-}
+COUPLING_WORDS: Final = terms("coupling")
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 

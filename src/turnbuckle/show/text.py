@@ -1,4 +1,4 @@
-"""Words and numbers as the report prints them.
+"""Words and numbers as people read them; words for what tables and code call by a short name stand in ``words.csv``.
 
 Every text from a recording or a machine file is hostile: `clean` makes it harmless to read (no control characters, no
 characters that turn the direction of writing round, no invisible ones); escaping for HTML is the template's business.
@@ -6,10 +6,13 @@ characters that turn the direction of writing round, no invisible ones); escapin
 
 from __future__ import annotations
 
+import csv
 import math
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
 from turnbuckle.foundation.units import show
@@ -205,3 +208,20 @@ def listed(words: Sequence[str]) -> str:
     'a, b and c'
     """
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))
+
+
+@cache
+def _lists() -> dict[str, dict[str, str]]:
+    lists: dict[str, dict[str, str]] = {}
+    for row in csv.DictReader((files("turnbuckle.show") / "words.csv").read_text(encoding="utf-8").splitlines()):
+        lists.setdefault(row["list"], {})[row["word"]] = row["text"]
+    return lists
+
+
+def terms(name: str) -> Mapping[str, str]:
+    """Return the texts of a list of ``words.csv`` by their words, in its order.
+
+    >>> terms("direction")["h2d"]
+    'host to device'
+    """
+    return _lists()[name]

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final
 
 import polars as pl
@@ -20,10 +21,17 @@ from turnbuckle.foundation.errors import clipped
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.profile.summary.start_up import LIBRARY
+from turnbuckle.show.text import terms
 from turnbuckle.trace.check import sound
 from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import numbers_a_step
+
+
+def _words(file: str) -> frozenset[str]:
+    """Return the words of a text file beside this one."""
+    return frozenset((files("turnbuckle.questions.anonymise") / f"{file}.txt").read_text(encoding="utf-8").split())
+
 
 #: Bytes of a hash: among a million names, two are alike with a chance of 3e-8.
 DIGEST_BYTES: Final = 8
@@ -33,13 +41,8 @@ _EXAMPLES: Final = 3
 _SHOWN: Final = 40
 
 #: What stands before the hashes of a table's names, and what they are called.
-_PREFIX: Final = {
-    "kernels": "kernel", "api": "call", "mpi": "call", "ranges": "range", "os_calls": "os", "overheads": "overhead", "processes": "file",
-}  # fmt: skip
-_WHAT: Final = {
-    "kernels": "kernel names", "api": "names of host calls", "mpi": "names of MPI calls", "ranges": "texts of NVTX ranges",
-    "os_calls": "names of OS calls", "overheads": "names of overheads", "processes": "names of merged recordings",
-}  # fmt: skip
+_PREFIX: Final = dict(kernels="kernel", api="call", mpi="call", ranges="range", os_calls="os", overheads="overhead", processes="file")
+_WHAT: Final = terms("names of a table")
 #: Columns with names: all that the vocabulary has.
 ROLES: Final[dict[tuple[str, str], str]] = {
     (table, column.name): _PREFIX.get(table, "name")
@@ -57,24 +60,7 @@ TIMES: Final = ("start_ns", "end_ns", "time_ns")
 _API: Final = re.compile(r"(?:cuda|cu|hip|hsa_|hsaKmt|cl|ze|roctx|nvtx)[A-Z_]\w{1,79}|hsa_[a-z]\w{1,79}")
 _MPI: Final = re.compile(r"p?mpix?_([a-z][a-z_0-9]{1,60}?)_{0,2}", re.IGNORECASE)
 #: Words of MPI's own names (MPI 4.1), with or without an i before them: a user's function may begin with mpi_ as well.
-_MPI_VOCABULARY: Final = """
-abort accept accumulate ack acked add address adjacent agree aint alignment all allgather allgatherv alloc allocate allreduce alltoall
-alltoallv alltoallw amode and any array as at atomicity attach attr barrier bcast begin block bottom bsend buffer by byte c c2f call
-callback cancel cancelled cart cartdim category changed class clear close code comm commit commutative compare complete completed complex
-conditional connect contents contiguous conversion convert coords copy count create cvar darray datarep decode delete detach diff
-difference dims disconnect disp displacement dist dup dynamic elements end enum envelope equal err errcode errhandler error errors event
-excl exscan extent extents external f f08 f2c f90 failure fence fetch file fin finalize finalized flush fn fns free from func function
-gather gatherv get global graph graphdim grequest group handle handler handlers hindexed hints hvector hw idup iflush improbe imrecv incl
-index indexed info init initialized inquire integer inter intercomm interleave intersection intra is join keyval lb level levels library
-local lock lookup main map match mem merge message mode mprobe mrecv multiple name named names neighbor neighbors nkeys nthkey null num of
-offset op open operations ops ordered pack packed parent parrived pcontrol pending port position post pready preallocate precv probe
-processor psend pset psets publish put pvar query raccumulate range rank ranks read reads real recv reduce register remote remove replace
-request resized revoke rget rput rsend scan scatter scatterv seek self send sendrecv session sessions set shared shift shrink size sizeof
-source spawn split ssend start startall state status stop string strings struct sub subarray swap sync t target test testall testany
-testsome thread threads time timestamp to topo translate true type types ub union universe unlock unpack unpublish unregister update user
-value valuelen vector version view wait waitall waitany waitsome win with world write wtick wtime x
-"""
-_MPI_WORDS: Final = frozenset(_MPI_VOCABULARY.split())
+_MPI_WORDS: Final = _words("mpi_words")
 _BARE_MPI: Final = re.compile(
     r"i?[bsr]?send(_init)?|i?m?recv(_init)?|i?sendrecv(_replace)?|(wait|test)(all|any|some)?|i?m?probe|start(all)?|init(_thread)?|finalize|"
     r"i?barrier|i?bcast|i?(all)?reduce(_scatter)?(_block)?|i?(all)?gatherv?|i?scatterv?|i?alltoall[vw]?|i?(ex)?scan",
@@ -94,18 +80,11 @@ _NCCL_ARGUMENTS: Final = re.compile(
     )
 )
 _COLLECTIVE: Final = re.compile(r"allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce")
-_COLLECTIVES: Final = {
-    "allreduce": "AllReduce", "allgather": "AllGather", "reducescatter": "ReduceScatter", "alltoall": "AllToAll", "sendrecv": "SendRecv",
-    "broadcast": "Broadcast", "reduce": "Reduce",
-}  # fmt: skip
+_COLLECTIVES: Final = {w.lower(): w for w in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
 
 #: Facts that are kept as they are.
 _FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank")
-_PRODUCTS: Final = frozenset({
-    "pytorch", "profiler", "roctracer", "cupti", "cuda", "score-p", "simgrid", "dumpi", "extrae", "liballprof", "collprof", "rocprof",
-    "rocprofv3", "rocprofiler", "rocprofiler-sdk", "nsight", "systems", "nvprof", "kineto", "vampirtrace", "tau", "otf2", "turnbuckle",
-    "recorder", "synthetic",
-})  # fmt: skip
+_PRODUCTS: Final = _words("products")
 _PLAIN: Final = re.compile(r"[\w.-]{1,24}")
 _NUMBER: Final = re.compile(r"v?\d{1,8}(?:\.\d{1,8}){0,4}")
 #: Tables of profilers and kinds of their events; a recording may name its own.

@@ -16,7 +16,7 @@ from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CRITICAL, FULL, INK, RULE, SOFT
 from turnbuckle.show.figures.marks import Rows, Spec, digits, of, plot, quantity, stated, time_unit
 from turnbuckle.show.kernel_names import kernel_labels
-from turnbuckle.show.text import MINUS, clean, number, plural, shorten
+from turnbuckle.show.text import MINUS, clean, number, plural, shorten, terms
 
 #: Tracks shown, those with most activities first.
 MOST_TRACKS: Final = 8
@@ -27,7 +27,7 @@ _LEFT, _RIGHT = 138, 14
 PLOT: Final = FULL - _LEFT - _RIGHT
 #: Pale, so that the critical path stands out; light enough for dark text.
 PALE: Final = {"kernel": "#a9c1d8", "copy": "#f6cf9f", "api": "#d5e3ea", "mpi": "#cfc8e2", "cpu": "#e6e9ed"}
-WORDS: Final = {"kernel": "kernel", "copy": "copy", "api": "call of the GPU runtime", "mpi": "MPI", "cpu": "host work"}
+WORDS: Final = terms("activity")
 #: What changes an activity itself: the delay before it, what it takes, what it waits for.  The others only follow, or absorb.
 OWN_CHANGE: Final = ("lag", "own", "waits")
 #: Edges of the critical path that are inside one activity.

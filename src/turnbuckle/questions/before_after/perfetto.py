@@ -38,7 +38,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after.question import Moved, moved
-from turnbuckle.show.text import clean
+from turnbuckle.show.text import clean, terms
 from turnbuckle.trace.ids import process_number, process_of, thread_number
 
 #: Events turned to text at once.
@@ -50,32 +50,10 @@ _PATHS: Final = 1
 _FIRST_TRACK: Final = 1000
 """Track numbers lie above all process numbers: one that equals its process's is taken for its main thread."""
 
-_KINDS: Final = {
-    "kernel": "CUDA graph or nameless kernel",
-    "copy_h2d": "copy host to device",
-    "copy_d2h": "copy device to host",
-    "copy_d2d": "copy inside a device",
-    "copy_p2p": "copy device to device",
-    "copy_h2h": "copy",
-    "migration": "migration",
-    "memset": "memset",
-}
+_KINDS: Final = terms("activity without a name")
 """Names of activities that have none."""
 
-_EDGES: Final = {
-    "host": "host work",
-    "deliver": "delivery",
-    "stream": "stream order",
-    "engine": "order of a copy engine",
-    "barrier": "default stream",
-    "event": "event",
-    "sync": "return of a wait",
-    "queue": "room in the queue",
-    "graph": "order of a graph",
-    "fault": "kernel between page faults",
-    "meet": "meeting of processes",
-    "origin": "no rule: begins when it began",
-}
+_EDGES: Final = terms("step of the critical path")
 """What the critical path does where it is inside no activity."""
 
 

@@ -14,54 +14,16 @@ from turnbuckle.machine import Machine, device_words
 from turnbuckle.machine.machine import Nature
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.calibrate.curve_fit import CurveFit
+from turnbuckle.show.text import terms
 
 #: Half the width of a 90 % interval, in standard deviations.
 NINETY: Final = 1.645
 #: Quantities that are a parameter as they stand: quantity -> parameter.
-DIRECT: Final = {
-    "bare.launch": "bare.launch",
-    "bare.sync": "bare.sync",
-    "bare.copy": "bare.copy",
-    "launch.call": "launch.call",
-    "alloc.call": "alloc.call",
-    "host.loop": "host.loop",
-    "host.stream": "host.memory_bandwidth",
-}
+DIRECT: Final = terms("parameter of a quantity")
 #: Numbers that are counted or stated, not timed.
 STATED: Final = ("host.cores", "kernel.concurrency", "memory.size", "memory.peak")
 #: Single numbers that files give, in words; those that no parameter stands for are in the summary alone.
-QUANTITIES: Final = {
-    "launch.round_trip": "launch call to idle stream",
-    "launch.busy": "launch call while the device works",
-    "launch.period": "host period of launches back to back",
-    "launch.device_period": "device period of queued launches",
-    "launch.to_flag": "launch call to a store of the kernel seen by the host",
-    "launch.graph": "launch call of a graph of one kernel",
-    "launch.gap": "time of a kernel without data in a row of kernels",
-    "copy.gap.h2d": "shortest time from copy to copy (LogGP's g), host to device",
-    "copy.gap.d2h": "shortest time from copy to copy (LogGP's g), device to host",
-    "pageable.threshold.h2d": "size from which a copy of pageable memory to the device lasts as long as its call",
-    "pageable.threshold.d2h": "the same, to the host",
-    "flag.round_trip": "flag to a running kernel and back",
-    "sync.seen": "wait returns after the last store was seen",
-    "sync.blocking": "the same, for a wait that sleeps",
-    "event.empty": "two event records behind each other",
-    "event.record": "call that records an event",
-    "event.hop": "hand-over between two streams by an event",
-    "load.l2": "load from L2",
-    "load.device": "load from device memory",
-    "load.host": "load from pinned host memory by the device",
-    "load.peer": "load from another device's memory",
-    "kernel.concurrency": "kernels side by side",
-    "contention.h2d": "time of a copy beside a memory-bound kernel over alone (h2d)",
-    "contention.d2h": "time of a copy beside a memory-bound kernel over alone (d2h)",
-    "rate.kernel_reads_host": "kernel that reads host memory",
-    "rate.kernel_writes_host": "kernel that writes host memory",
-    "migration.h2d": "unified memory to the device by page faults",
-    "migration.d2h": "unified memory to the host by page faults",
-    "fma.fp64": "chains of multiply-add, double precision",
-    "fma.fp32": "chains of multiply-add, single precision",
-}
+QUANTITIES: Final = terms("quantity")
 
 
 @dataclass(frozen=True)

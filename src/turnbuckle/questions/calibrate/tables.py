@@ -15,7 +15,7 @@ from turnbuckle.machine.machine import schema
 from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.tables import unframed
+from turnbuckle.show.terminal.tables import print_findings, unframed
 
 #: Columns of a terminal in which a table also says where each number is from; below, that follows the table.
 _WIDE = 110
@@ -63,9 +63,7 @@ def show(console: Console, answer: Calibration) -> None:
             )
     else:
         console.print(Text("not measured, and absent from the machine file: everything else; --base MACHINE gives it"))
-    for f in answer.findings:
-        style = "yellow" if f.severity == "warning" else "dim"
-        console.print(Text(f"{f.code}  {f.meaning}: {_plain(f.detail, 300)}", style))
+    print_findings(console, answer.findings)
 
 
 def _plain(text: str, most: int = 120) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -21,12 +20,11 @@ from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions
 from turnbuckle.show.terminal.output import provenance, write_json, write_rows
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
-from turnbuckle.show.terminal.tables import unframed
+from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from turnbuckle.foundation.findings import Finding
     from turnbuckle.questions.cores.answer import Cores
     from turnbuckle.questions.cores.oversubscription import Curve
     from turnbuckle.questions.cores.runs import Runs
@@ -169,7 +167,7 @@ def _print(console: Console, answers: list[Cores], node: bool) -> None:
         for curve in c.shared:
             console.print()
             console.print(_curve_table(curve, c.runs))
-        _print_findings(console, c.findings)
+        print_findings(console, c.findings)
 
 
 def _print_all(console: Console, answers: list[Cores]) -> None:
@@ -264,16 +262,3 @@ def _curve_table(curve: Curve, runs: Runs) -> Table:
         interval = "" if s.low is None or s.high is None else f"{s.low:+.1%} to {s.high:+.1%}"
         table.add_row(f"{s.ranks:g}", str(s.runs), _time(runs, s.seconds), f"{s.performance:.3f}x", gain, interval, s.pays)
     return table
-
-
-def _print_findings(console: Console, findings: tuple[Finding, ...]) -> None:
-
-    if not findings:
-        return
-    console.print()
-    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, style="yellow")
-    table.add_column(overflow="fold")
-    for f in findings:
-        table.add_row(f.code, f"{escape(f.meaning)}[dim] ({clean(f.detail, 200)})[/]\n[dim]{escape(f.advice)}[/]")
-    console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.asked import Seed, draws_of, replaying
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
+from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected
 
 
@@ -75,24 +77,18 @@ def slack(
     classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = inspected(profile, source, no_cache, part)
+    with replaying():
+        if over == "latency":
+            given: dict[str, Any] = {"starvation": idle_cost, "classes": classes, "repeats": repeat_seconds, "machine": layer}
+            slack_answer = slack_study.tolerate(seen, mode, draws=draws, seed=seed, **given)
+            beside = [] if published is None else list(registry.load("services", "binned slack")(seen.profile, published))
+        else:
+            answer = sweep.surface(seen, mode) if over == "both" else sweep.sweep(seen, over)
     if over == "latency":
-        with replaying():
-            answer = slack_study.tolerate(
-                seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=repeat_seconds, machine=layer
-            )
-            beside = _published(seen, published)
-        show_slack.emit_slack(answer, beside, format, output)
-    elif over == "both":
-        with replaying():
-            surface = sweep.surface(seen, mode)
-        show_slack.emit_surface(surface, format, output)
+        binned = {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
+        emit(slack_answer, "curve", partial(show_slack.show_slack, published=beside), format, output, **binned)
+    elif isinstance(answer, sweep.Surface):
+        emit(answer, answer.rows(), show_slack.show_surface, format, output)
     else:
-        with replaying():
-            swept = sweep.sweep(seen, over)
-        show_slack.emit_sweep(swept, format, output)
+        emit(answer, "curve", show_slack.show_sweep, format, output)
     return 0
-
-
-def _published(seen: Any, surface: str | None) -> list[Any]:
-    """Return the binned answers of the slack study, to print beside the timeline's."""
-    return [] if surface is None else list(registry.load("services", "binned slack")(seen.profile, surface))

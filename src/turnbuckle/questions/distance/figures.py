@@ -13,9 +13,9 @@ from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, HALF, INK, MODES, SOFT, ZONES
 from turnbuckle.show.figures.marks import CHANGE, SECONDS, TIMES, Rows, Spec, digits, of, plot, quantity
-from turnbuckle.show.text import NARROW, count, factor, number, percent, seconds
+from turnbuckle.show.text import NARROW, count, factor, number, percent, seconds, terms
 
-MODE_WORDS: Final = {"link": "longer link", "api": "every call blocks", "remoting": "calls through a layer"}
+MODE_WORDS: Final = terms("mode")
 #: What the fabric adds to the cost of a GPU, as stated assumptions.
 ADDERS: Final = (0.0, 0.10, 0.25)
 #: Lengthening of the run shown, lowest and highest.

@@ -9,19 +9,17 @@ from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import fibre, interval_matters, reach
 from turnbuckle.questions.distance.question import Slack, Tolerance
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, NARROW, clean, count, listed, number, percent, plural, seconds
+from turnbuckle.show.text import DASH, NARROW, clean, count, listed, number, percent, plural, seconds, terms
 
 #: Carriers in a table.
 CARRIERS: Final = 8
 #: A changed run time worth showing saves this share of the run time.
 _SAME: Final = 5e-4
-_PAYS: Final = {
-    "command": "way there", "transfer": "transfer", "return": "way back", "call": "the call itself", "host work": "host work",
-}  # fmt: skip
+_PAYS: Final = terms("part of a latency")
 _BYTES: Final = re.compile(r"(?<=\d) B\b")
 _GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
 #: Ways to be far away, as heads of columns.
-_AWAY: Final = {"link": "longer link", "api": "every call blocks", "remoting": "round trip of the layer"}
+_AWAY: Final = terms("way to be far away")
 _SPREAD: Final = ("link", "remoting")
 
 

@@ -27,16 +27,12 @@ from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
+from turnbuckle.show.text import terms
 
 Over = Literal["bandwidth", "launch", "kernel", "cpu"]
 
 OVER: Final[tuple[Over, ...]] = get_args(Over)
-WORDS: Final[dict[Over, str]] = {
-    "bandwidth": "time of a byte on the link",
-    "launch": "time of a launch call and of the delivery after it",
-    "kernel": "time of every kernel",
-    "cpu": "time of the application's own host work and of its runtime calls",
-}
+WORDS: Final = terms("speed")
 #: Cost of a unit of work, relative to the recorded run.
 CHEAPEST, DEAREST = 0.1, 10.0
 #: Grid points times instants up to which a surface is replayed at each of its points.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
@@ -18,34 +16,21 @@ from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
 from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.projections import print_findings
+from turnbuckle.show.terminal.tables import titled
+from turnbuckle.show.text import terms
 
 if TYPE_CHECKING:
     from turnbuckle.papers.row_slack.binned_slack import Beside
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
-READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
-_MODES = {
-    "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
-    "api": "in the calls (api): every crossing call blocks its thread for the delay",
-    "remoting": "a network: calls go through the layer of {layer}",
-}
+READS = terms("read in flight")
+_MODES = terms("distance")
 
 
 #: What varies, in words.
-AXES = {"link": "one-way latency added", "api": "one-way latency added", "remoting": "round trip"}
-
-
-def emit_slack(answer: Slack, published: Sequence[Beside], format: str, output: Path | None) -> None:
-    """Write the answer of ``slack``, and the binned answers beside it; CSV and Parquet hold the curve."""
-    if format != "table":
-        document = {**answer.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}
-        write_answer(document, document["curve"], format, output)
-    else:
-        show_slack(console_for(output), answer, published)
+AXES = terms("axis of a distance")
 
 
 def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()) -> None:
@@ -58,24 +43,15 @@ def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()
     print_findings(console, Answer(answer.run), brief=True)
 
 
-def emit_sweep(answer: Sweep, format: str, output: Path | None) -> None:
-    """Write the answer of ``slack --over``; CSV and Parquet hold the curve."""
-    if format != "table":
-        document = answer.as_dict()
-        write_answer(document, document["curve"], format, output)
-    else:
-        show_sweep(console_for(output), answer)
-
-
 def show_sweep(console: Console, answer: Sweep) -> None:
     """Print run time against one kind of speed."""
-    table = _table(console, f"run time against the {WORDS[answer.over]} (measured {seconds(answer.measured)})", "cost", "time", "vs now")
+    table = titled(console, f"run time against the {WORDS[answer.over]} (measured {seconds(answer.measured)})", "cost", "time", "vs now")
     for cost in SHOWN:
         time = float(answer.curve(cost))
         table.add_row(f"{cost:g}x", seconds(time), f"{answer.penalty(cost):.3f}x")
     console.print(table)
     console.print()
-    table = _table(console, "how much dearer it may become", "run longer by", "cost")
+    table = titled(console, "how much dearer it may become", "run longer by", "cost")
     for share, reached in zip(THRESHOLDS, answer.tolerances, strict=True):
         table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
     console.print(table)
@@ -85,19 +61,11 @@ def show_sweep(console: Console, answer: Sweep) -> None:
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
 
 
-def emit_surface(answer: Surface, format: str, output: Path | None) -> None:
-    """Write the answer of ``slack --over both``: run time over added latency and bandwidth."""
-    if format != "table":
-        write_answer(answer.as_dict(), answer.rows(), format, output)
-    else:
-        show_surface(console_for(output), answer)
-
-
 def show_surface(console: Console, answer: Surface) -> None:
     """Print run time over added latency and bandwidth."""
     columns = [j for j, b in enumerate(answer.bandwidth) if j % 3 == 0]
     heads = [f"{answer.bandwidth[j]:.3g}x" for j in columns]
-    table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({answer.mode})", "latency", *heads)
+    table = titled(console, f"run time against now, over added one-way latency and link bandwidth ({answer.mode})", "latency", *heads)
     for i, slack in enumerate(answer.slack):
         if i % 2 == 0:
             cells = [f"{answer.penalties[i, j]:.3f}x" for j in columns]
@@ -105,15 +73,6 @@ def show_surface(console: Console, answer: Surface) -> None:
     console.print(table)
     console.print()
     console.print(f"off by at most {answer.bound:.2%} of the run time; {answer.evaluations} longest paths replayed", style="dim")
-
-
-def _table(console: Console, title: str, *columns: str) -> Table:
-    """Return a table under its title, in which numbers are never cut, whatever the width."""
-    console.print(Text(title, "italic"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0, overflow="fold", min_width=9 if k else 6)
-    return table
 
 
 def _print_curve(console: Console, answer: Slack) -> None:
@@ -129,7 +88,7 @@ def _print_curve(console: Console, answer: Slack) -> None:
     console.print()
     starved = [] if answer.starved is None else ["with idle gaps"]
     spread = ["90% range"] if answer.repeats else []
-    table = _table(console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
+    table = titled(console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
         above = [] if answer.starved is None or not answer.measured else [f"{float(answer.starved(slack)) / answer.measured:.3f}x"]
@@ -195,7 +154,7 @@ def _print_carriers(console: Console, answer: Slack) -> None:
     console.print()
 
 
-def _beside(b: Beside) -> dict[str, object]:
+def beside_row(b: Beside) -> dict[str, object]:
     return {
         "slack_s": b.slack_seconds,
         "threads": b.binned.threads,
@@ -213,18 +172,11 @@ def _print_published(console: Console, published: Sequence[Beside]) -> None:
 
     The binned answer is the penalty of an application with the copies and kernels of the proxy.
     """
-    table = _table(
-        console,
-        "slack on every call: this replay, and the binned answer of Shorts and Grant",
-        "latency",
-        "timeline",
-        "felt by",
-        "threads",
-        "binned",
-    )
+    title = "slack on every call: this replay, and the binned answer of Shorts and Grant"
+    table = titled(console, title, "latency", "timeline", "felt by", "threads", "binned")
     for b in published:
-        table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", f"{b.felt:,.0f} of {b.calls:,} calls", str(b.binned.threads),
-                      f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x")  # fmt: skip
+        felt, binned = f"{b.felt:,.0f} of {b.calls:,} calls", f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x"
+        table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", felt, str(b.binned.threads), binned)
     console.print(table)
     console.print(Text(f"surface: {clean(published[0].binned.label, 200)}", "dim"))
     console.print()

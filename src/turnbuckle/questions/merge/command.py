@@ -133,7 +133,7 @@ def _print(merged: Merged, output: Path) -> None:
         "skew: distance between the ends of shared collectives, 90th percentile and worst"
     )
     console.print(Text(legend, "dim"))
-    print_findings(console, [f.as_dict() for f in merged.trace.findings if f.code in _OF_MERGING])
+    print_findings(console, [f for f in merged.trace.findings if f.code in _OF_MERGING])
     console.print()
     console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle inspect {plain(output.name, 200)}"))
 

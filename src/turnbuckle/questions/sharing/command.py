@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation import units
@@ -19,10 +18,11 @@ from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.output import emit, write_answer
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
-from turnbuckle.show.terminal.tables import titled
+from turnbuckle.show.terminal.tables import titled, unframed
+from turnbuckle.show.text import terms
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,6 +107,7 @@ def sharing(
 ) -> int:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.questions.sharing import question as study
+    from turnbuckle.questions.sharing.surface import parameter_differences
 
     counts, forms = _counts(runs), _forms(form)
     mapped = surface or latency is not None or bandwidth is not None or charts is not None
@@ -117,8 +118,9 @@ def sharing(
     if beside is not None:
         refuse_idle(
             {"--surface": mapped, "--differences": differences, "--runs": runs != "1,2,4,8", "--kernels": kernels != "blocks"},
-            "two recordings run once each", "--runs asks about a recording several times over",
-        )  # fmt: skip
+            "two recordings run once each",
+            "--runs asks about a recording several times over",
+        )
     elif set(forms) == {"loose"}:
         idle = {"--kernels": kernels != "blocks", "--units": units != 0}
         refuse_idle(idle, "loose runs keep the GPUs they have", "--form tight, pooled or all asks about a larger GPU")
@@ -146,10 +148,13 @@ def sharing(
         return 0
     if mapped:
         asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
-        return _surface(seen, run, forms, counts, asked, charts, format, output)
+        mapped_answer = _surface(run, forms, counts, asked, charts)
+        points = [p.as_dict() for p in mapped_answer.points]
+        emit(mapped_answer, points, show_surface, format, output, provenance=seen.provenance())
+        return 0
     with working("replaying"):
         answer = study.sharing(run, counts, forms, bandwidth=rate, **given)
-        steps = _differences(run, forms, max(counts), {"bandwidth": rate, **given}) if differences else {}
+        steps = {f: parameter_differences(run, f, max(counts), bandwidth=rate, **given) for f in forms} if differences else {}
     if format != "table":
         document = {**answer.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
         write_answer(document, document["differences" if differences else "rows"], format, output)
@@ -204,14 +209,9 @@ def show(console: Console, answer: Sharing) -> None:
     for form in answer.forms:
         console.print(Text(_verdict(answer) if form == "loose" else _larger(answer, form), "bold"))
     run, several = answer.run, len(answer.forms) > 1 or answer.forms != ("loose",)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    if several:
-        table.add_column("form", overflow="fold")
-    names = ["runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host"]
-    if several:
-        names = ["runs", "GPUs", "run time", "vs recorded", "work done", "busy to device", "to host"]
-    for name in names:
-        table.add_column(name, justify="right", overflow="fold")
+    alone = ("runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host")
+    beside = ("form", "runs", "GPUs", "run time", "vs recorded", "work done", "busy to device", "to host")
+    table = unframed(*(beside if several else alone), words=("form",))
     for row in answer.rows:
         many = {"loose": str(row.runs * run.devices), "shared": str(run.devices)}
         large = many.get(row.form, f"{run.devices} ({row.runs}x)")
@@ -241,11 +241,7 @@ def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tupl
     for p in pairs:
         line = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
         console.print(Text(line, "bold"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("form", overflow="fold")
-    table.add_column("run", overflow="fold")
-    for name in ("recorded", "beside the other", "ratio"):
-        table.add_column(name, justify="right", overflow="fold")
+    table = unframed("form", "run", "recorded", "beside the other", "ratio", words=("form", "run"))
     for p in pairs:
         for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
             table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
@@ -318,12 +314,6 @@ def _larger(answer: Sharing, form: Form) -> str:
 _SHOWN = {"latency": "s", "bandwidth": "B/s"}
 
 
-def _differences(run: Sharer, forms: list[Form], runs: int, given: dict[str, Any]) -> dict[Form, dict[str, Difference]]:
-    from turnbuckle.questions.sharing.surface import parameter_differences
-
-    return {form: parameter_differences(run, form, runs, **given) for form in forms}
-
-
 def _step_rows(steps: dict[Form, dict[str, Difference]]) -> list[dict[str, Any]]:
     return [{"form": form, "parameter": name, **d.as_dict()} for form, by_parameter in steps.items() for name, d in by_parameter.items()]
 
@@ -354,16 +344,8 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
 # --- surface ----------------------------------------------------------------------------------------------------------
 
 
-def _surface(
-    seen: Any,
-    run: Sharer,
-    forms: list[Form],
-    counts: list[int],
-    given: dict[str, Any],
-    charts: Path | None,
-    format: str,
-    output: Path | None,
-) -> int:
+def _surface(run: Sharer, forms: list[Form], counts: list[int], given: dict[str, Any], charts: Path | None) -> SharingSurface:
+    """Replay the run at every point, and draw the maps."""
     from turnbuckle.questions.sharing.surface import sharing_surface
 
     with working("replaying"):
@@ -372,21 +354,12 @@ def _surface(
         from turnbuckle.questions.sharing.figures import sharing_figure
 
         save([sharing_figure(answer)], charts)
-    if format != "table":
-        write_answer({**answer.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in answer.points], format, output)
-    else:
-        show_surface(console_for(output), answer)
-    return 0
+    return answer
 
 
 def show_surface(console: Console, answer: SharingSurface) -> None:
     """Print a table of penalties for each form and number of runs, and the report's comparisons."""
-    words = {
-        "loose": "{0} runs on a GPU each, one link",
-        "tight": "one run on a GPU {0} times as large",
-        "pooled": "{0} runs on one GPU {0} times as large",
-        "shared": "{0} runs on one GPU as recorded",
-    }
+    words = terms("several runs")
     for form in answer.forms:
         for count in answer.runs:
             if count == 1 and form != answer.forms[0]:
@@ -401,13 +374,7 @@ def show_surface(console: Console, answer: SharingSurface) -> None:
             console.print(table)
             console.print()
     for name, value in answer.comparisons().items():
-        line = {
-            "integration": "from 100 us to 10 us at 16 GB/s, one run: {0:.2f} times as fast",
-            "disaggregation": "from 100 us to 1 ms at 16 GB/s, one run: {0:.2f} times as long",
-            "gpu_gpu_tight": "at 10 us and 16 GB/s: one run on a GPU {1} times as large does {0:.2f} times the work of {1} on a GPU each",
-            "gpu_gpu_pooled": "at 10 us and 16 GB/s: {1} runs on one {1} times as large do {0:.2f} times the work of {1} on a GPU each",
-            "gpu_gpu_shared": "at 10 us and 16 GB/s: {1} runs on one GPU do {0:.2f} times the work of {1} on a GPU each",
-        }[name]
+        line = terms("comparison of runs")[name]
         console.print(Text(line.format(value, max(answer.runs)), "bold"))
     run = answer.run
     kept = (

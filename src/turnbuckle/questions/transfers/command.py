@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import ProfileError, error_of
@@ -24,8 +23,9 @@ from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, plain, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
+from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +33,9 @@ if TYPE_CHECKING:
     from turnbuckle.machine import Machine
     from turnbuckle.questions.transfers.datasheet import Error, Projected, Study
     from turnbuckle.questions.transfers.question import Transfers
-    from turnbuckle.questions.transfers.sheet import Sheet
 
-#: Asked when the user names no node: today's host links.
 #: Columns of a terminal in which an interval stands on one line.
 _WIDE = 90
-#: Columns below which every column of a table may take several lines.
-_NARROW = 80
 #: Of any time, size or bandwidth that is given, SI.
 _LEAST, _MOST = 1e-15, 1e18
 #: Approaches that a terminal shows; documents and tables hold the back of the envelope as well.
@@ -88,7 +84,8 @@ def transfers(
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
     if not files:
         raise error_of("A024.nothing")
-    console = console_for(output) if format == "table" else None
+    if format == "table":
+        console_for(output)
     there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
     if there and len(there) != len(files):
         raise error_of("A024.measured", found=f"{len(files)} files, {len(there)} measured")
@@ -109,11 +106,12 @@ def transfers(
     beyond = [_read(word, None, size, no_cache, part)[0] for word in there] if there else [None] * len(here)
     named = _apart([found for found, _ in here])
     paired = bool(there) and len(targets) == len(files) > 1
-    sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
+    nodes = [[targets[k]] if paired else targets for k in range(len(here))]
+    sheets = [[sheet(n, source=machine, **options) for n in names] for names, (_, machine) in zip(nodes, here, strict=True)]
     found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
         save(figures(found), charts)
-    emit(found, format, output, console)
+    emit(found, found.rows(), show, format, output)
     return 0
 
 
@@ -131,10 +129,6 @@ def _above(value: float, option: str) -> float:
     if not _LEAST <= value <= _MOST:
         raise error_of("A023.large", found=f"{value:g}", option=option)
     return value
-
-
-def _sheets(targets: list[str], machine: Machine | None, options: dict[str, Any]) -> list[Sheet]:
-    return [sheet(name, source=machine, **options) for name in targets]
 
 
 def _read(word: str, source: str | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
@@ -182,26 +176,6 @@ def _apart(found: list[Transfers]) -> list[Transfers]:
     ]
 
 
-def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
-    """Write the answer; CSV and Parquet hold the totals by class."""
-    if console is not None:
-        show(console, found)
-    else:
-        write_answer(found.as_dict(), found.rows(), format, output)
-
-
-def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] = ()) -> Table:
-    """A table under its title; nothing is cut.  The first column and `folds` may take several lines, all may on a narrow terminal."""
-    console.print(Text(title, "italic"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, column in enumerate(columns):
-        wraps = k == 0 or column in folds or console.width < _NARROW
-        table.add_column(
-            column, justify="left" if k == 0 else "right", no_wrap=not wraps, overflow="fold", min_width=10 if column in folds else None
-        )
-    return table
-
-
 def show(console: Console, found: Study) -> None:
     """Print each application on each node, and over all where times were measured."""
     last = ""
@@ -210,18 +184,16 @@ def show(console: Console, found: Study) -> None:
             mine = [p for p in found.projected if p.application == projected.application]
             _print_application(console, mine, next(s for s in found.subjects if s.name == projected.application))
             last = projected.application
+        console.print()
         _print_totals(console, projected)
         if projected.errors:
+            console.print()
             _print_errors(console, projected)
-        _print_findings(console, projected)
+        print_findings(console, projected.findings)
     judged = [p for p in found.projected if p.errors]
     if len(judged) > 1:
+        console.print()
         _print_summary(console, judged)
-
-
-def _plain(text: str) -> str:
-    """Text of a user or a file without anything a terminal obeys, for places that know no markup."""
-    return plain(text, 120)
 
 
 def _class(direction: str, memory: str) -> str:
@@ -232,65 +204,61 @@ def _print_application(console: Console, on: list[Projected], subject: Transfers
     """What is the same on every node, with the answer first."""
 
     count, projected = subject.rows.height, on[0]
-    console.print(Text.assemble((_plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
+    console.print(Text.assemble((plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
     if projected.transfers_of != projected.application:
-        console.print(Text(f"transfers of {_plain(projected.transfers_of)}, (L+O) of {_plain(projected.application)}", "dim"))
+        console.print(Text(f"transfers of {plain(projected.transfers_of)}, (L+O) of {plain(projected.application)}", "dim"))
     for one in on:
         console.print(_answer(one, count))
     console.print()
-    table = _table(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
+    table = titled(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
     for (direction, memory), latency in projected.latency.items():
         size = f"{latency.size_bytes:,.0f} B" if latency.copies else ""
         of = f"{latency.copies:,} {latency.source if latency.borrowed else 'smallest'}" if latency.copies else "as given"
         table.add_row(_class(direction, memory), quantity(latency.seconds, "s"), of, size)
     console.print(table)
     console.print()
-    table = _table(console, "transfers by size", "size", "transfers", "of them", "of their time")
+    table = titled(console, "transfers by size", "size", "transfers", "of them", "of their time")
     for row in distribution(subject):
         low, high = (quantity(row[k], "B") for k in ("low_bytes", "high_bytes"))
         table.add_row(f"{low} to {high}", f"{row['count']:,}", f"{row['count_share']:.1%}", f"{row['time_share']:.1%}")
     console.print(table)
-    console.print()
 
 
 def _answer(projected: Projected, count: int) -> Text:
     """All transfers on one node, in a line."""
 
     total = projected.total
-    words = f"{seconds(total.seconds)} projected on {_plain(projected.target)}"
+    words = f"{seconds(total.seconds)} projected on {plain(projected.target)}"
     words += f", {seconds(total.measured_seconds)} here" if total.measured_seconds is not None else ""
     return Text(words + (f" ({count - total.count:,} of them not priced)" if total.count < count else ""))
 
 
 def _print_totals(console: Console, projected: Projected) -> None:
     own = projected.total.measured_seconds is not None
-    target = _plain(projected.target)
+    target = plain(projected.target)
     title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
     interval = f"{LEVEL:.0%} interval"
     columns = ["transfers", "count", "size", *(["here"] if own else []), "projected", interval, *WORDS[1:]]
-    table = _table(console, title, *columns, folds=(interval,))
+    table = titled(console, title, *columns, words=(interval,))
     totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
     between = " " if console.width >= _WIDE else "\n"
     for t in totals:
         low, high = (quantity(end, "s") for end in t.ends)
         measured = [seconds(t.measured_seconds)] if own else []
         sheet_times = ["" if v is None else seconds(v) for v in (t.packets, t.peak)]
-        table.add_row(
-            _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.seconds),
-            f"\\[{low},{between}{high}]", *sheet_times,
-        )  # fmt: skip
+        times = [*measured, seconds(t.seconds), f"\\[{low},{between}{high}]", *sheet_times]
+        table.add_row(_class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *times)
     console.print(table)
     for t in totals[: len(totals) - 1] or totals:
         console.print(Text(f"{_class(t.direction, t.memory)}: {t.basis}", "dim"))
     parts = [f"{name} {share:.0%}" for name, share in list(projected.total.drivers.items())[:3]]
     if parts:
         console.print(Text(f"the interval is most of all: {', '.join(parts)}", "dim"))
-    console.print()
 
 
 def _print_errors(console: Console, projected: Projected) -> None:
     title = "against the times measured there: WMAPE and spread [%] of three approaches"
-    table = _table(console, title, "transfers", "count", "there", *WORDS, "projected is")
+    table = titled(console, title, "transfers", "count", "there", *WORDS, "projected is")
     by_class: dict[tuple[str, str], list[Error]] = {}
     for e in projected.errors:
         by_class.setdefault((e.direction, e.memory), []).append(e)
@@ -301,7 +269,6 @@ def _print_errors(console: Console, projected: Projected) -> None:
         cells = [by_approach.get(a, "") for a in WORDS]
         table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x there")
     console.print(table)
-    console.print()
 
 
 def _off(error: Error) -> str:
@@ -311,7 +278,7 @@ def _off(error: Error) -> str:
 def _print_summary(console: Console, judged: list[Projected]) -> None:
     """The paper's Tables III and IV, a row an application."""
     columns = ("application", "node", "transfers", *WORDS)
-    table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
+    table = titled(console, "by application: WMAPE and spread [%]", *columns, words=("node",))
     errors = {a: [e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)] for a in WORDS}
     for p in judged:
         by_approach = {e.approach: e for e in p.errors if e.direction == "all"}
@@ -320,13 +287,3 @@ def _print_summary(console: Console, judged: list[Projected]) -> None:
         table.add_row(clean(p.application, 60), clean(p.target, 40), f"{count:,}", *cells)
     table.add_row("mean", "", "", *(f"{sum(each) / len(each):.1f}" if len(each) == len(judged) else "" for each in errors.values()))
     console.print(table)
-
-
-def _print_findings(console: Console, projected: Projected) -> None:
-
-    for f in projected.findings:
-        style = "yellow" if f.severity == "warning" else "dim"
-        for line in (f.detail or f.meaning).split("; "):
-            console.print(Text.from_markup(f"{f.code}  {clean(line, 240)}", style=style))
-    if projected.findings:
-        console.print()

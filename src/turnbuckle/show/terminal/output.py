@@ -6,15 +6,22 @@ import hashlib
 import io
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import finite
+from turnbuckle.foundation.fields import Declared, finite
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.recording import command_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Rows = list[dict[str, Any]]
 
 
 def provenance() -> dict[str, Any]:
@@ -59,6 +66,29 @@ def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: s
         write_json(document, output)
     else:
         write_rows(rows, format, output)
+
+
+def emit(
+    answer: Declared,
+    rows: str | list[dict[str, Any]],
+    show: Callable[[Console, Any], object],
+    format: str,
+    output: Path | None,
+    **more: Any,
+) -> None:
+    """Print an answer for people, or write it for programs.
+
+    Parameters
+    ----------
+    rows : its flat table, or the key of the document that has it.
+    show : prints it; ``table`` is the only format that goes to no file.
+    more : keys that join the document.
+    """
+    if format == "table":
+        show(console_for(output), answer)
+        return
+    document = {**answer.as_dict(), **more}
+    write_answer(document, document[rows] if isinstance(rows, str) else rows, format, output)
 
 
 def write_rows(rows: list[dict[str, Any]], format: str, output: Path | None) -> None:

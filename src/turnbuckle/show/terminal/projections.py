@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -21,15 +20,27 @@ from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
-from turnbuckle.profile.summary.describe import links, scope
+from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
-from turnbuckle.show.run_tables import calls_table, copies_table, host_work_tables, kernels_table, run_time_table, start_up_words
+from turnbuckle.show.findings_table import findings_table
+from turnbuckle.show.run_tables import (
+    calls_table,
+    copies_table,
+    host_work_tables,
+    kernels_table,
+    link_words,
+    message_words,
+    run_time_table,
+    start_up_words,
+    window_words,
+)
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.drawing import drawn, plain_text
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
+from turnbuckle.show.terminal.tables import unframed
 from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import verdicts
 from turnbuckle.trace.recorders import recorder
@@ -101,16 +112,13 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     if begun is not None and (begun.tells or not brief):
         head.add_row("start-up", plain_text(start_up_words(answer.run, begun)))
     if mpi:
-        sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
-        sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
-        head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
+        head.add_row("MPI", plain_text(message_words(profile)))
     head.add_row("source", f"{clean(answer.run.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
-    for direction, line in link_lines(answer).items():
-        head.add_row(f"link {direction}", line)
+    for direction, words in link_words(answer.run).items():
+        head.add_row(f"link {direction.replace('migration_', 'moved ')}", plain_text(words))
     if kernels["count"]:
         head.add_row("launch", launch_line(answer))
-        window = summary.kernel_window_ns(profile)
-        head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
+        head.add_row("window", plain_text(window_words(profile)))
     if among := kernels["collective"]:
         alone = f"{ns(among['alone_ns'])} of it without another kernel on their device"
         head.add_row("NCCL", f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy {ns(among['union_ns'])}, {alone}")
@@ -157,22 +165,6 @@ def coverage_lines(profile: Profile) -> list[str]:
     if rows and rows["time_share"] is not None:
         clauses.append(f"{rows['time_share']:.1%} of device time has its host call")
     return ["; ".join(clauses)] if clauses else []
-
-
-def link_lines(answer: Answer) -> dict[str, str]:
-    """One sentence a direction: rate, what it looks like, latency."""
-    out = {}
-    for direction, link in links(answer.run.source, answer.run.fits).items():
-        if link["bandwidth"] is None:
-            continue
-        looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
-        of = f" of {quantity(link['nominal'], 'B/s')} ({link['efficiency']:.0%})" if link["nominal"] else ""
-        # a fit with zero latency could not separate latency from rate
-        latency = seconds(link["latency_s"]) if link["latency_s"] else "unknown"
-        out[direction.replace("migration_", "moved ")] = (
-            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, fixed copy cost (o+L) {latency}"
-        )
-    return out
 
 
 def print_projections(console: Console, answer: Answer) -> None:
@@ -237,18 +229,11 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
         findings += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
     findings.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
     shown = [f for f in findings if not brief or f.severity != "info"]
-    if not shown:
+    table = findings_table(shown)
+    if table is None:
         return
     console.print()
-    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    table.add_column(overflow="fold")
-    for f in shown:
-        colour = {"error": "red", "warning": "yellow", "info": "dim"}[f.severity]
-        detail = f" ({clean(f.detail, 160)})" if f.detail else ""
-        table.add_row(Text(f.code, style=colour), f"{f.count:,}", f"{escape(f.meaning)}[dim]{detail}[/]")
-    console.print(table)
+    console.print(drawn(table))
     if brief and len(shown) < len(findings):
         console.print(Text(f"and {len(findings) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
 
@@ -283,15 +268,8 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
     elif format != "table":
         write_frame(frame, format, output)
     else:
-        table = Table(
-            title="host-link traffic bound for the NIC (spread run - packed run)",
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-            header_style="dim",
-        )
-        for column in ("direction", "spread", "packed", "bound for the NIC", "share", "copies"):
-            table.add_column(column, justify="left" if column == "direction" else "right")
+        heads = ("direction", "spread", "packed", "bound for the NIC", "share", "copies")
+        table = unframed(*heads, title="host-link traffic bound for the NIC (spread run - packed run)")
         for r in frame.to_dicts():
             share = "-" if r["nic_bound_share"] is None else f"{r['nic_bound_share']:.1%}"
             sign = "-" if r["nic_bound_bytes"] < 0 else ""

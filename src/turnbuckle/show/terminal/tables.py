@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.units import show
 from turnbuckle.show.terminal.cells import plain
 
@@ -48,10 +48,10 @@ def titled(console: Console, title: str, *columns: str, words: tuple[str, ...] =
     return table
 
 
-def print_findings(console: Console, findings: Iterable[dict[str, Any]]) -> None:
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
     """What is doubtful about an answer, and what to do about it."""
     for f in findings:
         console.print()
-        detail = f" ({plain(f['detail'], 160)})" if f["detail"] else ""
-        console.print(Text(f"{f['code']}  {f['count']:,}  {f['meaning']}{detail}", "yellow" if f["severity"] == "warning" else "dim"))
-        console.print(Text(f"      {f['advice']}", "dim"))
+        detail = f" ({plain(f.detail, 400)})" if f.detail else ""
+        console.print(Text(f"{f.code}  {f.count:,}  {f.meaning}{detail}", "yellow" if f.severity == "warning" else "dim"))
+        console.print(Text(f"      {f.advice}", "dim"))

@@ -172,7 +172,7 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
         each = (f"{name}, {count:,} calls, {seconds(time / traffic.ranks)} per rank" for name, (count, time) in list(kept.items())[:3])
         console.note(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}")
-    print_findings(console, (f.as_dict() for f in answer.findings))
+    print_findings(console, answer.findings)
     heads = ("ranks\nper node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))
     for row in answer.rows:

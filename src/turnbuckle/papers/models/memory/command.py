@@ -124,7 +124,7 @@ def _print_memory(console: Console, answer: UnifiedMemory) -> None:
     for name, words in answer.said.items():
         if words:
             console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
-    print_findings(console, (f.as_dict() for f in answer.findings))
+    print_findings(console, answer.findings)
 
 
 def _assumed(answer: UnifiedMemory) -> list[str]:

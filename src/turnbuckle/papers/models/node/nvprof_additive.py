@@ -126,7 +126,7 @@ def print_summaries(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, flo
         notes.append("a summary does not say how long the run was, and what is saved is a smaller part of a longer run: give --total")
     for words in notes:
         console.note(words)
-    print_findings(console, (f.as_dict() for f in findings))
+    print_findings(console, findings)
 
 
 def _seconds(value: float | None) -> str:

@@ -134,7 +134,7 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
         if any(row["waits_seconds"] for row in rows):
             console.note("waits have no lambda and are counted once, as what they wait for: they are in the sum, not in the ratios")
     console.note("intervals: the least and most that the digits of the table allow")
-    print_findings(console, (f.as_dict() for f in findings))
+    print_findings(console, findings)
 
 
 def print_readings(
@@ -165,7 +165,7 @@ def print_readings(
         *([f"longest allocation {seconds(longest_allocation)}: the first sets up the context, which the replay keeps"] if blank else []),
     ):
         console.note(words)
-    print_findings(console, (f.as_dict() for f in findings))
+    print_findings(console, findings)
 
 
 def print_integration(document: Mapping[str, Any]) -> None:

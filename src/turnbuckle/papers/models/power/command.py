@@ -131,7 +131,7 @@ def _print_power(console: Terminal, projection: PowerStudy, paper: PowerStudy, e
         console.print(table)
         if any(p.form for p in projection.parts):
             console.note("boards that run a chip at less power than it has elsewhere are left out")
-    print_findings(console, (f.as_dict() for f in projection.findings))
+    print_findings(console, projection.findings)
 
 
 def _estimate(estimate: Interval, factor: float, unit: str, endless: str = "no end") -> str:
