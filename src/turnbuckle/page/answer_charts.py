@@ -23,16 +23,17 @@ PART_WORDS = terms("part of a run")
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000)
 
 
+def _ends(v: Verdict) -> dict[str, float]:
+    return {"change": v.change, "low": v.low, "high": v.high}
+
+
 def verdict_strip(verdicts: list[Verdict]) -> Figure:
     """Draw one row a target: dot, middle half and 90 % interval of the change in run time, over zones of slowdown."""
     rows: Rows = [
-        {
-            "row": i, "name": folded(v.name, 20), "colour": v.colour, "words": v.words,
-            "change": v.change, "low": v.low, "high": v.high, "half_low": v.half_low, "half_high": v.half_high,
-            "figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}",
-        }
+        dict(row=i, name=folded(v.name, 20), colour=v.colour, words=v.words, **_ends(v), half_low=v.half_low, half_high=v.half_high)
+        | {"figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}"}
         for i, v in enumerate(verdicts)
-    ]  # fmt: skip
+    ]
     low, high = min([-0.01, *(r["low"] for r in rows)]), max([0.1, *(r["high"] for r in rows)])
     low, high = low - 0.03 * (high - low), high + (0.03 * (high - low) if high > 0.1 else 0.0)
     plain = max(-low, high) <= PLAIN_CHANGE
@@ -55,12 +56,9 @@ def verdict_strip(verdicts: list[Verdict]) -> Figure:
     spec = plot(layers, 44 * len(rows), (NAMES, right, 20, 44), rows)
     alt = "Change of run time by target. " + " ".join(f"{v.name}: {signed(v.change)} {v.interval}, {v.words}." for v in verdicts)
     table: Rows = [
-        {
-            "target": clean(v.projection.target), "change": v.change, "low": v.low, "high": v.high,
-            "quarter_low": v.half_low, "quarter_high": v.half_high, "probability_inside": v.inside,
-        }
+        dict(target=clean(v.projection.target), **_ends(v), quarter_low=v.half_low, quarter_high=v.half_high, probability_inside=v.inside)
         for v in verdicts
-    ]  # fmt: skip
+    ]
     caption = (
         f"Dot: at the stated values. Thick line: the middle half of the draws; thin line: 90{NARROW}% of them. The dashed "
         f"line is the decision line, {percent(LINE)} slower."
@@ -170,16 +168,12 @@ def steps(v: Verdict) -> Figure:
     last = reached / divisor
     label = f"{seconds(p.seconds)}, {signed(v.change)}"
     rows.append({"step": "projected", "label": label, "colour": v.colour, "from": last, "to": last, "end": last})
-    y: Spec = {
-        "field": "step", "type": "nominal", "sort": [r["step"] for r in rows], "scale": {"paddingInner": 0.3},
-        "axis": {"title": None, "ticks": False, "domain": False, "labelPadding": 8},
-    }  # fmt: skip
+    axis = {"title": None, "ticks": False, "domain": False, "labelPadding": 8}
+    y: Spec = {"field": "step", "type": "nominal", "sort": [r["step"] for r in rows], "scale": {"paddingInner": 0.3}, "axis": axis}
     places = [r[k] for r in rows for k in ("end", "from", "to")]
     span = (max(places) - min(places)) or 1.0
-    x = quantity(
-        "from", [min(places) - 0.04 * span, max(places) + 0.75 * span], title=f"against the recorded run [{unit}]", tickCount=4,
-        labelExpr="datum.value == 0 ? '0' : format(datum.value, '+,~r')",
-    )  # fmt: skip
+    title, signs = f"against the recorded run [{unit}]", "datum.value == 0 ? '0' : format(datum.value, '+,~r')"
+    x = quantity("from", [min(places) - 0.04 * span, max(places) + 0.75 * span], title=title, tickCount=4, labelExpr=signs)
     projected, end = "datum.step == 'projected'", quantity("end")
     layers = [
         marks.rules([{"from": 0.0}], x, color=FAINT),

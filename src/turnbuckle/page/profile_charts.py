@@ -129,27 +129,24 @@ def class_label(fit: LinkFit) -> str:
 def link_fit(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -> Figure:
     """Draw the time of a copy against its size: bins, fitted line with its error, and what the link's nominal rate alone would take."""
     title = class_label(fit)
-    bins: Rows = [
-        {
-            "size": r["size_bytes"], "seconds": r["seconds"], "count": r["count"],
-            "tip": f"{count(r['count'])} copies of about {number(r['size_bytes'], 'B')}: median {number(r['seconds'], 's')}, "
-            f"{number(r['bandwidth'], 'B/s')}",
-        }
-        for r in drawable(fit).to_dicts()
-    ]  # fmt: skip
+    bins: Rows = []
+    for r in drawable(fit).to_dicts():
+        took = f"median {number(r['seconds'], 's')}, {number(r['bandwidth'], 'B/s')}"
+        tip = f"{count(r['count'])} copies of about {number(r['size_bytes'], 'B')}: {took}"
+        bins.append({"size": r["size_bytes"], "seconds": r["seconds"], "count": r["count"], "tip": tip})
     low, high = min(p["size"] for p in bins) / 1.6, max(p["size"] for p in bins) * 1.6
     bottom, top = min(p["seconds"] for p in bins) / 2.2, max(p["seconds"] for p in bins) * 2.2
     fitted, nominal_line = _fit_lines(fit, np.geomspace(low, high, 33), nominal_rate)
     y = quantity("seconds", [bottom, top], log=10, title="time of a copy", labelExpr=SECONDS, values=log_ticks(bottom, top))
     x = quantity("size", [low, high], log=10, title="size of a copy", labelExpr=BYTES, values=log_ticks(low, high, 5))
     counts: Spec = {"type": "log", "domain": [1, max(2, *(p["count"] for p in bins))], "range": [28, 140]}
+    area = {**quantity("count", scale=counts), "legend": None}
     layers = [
         marks.band(fitted, x, y, "low", "high", opacity=0.22, color=PARTS["copy"], clip=True),
         marks.line(nominal_line, x, y, 1.3, strokeDash=[5, 4], color=SOFT, clip=True),
         marks.line(fitted, x, y, color=PARTS["copy"], clip=True),
-        marks.points(bins, x, y, edge=0.7, tip=True, color=PARTS["kernel"], opacity=0.9,
-               encode={"size": {**quantity("count", scale=counts), "legend": None}}),
-    ]  # fmt: skip
+        marks.points(bins, x, y, edge=0.7, tip=True, color=PARTS["kernel"], opacity=0.9, encode={"size": area}),
+    ]
     spec = plot(layers, 196, (62, 10, 4, 42), width=HALF)
     common = {"direction": fit.direction, "memory": clean(fit.memory)}
     table = [{**common, "size_bytes": p["size"], "median_seconds": p["seconds"], "count": p["count"]} for p in bins]

@@ -10,10 +10,11 @@ from turnbuckle.profile.classify import call_class, waits
 from turnbuckle.profile.dependencies.sides import _frees, scope_of
 
 #: Calls of the CUDA runtime, of which each class, kind of wait and scope has at least one.
-_CALLS: Final = (
-    "other", "LaunchKernel", "GraphLaunch", "MemcpyAsync", "Memcpy", "MemsetAsync", "Malloc", "Free", "FreeAsync", "DeviceSynchronize",
-    "StreamSynchronize", "EventSynchronize", "StreamWaitEvent", "EventRecord", "EventQuery", "StreamCreate", "ModuleLoad", "LaunchHostFunc",
-)  # fmt: skip
+_RUNTIME: Final = (
+    "other LaunchKernel GraphLaunch MemcpyAsync Memcpy MemsetAsync Malloc Free FreeAsync DeviceSynchronize "
+    "StreamSynchronize EventSynchronize StreamWaitEvent EventRecord EventQuery StreamCreate ModuleLoad LaunchHostFunc"
+)
+_CALLS: Final = _RUNTIME.split()
 _PARTS: Final = re.compile(r"[A-Z][a-z]+|[a-z]+")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +51,6 @@ class _Panel:
     height_of, top : middle of each track below its own top, and that [px].
     until : where it ends [s after the window's start].
     shift : how much later than recorded the window begins [s].
-    critical : numbers of activities that the critical path runs inside of.
     """
 
     word: str
@@ -62,7 +62,11 @@ class _Panel:
     top: float
     until: float
     shift: float
-    critical: frozenset[int]
+
+    @cached_property
+    def critical(self) -> frozenset[int]:
+        """Return numbers of the activities that the critical path runs inside of."""
+        return frozenset(self.path.filter(pl.col("kind").cast(pl.String).is_in(list(_INSIDE)))["number"].to_list())
 
 
 def track_words(profile: Profile) -> dict[int, str]:
@@ -112,13 +116,11 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     lower = HEAD + len(tracks) * row + GAP
     name = f"projected on {shorten(clean(run.target.title), 40)}: {_apart(takes - took)}"
     since = shown.projected_first
+    last = takes + max(length - took, 0.0)
     panels = (
-        _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0, _inside(run.path_before)),
-        _Panel(
-            name, later, until, run.path_after, since, height_of, lower + HEAD, takes + max(length - took, 0.0), since - first,
-            _inside(run.path_after),
-        ),
-    )  # fmt: skip
+        _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0),
+        _Panel(name, later, until, run.path_after, since, height_of, lower + HEAD, last, since - first),
+    )
     height = lower + HEAD + len(tracks) * row + 2
     frame = _frame(max(length, panels[1].until, 1e-9), height)
     labels = _labels(run, table)
@@ -136,11 +138,6 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     legend = (("critical path", CRITICAL), *((WORDS[k], PALE[k]) for k in kinds))
     rows = _as_rows(table, labels, words)
     return Figure("before-after", "Before and after", f"{sentence} {_CAPTION}", spec, rows, _CAPTION, legend=legend), sentence
-
-
-def _inside(path: pl.DataFrame) -> frozenset[int]:
-    """Return numbers of the activities that a critical path runs inside of."""
-    return frozenset(path.filter(pl.col("kind").cast(pl.String).is_in(list(_INSIDE)))["number"].to_list())
 
 
 def _apart(change: float) -> str:

@@ -143,14 +143,12 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
     if output is not None:
         below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
         text = machine_text(
-            name or layer.name,
-            f"{layer.title}, as measured",
-            f"{', '.join(found)} from {pings.name}; the rest is {layer.name}'s.",
-            year=0,
+            {str(n): p for n, p in found.items()},
+            name=name or layer.name,
+            title=f"{layer.title}, as measured",
+            summary=f"{', '.join(found)} from {pings.name}; the rest is {layer.name}'s.",
             coupling="remoting",
             base=below if "/" in below or not below.endswith(".toml") else f"./{below}",
-            recognise=(),
-            parameters={str(n): p for n, p in found.items()},
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
@@ -207,15 +205,15 @@ def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, 
         *([f"What is not named here is {base}'s."] if base else ["What is not named here was not measured."]),
     ]
     text = machine_text(
-        called if is_name(called) else "calibrated",
-        f"{devices}, as measured",
-        f"{len(parameters)} numbers from {len(read)} files of measurements.",
+        parameters,
+        comments,
+        name=called if is_name(called) else "calibrated",
+        title=f"{devices}, as measured",
+        summary=f"{len(parameters)} numbers from {len(read)} files of measurements.",
         year=0 if on is not None else int(max(o.date for o, _ in read)[:4]),
         coupling=_coupling(answer),
         base=below,
         recognise=answer.devices,
-        parameters=parameters,
-        comments=comments,
     )
     write_text(text, output)
     load(f"{output.parent}/{output.name}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,16 +96,12 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     line_errors, piece_errors, used_errors = (
         np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300))
     )
-    return CurveFit(
-        curve, line, pieces, _share(np.median(line_errors)), _share(line_errors.max()),
-        _share(np.median(piece_errors)), _share(piece_errors.max()),
-        _share(np.median(used_errors)), _share(used_errors.max()),
-        _share(np.median(held)) if len(held) else math.nan, _share(held.max()) if len(held) else math.nan, len(held),
-    )  # fmt: skip
+    return CurveFit(curve, line, pieces, *_shares(line_errors), *_shares(piece_errors), *_shares(used_errors), *_shares(held), len(held))
 
 
-def _share(log_error: float) -> float:
-    return float(np.expm1(log_error))
+def _shares(log_errors: Float) -> tuple[float, float]:
+    """Return the median and the largest of some errors."""
+    return (float(np.expm1(np.median(log_errors))), float(np.expm1(log_errors.max()))) if len(log_errors) else (math.nan, math.nan)
 
 
 def _usable(curve: Curve) -> tuple[Float, Float]:
@@ -119,20 +115,15 @@ def _usable(curve: Curve) -> tuple[Float, Float]:
 def _line(size: Float, seconds: Float) -> Piece:
     (a, b), covariance, _ = fit_line(size, seconds)
     a, b = float(a), float(b)
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return Piece(
-        float(size[0]), float(size[-1]), a, 1.0 / b if b > 0 else math.inf,
-        min(float(spread[0]) / a, 3.0) if a > 0 else 3.0, min(float(spread[1]) / b, 3.0) if b > 0 else 3.0,
-    )  # fmt: skip
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
+    error, rate_error = (min(s / value, 3.0) if value > 0 else 3.0 for s, value in zip(spread, (a, b), strict=True))
+    return Piece(float(size[0]), float(size[-1]), a, 1.0 / b if b > 0 else math.inf, error, rate_error)
 
 
 def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
     """Raise the errors to the floor, and to the difference between fits of two halves of the points."""
-    latency, rate = apart
-    return Piece(
-        piece.smallest, piece.largest, piece.latency, piece.rate,
-        min(math.hypot(piece.latency_error, latency, FLOOR), 3.0), min(math.hypot(piece.rate_error, rate, FLOOR), 3.0),
-    )  # fmt: skip
+    latency, rate = (min(math.hypot(e, a, FLOOR), 3.0) for e, a in zip((piece.latency_error, piece.rate_error), apart, strict=True))
+    return replace(piece, latency_error=latency, rate_error=rate)
 
 
 def _halves(size: Float, seconds: Float) -> tuple[float, float]:

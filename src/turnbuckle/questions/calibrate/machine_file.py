@@ -34,25 +34,22 @@ def quoted(text: str) -> str:
     return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def machine_text(
-    name: str, title: str, summary: str, *, year: int, coupling: str, base: str, recognise: Sequence[str],
-    parameters: Mapping[str, Parameter], comments: Sequence[str] = (),
-) -> str:  # fmt: skip
+def machine_text(parameters: Mapping[str, Parameter], comments: Sequence[str] = (), **head: str | int | Sequence[str]) -> str:
     """Return the text of a machine file.
 
     Parameters
     ----------
-    base : a machine of the catalogue or a path, as the file is to name it; empty where the machine stands alone.
-    recognise : device names that mean it.
     parameters : by their name in the schema; values in SI are written to nine digits.
     comments : lines put before everything.
+    head : keys of the machine itself; what is empty or 0 is left out.
     """
     lines = [f"# {''.join(c if c.isprintable() else ' ' for c in c)}".rstrip() for c in comments] + ["", "[machine]"]
-    lines += [f"name = {quoted(name)}", f"title = {quoted(title)}", f"summary = {quoted(summary)}"]
-    lines += [f"year = {year}"] if year else []
-    lines.append(f"coupling = {quoted(coupling)}")
-    lines += [f"base = {quoted(base)}"] if base else []
-    lines += [f"recognise = [{', '.join(quoted(r) for r in recognise)}]"] if recognise else []
+    for key, value in head.items():
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            text = f"[{', '.join(quoted(v) for v in value)}]"
+        else:
+            text = quoted(value) if isinstance(value, str) else str(value)
+        lines += [f"{key} = {text}"] if value else []
     for dotted, p in parameters.items():
         unit = "" if p.unit == "1" else f" {p.unit}"
         lines += ["", f"[{dotted}]", f'value = "{p.value:.9g}{unit}"']

@@ -75,10 +75,9 @@ def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = N
     unkeyed = [e for e in others if e.name not in schema()]
     if unkeyed:
         findings.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
-    return Calibration(
-        tuple(parameters), tuple(others), tuple(fits), tuple(n for n in base.parameters if n not in measured_names) if base else (),
-        tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), base, tuple(o for o, _ in files),
-    )  # fmt: skip
+    kept = tuple(n for n in base.parameters if n not in measured_names) if base else ()
+    surface, found, origins = tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), tuple(o for o, _ in files)
+    return Calibration(tuple(parameters), tuple(others), tuple(fits), kept, surface, found, base, origins)
 
 
 #: Which means is believed first, for the rate and for the latency of a copy.

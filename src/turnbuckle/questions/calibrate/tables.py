@@ -100,10 +100,8 @@ def _fits(console: Console, answer: Calibration) -> None:
         name = f"{origin.file}: {f.curve.name}" if len(answer.fits) > 1 else f.curve.name
         rate = quantity(f.pieces[-1].rate, "B/s") if f.pieces[-1].rate < 1e18 else "no limit seen"
         held = (f"{f.held_median:.1%}", f"{f.held_worst:.1%}") if f.held_points else ("", "")
-        table.add_row(
-            _plain(name), f"{len(f.curve.size_bytes)}", f"{len(f.pieces)}", quantity(f.pieces[0].latency, "s"), rate,
-            f"{f.used_median:.1%}, {f.used_worst:.0%} worst", *held,
-        )  # fmt: skip
+        counts, off = (f"{len(f.curve.size_bytes)}", f"{len(f.pieces)}"), f"{f.used_median:.1%}, {f.used_worst:.0%} worst"
+        table.add_row(_plain(name), *counts, quantity(f.pieces[0].latency, "s"), rate, off, *held)
     console.print(table)
     console.print()
 

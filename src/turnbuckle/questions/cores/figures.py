@@ -188,10 +188,8 @@ def sharing_figure(result: Cores, name: str) -> Figure:
     room = max(high - low, 0.05) * 0.12
     counts = sorted({s.ranks for c in shown for s in c.steps})
     x = quantity("ranks", [least / 1.06, most * 1.06], log=2, title="MPI ranks on one GPU", values=counts, labelExpr=PLAIN, grid=False)
-    y = quantity(
-        "performance", [low - room, high + room], scale={"zero": False}, title="performance against the fewest ranks",
-        labelExpr="format(datum.value, '.3~r') + '×'",
-    )  # fmt: skip
+    title, times = "performance against the fewest ranks", "format(datum.value, '.3~r') + '×'"
+    y = quantity("performance", [low - room, high + room], scale={"zero": False}, title=title, labelExpr=times)
     layers = [marks.mark("point", dots, x, y, filled=True, size=22, opacity=0.4)]
     for colour in TARGET_COLOURS[: len(shown)]:
         dotted = {"filled": True, "size": 34, "color": colour}

@@ -103,11 +103,8 @@ def cores_per_gpu(
     count = partial(_count, runs, chosen, varies, efficiency, mixed)
     counts, whole = _counts(runs, chosen, varies, efficiency, count)
     at_node = None if have is None else count(*_real_split(chosen, varies, have))
-    return Cores(
-        runs, efficiency, tuple(candidates), chosen, _why(chosen, candidates, ties, law), tuple(ties), low, high, counts,
-        whole, at_node, shared,
-        tuple(_findings(runs, chosen, whole, at_node, ties, low, high)),
-    )  # fmt: skip
+    why, found = _why(chosen, candidates, ties, law), tuple(_findings(runs, chosen, whole, at_node, ties, low, high))
+    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, found)
 
 
 def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
@@ -122,12 +119,10 @@ def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: 
 
 
 def _in_range(efficiency: float, worth: float, draws: int) -> None:
-    for option, value, least, most, example in (
-        ("--efficiency", efficiency, 0.5, 0.999, "--efficiency 0.9"), ("--worth", worth, 0.0, 1.0, "--worth 0.05"),
-        ("--draws", draws, 100, 100_000, "--draws 1000"),
-    ):  # fmt: skip
+    ranges = ("--efficiency", efficiency, 0.5, 0.999, 0.9), ("--worth", worth, 0.0, 1.0, 0.05), ("--draws", draws, 100, 100_000, 1000)
+    for option, value, least, most, usual in ranges:
         if not least <= value <= most:
-            raise error_of("A031.quantity", found=f"{value:g}", subject=option, least=least, most=most, example=example)
+            raise error_of("A031.quantity", found=f"{value:g}", subject=option, least=least, most=most, example=f"{option} {usual}")
 
 
 def _lacking(fits: list[Fit]) -> str:

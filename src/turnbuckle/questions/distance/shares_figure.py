@@ -45,10 +45,8 @@ def tornado(shares: list[Share], measured: float) -> Figure:
         tip = f"{name}: one per cent less saves {less}, one per cent more costs {more}; {path}"
         rows.append({"row": i, "what": name, "less": -left, "more": right, "zero": 0.0, "label": label, "tip": tip})
     widest = max([r["more"] for r in rows] + [-r["less"] for r in rows] + [1e-9])
-    x = quantity(
-        "more", [-1.08 * widest, 1.3 * widest], title="change of run time when this class of time changes by 1 %",
-        labelExpr="datum.value == 0 ? '0' : replace(format(datum.value, '+.2~f'), '-', '−') + ' %'", tickCount=7,
-    )  # fmt: skip
+    title, words = "change of run time when this class of time changes by 1 %", "replace(format(datum.value, '+.2~f'), '-', '−') + ' %'"
+    x = quantity("more", [-1.08 * widest, 1.3 * widest], title=title, labelExpr=f"datum.value == 0 ? '0' : {words}", tickCount=7)
     y = row_axis(len(rows), inner=0.35, outer=0.2)
     layers = [
         marks.bars(None, of(x, "less"), y, x2="zero", tip=True, color=SAVED),

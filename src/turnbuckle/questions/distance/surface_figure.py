@@ -232,12 +232,10 @@ def _machines(surface: Surface, machines: list[Placed], x: Spec, y: Spec) -> lis
     """Draw the recorded machine as a ring, the others as dots with their names."""
     nothing = float(surface.slack[1] * _ZERO)
     rows: Rows = [
-        {
-            "at": max(m.slack, nothing), "bandwidth": m.bandwidth, "colour": m.colour, "label": m.name,
-            "tip": f"{m.name}: {number(m.slack, 's', 2)} added, bandwidth {factor(m.bandwidth)}, {signed(m.change)}",
-        }
+        dict(at=max(m.slack, nothing), bandwidth=m.bandwidth, colour=m.colour, label=m.name)
+        | {"tip": f"{m.name}: {number(m.slack, 's', 2)} added, bandwidth {factor(m.bandwidth)}, {signed(m.change)}"}
         for m in machines
-    ]  # fmt: skip
+    ]
     recorded: Rows = [{"at": nothing, "bandwidth": 1.0, "tip": "the recorded machine: nothing added, bandwidth as observed"}]
     out = [marks.rings(recorded, x, y, 230, 2.4, tip=True, color=RECORDED), marks.points(rows, x, y, 85, 1.5, tip=True)]
     for k, row in enumerate(sorted(rows, key=lambda r: (r["bandwidth"], r["at"]))):

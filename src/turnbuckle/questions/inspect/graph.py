@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation.errors import TurnbuckleError, UsageError
-from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.schema import words
@@ -20,18 +18,13 @@ from turnbuckle.foundation.units import show
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.output import flattened, write_answer
-from turnbuckle.show.terminal.recording import command_line, refuse_asked
+from turnbuckle.show.terminal.output import flattened, untimed, write_answer
+from turnbuckle.show.terminal.recording import refuse_asked
 from turnbuckle.trace.readers.chakra import reader as chakra
 from turnbuckle.trace.readers.chakra.graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied, total
 
 #: What such a file is.
 HOLDS: Final = "an execution trace, which holds no times"
-#: What `inspect` says of a recording and cannot say of a graph.
-_UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "start_up", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns",
-    "closure_defect_ns", "launch", "links", "offload", "host_work", "cpu_activity", "memory", "profiler_overhead_share", "mpi",
-)  # fmt: skip
 _WORDS: Final = {"chakra": "Chakra execution trace", "pytorch-et": "PyTorch execution trace"}
 #: Copies by the classes that `inspect` shows.
 _CLASSES: Final = ("h2d", "d2h", "d2d", "p2p")
@@ -81,23 +74,10 @@ def inspect(path: Path, format: str, output: Path | None, asked: dict[str, objec
 
 def _document(path: Path, execution: ExecutionGraph) -> dict[str, Any]:
     findings = list(execution.findings)
-    about = {
-        "file": path.name, "sha256": execution.facts["sha256"], "size_bytes": execution.facts["size_bytes"], "format": execution.format,
-        "profiler_version": None, "schema_version": execution.facts["schema"], "recorded_utc_ns": None, "part": None,
-    }  # fmt: skip
-    profile = {
-        **dict.fromkeys(_UNKNOWN), **_device(execution), "graph": _graph(execution, findings), "devices": [],
-        "scope": "an execution graph: operations and what each waits for; it holds no start times",
-    }  # fmt: skip
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "profile": profile,
-        "findings": [f.as_dict() for f in merge(findings)],
-        "provenance": {
-            "tool": "turnbuckle", "version": version("turnbuckle"), "profile": about, "source_machine": None, "targets": [], "model": None,
-            "seed": None, "draws": None, "command": command_line(),
-        },
-    }  # fmt: skip
+    facts, scope = execution.facts, "an execution graph: operations and what each waits for; it holds no start times"
+    about = {"sha256": facts["sha256"], "size_bytes": facts["size_bytes"], "format": execution.format, "schema_version": facts["schema"]}
+    profile = {**_device(execution), "graph": _graph(execution, findings), "devices": [], "scope": scope}
+    return untimed(path, about, profile, merge(findings))
 
 
 def _busy_ns(rows: pl.DataFrame, execution: ExecutionGraph) -> int | None:
@@ -124,12 +104,13 @@ def _device(execution: ExecutionGraph) -> dict[str, Any]:
         "kernels": {"count": kernels.height, "busy_ns": _busy_ns(kernels, execution), **unknown},
         "copies": {**by_class, "migration_h2d": dict(nothing), "migration_d2h": dict(nothing)},
         "memsets": {"count": execution.of(MEMSET).height},
-    }  # fmt: skip
+    }
 
 
 def _graph(execution: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]:
     counts = dict(execution.nodes.group_by("kind").len().iter_rows())
     operators = execution.operators()
+    most = sorted(operators.items(), key=lambda x: (-x[1], x[0]))[:_MOST]
     collectives = execution.collectives()
     data = len(execution.source) if execution.format == "chakra" else None
     return {
@@ -138,16 +119,13 @@ def _graph(execution: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]
         "data_edges": data,
         "control_edges": execution.control,
         "kinds": {name: counts.get(code, 0) for code, name in enumerate(KINDS)},
-        "operators": {
-            "count": operators.total(), "distinct": len(operators),
-            "most": [{"name": name, "count": count} for name, count in sorted(operators.items(), key=lambda x: (-x[1], x[0]))[:_MOST]],
-        },
+        "operators": {"count": operators.total(), "distinct": len(operators), "most": [dict(name=n, count=c) for n, c in most]},
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collective_bytes": {name: size for name, (_, size) in collectives.items()},
         "communicators": execution.groups(),
         "work_ns": _busy_ns(execution.nodes, execution),
         "longest_path_ns": _longest_path_ns(execution, findings),
-    }  # fmt: skip
+    }
 
 
 def _longest_path_ns(execution: ExecutionGraph, findings: list[Finding]) -> int | None:

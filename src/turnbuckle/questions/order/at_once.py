@@ -138,13 +138,11 @@ def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:
             if stream_track < other_track:
                 _count(runs, kernel[of_stream[free]], kernel[of_other], first[free], after[free], pairs)
     listed = tuple((*key, number) for key, number in pairs.most_common())
-    streams = [runs.tracks[t] for t in present.tolist()]
-    together = np.bincount(level[kernel]).max(initial=0) if len(kernel) else 0
-    return AtOnce(
-        len(kernel), tuple(streams), len({_device(stream) for stream in streams}), beside,
-        tuple(runs.tracks[t] for t in present.tolist() if beside[track == t].any()), listed, int(together), int(partners.max(initial=0)),
-        kernel_seconds(runs)[kernel], chain_seconds,
-    )  # fmt: skip
+    streams = tuple(runs.tracks[t] for t in present.tolist())
+    free_streams = tuple(runs.tracks[t] for t in present.tolist() if beside[track == t].any())
+    least, most = int(np.bincount(level[kernel]).max(initial=0)) if len(kernel) else 0, int(partners.max(initial=0))
+    devices, each = len({_device(stream) for stream in streams}), kernel_seconds(runs)[kernel]
+    return AtOnce(len(kernel), streams, devices, beside, free_streams, listed, least, most, each, chain_seconds)
 
 
 def _count(runs: Runs, of_stream: Int, of_other: Int, first: Int, after: Int, pairs: Counter[tuple[str, str, str, str]]) -> None:

@@ -51,10 +51,9 @@ def sharing_figure(surface: SharingSurface) -> Figure:
         rows.append(beside(views, _GAP))
     spec = below(rows, 16, padding={"left": 4, "right": 8, "top": 4, "bottom": 4})
     changes = [p.found.penalty - 1.0 for p in surface.points]
-    return Figure(
-        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(surface), spec, [p.as_dict() for p in surface.points],
-        _caption(surface), legend=_legend(min(changes), max(changes)),
-    )  # fmt: skip
+    table, legend = [p.as_dict() for p in surface.points], _legend(min(changes), max(changes))
+    name = "Runs that share: latency, bandwidth and number of GPUs"
+    return Figure("sharing", name, _alt(surface), spec, table, _caption(surface), legend=legend)
 
 
 def title(form: Form, runs: int, devices: int = 1) -> tuple[str, str]:
@@ -97,14 +96,10 @@ def _panel(surface: SharingSurface, form: Form, runs: int, width: float, *, firs
     for p in _points(surface, form, runs):
         i, j = surface.bandwidths.index(p.bandwidth), surface.latencies.index(p.latency)
         change = p.found.penalty - 1.0
-        points.append(
-            {
-                "a": across[i], "b": across[i + 1], "c": up[j], "d": up[j + 1], "at": p.bandwidth, "up": latencies[j],
-                "colour": change_colour(change, _STEPS), "ink": "#ffffff" if change > 1.2 or change < -0.21 else INK,
-                "label": _short(p.found.penalty),
-                "tip": f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.found.penalty, 4)} the recorded run time",
-            }
-        )  # fmt: skip
+        cell = dict(a=across[i], b=across[i + 1], c=up[j], d=up[j + 1], at=p.bandwidth, up=latencies[j])
+        ink = "#ffffff" if change > 1.2 or change < -0.21 else INK
+        tip = f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.found.penalty, 4)} the recorded run time"
+        points.append({**cell, "colour": change_colour(change, _STEPS), "ink": ink, "label": _short(p.found.penalty), "tip": tip})
     layers = [marks.cells(points, of(x, "a"), of(y, "c"), x2="b", y2="d", tip=True, stroke="white", strokeWidth=0.8)]
     column = width / len(surface.bandwidths)
     if column >= _ROOM:

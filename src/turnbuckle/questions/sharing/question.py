@@ -245,11 +245,8 @@ class Sharer:
             # in whole parts, so that each copy takes its time to the picosecond
             moved = replace(moved, size_bytes=np.maximum(np.round(moved.size_bytes * full), 1.0))
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
-        program = behind_one_link(
-            graph, moved, copied, kernel=kernel, kernels=self.kernels.activity, engines=self.engines, pool=pool, after=hop_seconds,
-            full=rate * full, cores=cores,
-        )  # fmt: skip
-        return program, hosts
+        held: dict[str, Any] = {"kernels": self.kernels.activity, "engines": self.engines, "pool": pool, "cores": cores}
+        return behind_one_link(graph, moved, copied, kernel=kernel, after=hop_seconds, full=rate * full, **held), hosts
 
 
 def _share(seconds: Float, held: Bool) -> float:

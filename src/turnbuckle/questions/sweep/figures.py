@@ -241,11 +241,11 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     if second and len(some) < len(asked.axes[second]):
         left_out = f" {len(some)} of {len(asked.axes[second])} values of {asked.title(second)} are drawn."
     gone = len(series) * len(asked.axes[name]) - len(points)
+    left_out += f" {gone} point{'s' * (gone > 1)} without an answer." if gone else ""
     predicted = f"As predicted by model {asked.swept.study.kind.name}."
     caption = (
-        ("Communication: all time of a rank that is not compute." if asked.metric == TALK else predicted)
-        + asked.kept(fixed) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
-    )  # fmt: skip
+        ("Communication: all time of a rank that is not compute." if asked.metric == TALK else predicted) + asked.kept(fixed) + left_out
+    )
     alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
     spec = _plot(_lines(points, x, y, connected=connected))
     return Figure(_named(recording, "over", name), title, alt, spec, table, caption, legend=legend)

@@ -35,10 +35,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 RESERVED: Final = ("recording", "code", "error")
 #: Recordings of one file.  Of others those belong together that have these endings, and names that are alike but for the rank at the end.
 _WHOLE: Final = (".sqlite", ".trace", ".xz", ".gz", ".goal")
-_TOGETHER: Final = {
-    ".meta": ((".meta", ".bin"), re.compile("-[0-9]+$")), ".bin": ((".meta", ".bin"), re.compile("-[0-9]+$")),
-    ".prv": ((".prv", ".pcf", ".row"), None),
-}  # fmt: skip
+_DUMPI: Final = (".meta", ".bin"), re.compile("-[0-9]+$")
+_TOGETHER: Final = {".meta": _DUMPI, ".bin": _DUMPI, ".prv": ((".prv", ".pcf", ".row"), None)}
 
 
 @dataclass(frozen=True)

@@ -94,13 +94,10 @@ def _box(projected: Projected, approach: str) -> dict[str, Any]:
     high = float(errors[errors <= third + reach].max())
     weighted = wmape(actual, predicted)
     name = clean(projected.application)
-    return {
-        "application": name, "target": clean(projected.target), "approach": WORDS[approach], "count": len(errors),
-        "low": low, "first": first,
-        "median": median, "third": third, "high": high, "wmape": weighted,
-        "tip": f"{name}, {WORDS[approach]}: median {median:.1f}{NARROW}%, middle half {first:.1f} to {third:.1f}{NARROW}%, "
-               f"WMAPE {weighted:.1f}{NARROW}%",
-    }  # fmt: skip
+    box = dict(low=low, first=first, median=median, third=third, high=high, wmape=weighted)
+    half = f"median {median:.1f}{NARROW}%, middle half {first:.1f} to {third:.1f}{NARROW}%"
+    tip = f"{name}, {WORDS[approach]}: {half}, WMAPE {weighted:.1f}{NARROW}%"
+    return dict(application=name, target=clean(projected.target), approach=WORDS[approach], count=len(errors), **box, tip=tip)
 
 
 def shares(study: Study, of_what: str) -> Figure:

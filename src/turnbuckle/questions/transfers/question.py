@@ -102,13 +102,9 @@ def recorded(run: Run, name: str = "") -> Transfers:
     profile = run.profile
     copies = profile.activities.filter(pl.col("category") == "copy").sort("start_ns")
     of_device = pl.col("direction").cast(pl.String).is_in(["d2d", "p2p"])
-    rows = copies.select(
-        pl.col("direction").cast(pl.String),
-        pl.when(of_device).then(pl.lit("device")).when(pl.col("size_bytes").is_null()).then(pl.lit(UNSIZED))
-        .otherwise(pl.col("memory").cast(pl.String).fill_null("unknown")).alias("memory"),
-        pl.col("size_bytes").cast(pl.Float64),
-        "seconds",
-    )  # fmt: skip
+    known = pl.when(pl.col("size_bytes").is_null()).then(pl.lit(UNSIZED)).otherwise(pl.col("memory").cast(pl.String).fill_null("unknown"))
+    memory = pl.when(of_device).then(pl.lit("device")).otherwise(known).alias("memory")
+    rows = copies.select(pl.col("direction").cast(pl.String), memory, pl.col("size_bytes").cast(pl.Float64), "seconds")
     called = name or profile.trace.name
     if not rows.height:
         raise error_of("A146.copies", where=called, found="no copy")
@@ -127,12 +123,11 @@ def each_copy(rows: pl.DataFrame) -> Pieces:
     """
     many, direction = rows.height, np.array(rows["direction"].to_list(), dtype=object)
     seconds = rows["seconds"].to_numpy() if "seconds" in rows.columns else np.zeros(many)
-    return Pieces(
-        kind=np.array([f"copy_{d}" for d in direction], dtype=object), category=np.full(many, "copy", dtype=object),
-        call_class=np.full(many, "", dtype=object), direction=direction, memory=np.array(rows["memory"].to_list(), dtype=object),
-        idle_device=np.zeros(many, dtype=np.bool_), size_bytes=rows["size_bytes"].to_numpy(), count=np.ones(many), seconds=seconds,
-        exposed_seconds=seconds, tail_count=np.zeros(many), kernel=np.full(many, None),
-    )  # fmt: skip
+    kind, memory = np.array([f"copy_{d}" for d in direction], dtype=object), np.array(rows["memory"].to_list(), dtype=object)
+    words = {name: np.full(many, word, dtype=object) for name, word in (("category", "copy"), ("call_class", ""), ("kernel", None))}
+    counts: dict[str, Any] = {"idle_device": np.zeros(many, dtype=np.bool_), "count": np.ones(many), "tail_count": np.zeros(many)}
+    told: dict[str, Any] = {"size_bytes": rows["size_bytes"].to_numpy(), "seconds": seconds, "exposed_seconds": seconds}
+    return Pieces(kind=kind, direction=direction, memory=memory, **told, **words, **counts)
 
 
 def measured(read: Measured, name: str = "") -> Transfers:
@@ -336,9 +331,6 @@ def distribution(transfers: Transfers) -> list[dict[str, Any]]:
     grouped = sized.group_by(decade).agg(count=pl.len(), seconds=pl.col("seconds").sum()).sort("decade")
     count, seconds = float(sized.height), float(sized["seconds"].sum()) or 1.0
     return [
-        {
-            "low_bytes": 10.0 ** row["decade"], "high_bytes": 10.0 ** (row["decade"] + 1), "count": row["count"],
-            "count_share": row["count"] / count, "seconds": row["seconds"], "time_share": row["seconds"] / seconds,
-        }
-        for row in grouped.iter_rows(named=True)
-    ]  # fmt: skip
+        dict(low_bytes=10.0**d, high_bytes=10.0 ** (d + 1), count=n, count_share=n / count, seconds=s, time_share=s / seconds)
+        for d, n, s in grouped.iter_rows()
+    ]

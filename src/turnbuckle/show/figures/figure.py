@@ -31,13 +31,12 @@ MEMORY_BYTES: Final = 256 << 20
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
-ATTRIBUTES: Final = frozenset(
-    (
-        "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "width", "height", "viewBox", "transform", "fill", "fill-opacity", "fill-rule",
-        "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity",
-        "font-family", "font-size", "font-weight", "font-style", "text-anchor", "clip-path", "id", "r", "cx", "cy",
-    )
-)  # fmt: skip
+_ATTRIBUTES: Final = (
+    "d x y x1 x2 y1 y2 dx dy r cx cy id width height viewBox transform clip-path fill fill-opacity fill-rule opacity stroke "
+    "stroke-width stroke-opacity stroke-dasharray stroke-linecap stroke-linejoin stroke-miterlimit font-family font-size font-weight "
+    "font-style text-anchor"
+)
+ATTRIBUTES: Final = frozenset(_ATTRIBUTES.split())
 _IMPLIED: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
 _LONG_DECIMAL = re.compile(r"(?<=\d)(\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")

@@ -40,10 +40,8 @@ ZONES: Final[tuple[tuple[float, float, str, str], ...]] = (
 
 
 #: Change of run time and its colour: blue is faster, towards brown is slower; lightness alone tells them apart on each side.
-_CHANGES: Final = (
-    (-0.8, "#0b3c68"), (-0.3, "#2f79b5"), (-0.1, "#82b8dc"), (-0.02, "#d3e5f2"), (0.0, "#f6f6f1"), (0.01, "#fdf2d2"), (0.05, "#fddda0"),
-    (0.1, "#fbbf74"), (0.5, "#e88642"), (2.0, "#bf4f22"), (10.0, "#75260f"),
-)  # fmt: skip
+_SHADES: Final = "#0b3c68 #2f79b5 #82b8dc #d3e5f2 #f6f6f1 #fdf2d2 #fddda0 #fbbf74 #e88642 #bf4f22 #75260f"
+_CHANGES: Final = tuple(zip((-0.8, -0.3, -0.1, -0.02, 0.0, 0.01, 0.05, 0.1, 0.5, 2.0, 10.0), _SHADES.split(), strict=True))
 
 
 def change_colour(change: float, steps: float = 0.0) -> str:
@@ -98,10 +96,9 @@ def colours(targets: Sequence[str]) -> list[str]:
 
 def config() -> dict[str, Any]:
     """Return the Vega-Lite configuration of every figure."""
-    axis = {
-        "labelFontSize": 11, "titleFontSize": 11, "labelColor": SOFT, "titleColor": SOFT, "titleFontWeight": "normal", "gridColor": RULE,
-        "domainColor": "#b9c1ca", "tickColor": "#b9c1ca", "labelLimit": 260, "titlePadding": 9, "labelOverlap": True, "aria": False,
-    }  # fmt: skip
+    words = {"labelFontSize": 11, "titleFontSize": 11, "labelColor": SOFT, "titleColor": SOFT, "titleFontWeight": "normal"}
+    lines = {"gridColor": RULE, "domainColor": "#b9c1ca", "tickColor": "#b9c1ca"}
+    axis = {**words, **lines, "labelLimit": 260, "titlePadding": 9, "labelOverlap": True, "aria": False}
     subtitle = {"subtitleColor": SOFT, "subtitleFontSize": 11}
     return {
         "font": FONT,

@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import Declared, finite
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.recording import command_line
@@ -21,7 +21,15 @@ from turnbuckle.show.terminal.recording import command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from turnbuckle.foundation.findings import Finding
+
 Rows = list[dict[str, Any]]
+#: What `inspect` says of a file, and of a recording with times.
+_OF_A_FILE: Final = "file sha256 size_bytes format profiler_version schema_version recorded_utc_ns part"
+_OF_A_RECORDING: Final = (
+    "run_time_ns kernel_window_ns start_up kernels copies memsets api coverage overlap categories_ns closure_defect_ns launch links "
+    "offload host_work cpu_activity memory profiler_overhead_share mpi"
+)
 
 
 def provenance() -> dict[str, Any]:
@@ -40,6 +48,25 @@ def provenance() -> dict[str, Any]:
         except (OSError, ValueError):
             continue  # no file after all
     return {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line(), "inputs": inputs}
+
+
+def untimed(path: Path, about: dict[str, Any], profile: dict[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
+    """Return the document of ``inspect`` for a file without times: what only a recording tells is null.
+
+    Parameters
+    ----------
+    about : what is known of the file: its hash, size, format, schema.
+    profile : what it tells.
+    """
+    file = {**dict.fromkeys(_OF_A_FILE.split()), "file": path.name, **about}
+    lacking = dict.fromkeys(("source_machine", "targets", "model", "seed", "draws"))
+    by: dict[str, Any] = {"tool": "turnbuckle", "version": version("turnbuckle"), "profile": file, **lacking}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "profile": {**dict.fromkeys(_OF_A_RECORDING.split()), **profile},
+        "findings": [f.as_dict() for f in findings],
+        "provenance": {**by, "targets": [], "command": command_line()},
+    }
 
 
 def write_json(value: dict[str, Any], output: Path | None) -> None:

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.schedules import figures, files, sniff
 from turnbuckle.mpi.schedules.figures import Figures
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.output import flattened, write_answer
-from turnbuckle.show.terminal.recording import command_line, refuse_asked
+from turnbuckle.show.terminal.output import flattened, untimed, write_answer
+from turnbuckle.show.terminal.recording import refuse_asked
 
 __all__ = ["HOLDS", "inspect", "sniff"]
 
 #: Description of such a file.
 HOLDS: Final = "a schedule, which holds no times"
-#: Keys that `inspect` fills for a recording and leaves null for a schedule.
-_UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "start_up", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns",
-    "closure_defect_ns", "launch", "links", "offload", "host_work", "cpu_activity", "memory", "profiler_overhead_share",
-)  # fmt: skip
 _WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
 _NEXT: Final = {
     "simgrid-ti": "turnbuckle model messages {file} --flops-per-second '10 GFLOP/s', the speed of a rank",
@@ -60,25 +53,9 @@ def _document(path: Path, counts: Figures) -> dict[str, Any]:
         size += place.stat().st_size
     # A schedule of several files has the digest of their digests, the anchor's first.
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    about = {
-        "file": path.name, "sha256": digest, "size_bytes": size, "format": counts.format, "profiler_version": None,
-        "schema_version": None, "recorded_utc_ns": None, "part": None,
-    }  # fmt: skip
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "profile": {
-            **dict.fromkeys(_UNKNOWN),
-            "mpi": counts.mpi(),
-            "work": {"flops": counts.compute_flops, "seconds": counts.compute_seconds},
-            "devices": [],
-            "scope": "a schedule: what each rank does; it holds no times",
-        },
-        "findings": [f.as_dict() for f in counts.findings],
-        "provenance": {
-            "tool": "turnbuckle", "version": version("turnbuckle"), "profile": about, "source_machine": None, "targets": [], "model": None,
-            "seed": None, "draws": None, "command": command_line(),
-        },
-    }  # fmt: skip
+    work, scope = {"flops": counts.compute_flops, "seconds": counts.compute_seconds}, "a schedule: what each rank does; it holds no times"
+    profile = {"mpi": counts.mpi(), "work": work, "devices": [], "scope": scope}
+    return untimed(path, {"sha256": digest, "size_bytes": size, "format": counts.format}, profile, counts.findings)
 
 
 def _print(path: Path, counts: Figures, output: Path | None) -> None:
