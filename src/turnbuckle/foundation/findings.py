@@ -27,10 +27,7 @@ class Finding(Declared):
     code : key into ``schema/findings.csv``.
     severity : ``warning`` where a number of an answer rests, or may rest, on something assumed, estimated, repaired or left out;
         ``info`` where it tells how the answer was made or what the file holds, and changes no number.
-    count : how many rows, values or activities it concerns.
-    meaning : what it is, in one sentence.
     detail : what it concerns here (a table, a column, a parameter); never text from the recorded process.
-    advice : what to do about it.
     """
 
     code: str

@@ -28,7 +28,6 @@ class Anonymised(Shown):
 
     Attributes
     ----------
-    folder : name of the folder that was written; empty where nothing was.
     treated : what became of what.
     copy : the trace that was, or would be, written.
     secrets : what the original carries beside its events.

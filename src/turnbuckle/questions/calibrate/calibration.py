@@ -52,10 +52,7 @@ class Estimate(Declared):
     ----------
     name : a parameter of the schema, or the word of a quantity that no parameter stands for.
     value, unit : in SI.
-    error : relative, one standard deviation.
     nature : measured; spec where a device or a definition states it.
-    source, note : as a machine file wants them.
-    where : short, for a table: file and lines.
     keyed : whether it is a parameter of the schema.
     rank : which of several measurements is taken; the lowest.
     """
@@ -84,14 +81,7 @@ class Calibration(Shown):
 
     Attributes
     ----------
-    parameters : what the machine file gets, in the order of the schema.
-    others : measured too, but no parameter stands for it, or a better measurement was taken.
-    fits : every fitted curve with its file.
-    inherited : parameters that only the base gives.
-    surface : run times of the slack proxy.
-    findings : what was left out, what does not agree.
     base : the machine that the rest is from, or None.
-    origins : the files that were read.
     """
 
     question: ClassVar[str] = "calibrate"

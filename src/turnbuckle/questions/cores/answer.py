@@ -30,10 +30,8 @@ class Candidate(Declared):
     Attributes
     ----------
     fit : its parameters, criterion and residuals; `fit.missing` says why there are none.
-    above : how much its criterion lies above the best; None where it was not fitted.
     cores : cores per GPU for the efficiency; infinite where no number is enough, nan where it was not fitted.
     low, high : 90 % interval.
-    limit_seconds : shortest run time at any number of cores.
     """
 
     fit: Fit
@@ -67,12 +65,7 @@ class Count(Declared):
 
     Attributes
     ----------
-    cores : per GPU.
-    ranks, threads : how it is split, where the law tells splits apart.
-    seconds : run time by the law.
-    efficiency : by the law.
     reaches : probability that it reaches the efficiency asked for: draws of all laws not excluded, by their Akaike weights.
-    measured_seconds : mean of the runs with so many cores, split like this; None where there is none.
     """
 
     cores: float
@@ -91,17 +84,9 @@ class Cores(Shown):
     Attributes
     ----------
     runs : what it rests on.
-    efficiency : asked for.
-    candidates : all laws, best first, then those not fitted.
     chosen : the law behind the answer; None where only `shared` could be answered.
-    why : why that law, in words.
     ties : other laws that the runs do not exclude.
     low, high : 90 % interval of the cores, laws that cannot be told apart included.
-    counts : numbers of cores that can be run: those measured, and those around the answer.
-    whole : the smallest of all that can be run that reaches the efficiency; None where none does.
-    have : what the node asked about has for each GPU; None where none was asked about.
-    shared : oversubscription, one curve for each number of threads.
-    findings : what limits the answer.
     """
 
     question: ClassVar[str] = "cores"

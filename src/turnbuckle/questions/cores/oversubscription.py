@@ -31,13 +31,7 @@ class Step(Declared):
 
     Attributes
     ----------
-    ranks : MPI ranks per GPU.
-    runs : how often it was measured.
-    seconds : run time, geometric mean [s].
-    performance : over that of the first count.
-    gain : over the count before, less one; None for the first.
     low, high : 90 % interval of the gain; None without repeats.
-    pays : whether the gain reaches the threshold; empty for the first.
     """
 
     ranks: float
@@ -61,10 +55,6 @@ class Curve(Declared):
 
     Attributes
     ----------
-    threads : OpenMP threads of a rank.
-    worth : gain from which a step pays.
-    steps : by ranks.
-    ranks : count up to which sharing pays.
     low, high : counts up to which it surely does and might (90 %); None without repeats.
     """
 

@@ -45,13 +45,6 @@ class Carrier(Declared):
     Attributes
     ----------
     call : name of the host call; "memory moved by the driver" for migrations, "call not recorded" where the trace lacks it.
-    what : the group in words: "59 blocking copies of 8 B to the host".
-    count : how many of them are on the critical path.
-    of : how many there are in all.
-    size_bytes : bytes of each copy; None where it copies nothing, or where many sizes are counted together.
-    seconds : time that they add to the run [s].
-    share : `seconds` as a share of the whole penalty.
-    pays : the parts of the latency that they pay for: command, transfer, return, call.
     asynchronous : run time [s] if none of them waited for the device; None where they do not wait, or it was not asked.
     batched : run time [s] if those that follow each other without another crossing call between them paid for the distance once.
     batches : the number of calls left if so batched.

@@ -106,17 +106,12 @@ class Slack(Shown):
 
     Attributes
     ----------
-    mode : link, api or remoting.
-    measured : recorded run time [s].
     curve : run time [s] against added one-way latency (`remoting`: the round trip) [s], with every breakpoint.
     tolerances : per threshold.
-    carriers : groups of calls that carry the latency on the critical path at `carried_at`, the largest first.
-    carried_at : the added latency for which the carriers are given [s].
     shares : classes of time on the recorded critical path, the largest first; they add up to the run time.
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : the parameters of reads in flight that had to be assumed.
-    layer : the machine whose remoting layer the calls go through; empty in the other modes.
     """
 
     question: ClassVar[str] = "distance"

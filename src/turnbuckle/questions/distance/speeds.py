@@ -46,10 +46,8 @@ class Sweep(Shown):
 
     Attributes
     ----------
-    over : which speed.
     curve : run time [s] against the cost relative to the recorded run (1), from `CHEAPEST` to `DEAREST`.
     tolerances : for each of `questions.distance.question.THRESHOLDS` the cost that lengthens the run by as much; None beyond `DEAREST`.
-    elasticity : per cent of run time for one per cent of cost, going up and going down.
     """
 
     run: Run
@@ -158,8 +156,6 @@ class Surface(Shown):
     slack : added one-way latencies [s], shape (m,).
     bandwidth : link bandwidth relative to the recorded one, shape (n,).
     seconds : run time [s], shape (m, n): midway between the bounds.
-    bound : how far it may be off either way, as a share of the recorded run time; the largest over the surface.
-    evaluations : longest paths it took.
     """
 
     run: Run

@@ -72,7 +72,6 @@ class Order(Shown):
     clock : how many instants of each track precede an instant, shape (instants, tracks).
     source, target : dependencies across tracks that no other instant stands between (instants: 2i begins, 2i+1 ends activity i).
     refuted : share of the other runs' dependencies that each run refutes, shape (runs,).
-    first_share : of pairs that were seen in both orders, how often the commoner one came first.
     profiles : the recordings.
     """
 

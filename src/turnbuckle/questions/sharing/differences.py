@@ -41,9 +41,6 @@ class Difference(Declared):
 
     Attributes
     ----------
-    at : the value.
-    seconds : run time there, of the recorded run [s].
-    steps : to either side, in the parameter's unit, shape (steps,).
     forward, backward, central : slopes [s a unit], shape (runs, steps); nan where the parameter cannot go.
     """
 

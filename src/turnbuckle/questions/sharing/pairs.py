@@ -22,13 +22,7 @@ from turnbuckle.replay.contention.network import Network
 
 @dataclass(frozen=True, repr=False)
 class Beside(Shown):
-    """Two runs at once, each run one time.
-
-    Attributes
-    ----------
-    form : ``loose`` or ``shared``.
-    alone, seconds : run time of each, recorded and beside the other [s].
-    """
+    """Two runs at once, each run one time."""
 
     form: Form
     alone: tuple[float, float]

@@ -312,7 +312,6 @@ class Sharing(Shown):
     ----------
     run : the recorded run.
     bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
-    hop_seconds : latency added to each copy by a link between [s].
     speed, gain : of the larger GPU, see `Sharer.together`; a speed holds for every form.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     rows : of each form, by number of runs.

@@ -66,9 +66,7 @@ class SharingSurface(Shown):
     ----------
     run : the recorded run.
     law, gain : what copies and deliveries follow, and what kernels gain on a larger GPU, see `Sharer.together`.
-    hop_seconds, speed : added to each copy [s]; of one multiprocessor over the recorded one's.
     latencies, bandwidths, runs : the grid [s], [B/s].
-    points : by form, runs, latency and bandwidth.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     """
 

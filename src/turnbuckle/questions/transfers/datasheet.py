@@ -175,13 +175,7 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
 
 @dataclass(frozen=True)
 class Total(CopyClass):
-    """Transfers of one class, added up [s]: the price that every question gives, and beside it what the papers know of the node.
-
-    Attributes
-    ----------
-    packets, peak, envelope : by the data sheet alone [s]; None where it gives no such link.
-    drivers : share of the interval's variance by unknown, largest first.
-    """
+    """Transfers of one class, added up [s]: the price that every question gives, and beside it what the papers know of the node."""
 
     packets: float | None = None
     peak: float | None = None
@@ -210,13 +204,8 @@ class Projected(Declared):
 
     Attributes
     ----------
-    application, target, link : names.
-    transfers_of : whose transfers were priced: the application's own, or those measured on B.
-    totals : by class; the last is all of them.
-    errors : by class and approach, then over all; empty without measured times.
     judged : the transfers behind the errors, with actual [s] and every approach's time [s]; empty without them.
     latency : (L+O) by class.
-    findings : what was assumed or left out.
     """
 
     application: str
