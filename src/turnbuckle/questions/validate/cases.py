@@ -74,10 +74,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
 #: Questions that a part of a recording answers.
 _OF_PARTS: Final = ("projection", "slack", "counts", "repeat")
 _SIDE: Final = {"what": "text", "file": "text", "machine": "text", "part": "text"}
-_MEASURED: Final = {
-    "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "delay": "s",
-    "file": "text",
-}  # fmt: skip
+_MEASURED: Final = {**dict.fromkeys(("what", "value", "source", "direction", "file"), "text"), "count": "count", "size": "B", "delay": "s"}
 _TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text", "blind": "text", "weak": "text"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
 _TEXT = 1500

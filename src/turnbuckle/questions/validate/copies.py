@@ -6,6 +6,7 @@ Nothing is fitted to an answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -52,17 +53,13 @@ def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     answer = project(here, on, there, all_of_there=True)
     judged, peaks = ({(e.direction, e.memory): e for e in answer.errors if e.approach == which} for which in ("projected", "peak"))
     for total in answer.totals[:-1]:
-        which = (total.direction, total.memory)
-        if which in judged:
-            yield Row(
-                case.name, _kind(total.memory), question.model, f"{words(which)} on {on.name}", "s", total.seconds, judged[which].actual,
-                total.low, total.high, judged[which].wmape / 100.0, total.count, float(total.size_bytes),
-            )  # fmt: skip
+        which, moved = (total.direction, total.memory), float(total.size_bytes)
+        row, what = partial(Row, case.name, _kind(total.memory)), f"{words(which)} on {on.name}"
+        if (off := judged.get(which)) is not None:
+            ends = total.low, total.high
+            yield row(question.model, what, "s", total.seconds, off.actual, *ends, off.wmape / 100.0, total.count, moved)
         if (peak := peaks.get(which)) is not None:
-            yield Row(
-                case.name, _kind(total.memory), "peak", f"{words(which)} on {on.name}", "s", peak.predicted, peak.actual,
-                wmape=peak.wmape / 100.0, count=peak.count, size_bytes=float(total.size_bytes),
-            )  # fmt: skip
+            yield row("peak", what, "s", peak.predicted, peak.actual, wmape=peak.wmape / 100.0, count=peak.count, size_bytes=moved)
 
 
 def _kind(memory: str) -> str:
@@ -102,17 +99,14 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     low, high = _line_interval(fit, by_decade[0], by_decade[1], _carried(question, question.text("direction")))
     what = f"{question.text('direction')} {question.text('memory')}".strip()
     what += f", larger than {show(limit, 'B')}" if limit is not None else ""
-    yield Row(
-        case.name, kind, question.model, what, "s", float(fit.seconds(size).sum()), float(actual.sum()), low, high,
-        wmape(actual, fit.seconds(size)) / 100.0, len(size), float(size.sum()),
-    )  # fmt: skip
+    row, fitted, took_there, all_of = partial(Row, case.name, kind), fit.seconds(size), float(actual.sum()), float(size.sum())
+    off = wmape(actual, fitted) / 100.0
+    yield row(question.model, what, "s", float(fitted.sum()), took_there, low, high, off, len(size), all_of)
     moved, took = (float(mine[column].to_numpy().sum()) for column in ("size_bytes", "seconds"))
     if moved > 0:
         mean = size * (took / moved)
-        yield Row(
-            case.name, kind, "mean", what, "s", float(mean.sum()), float(actual.sum()), wmape=wmape(actual, mean) / 100.0, count=len(size),
-            size_bytes=float(size.sum()),
-        )  # fmt: skip
+        off = wmape(actual, mean) / 100.0
+        yield row("mean", what, "s", float(mean.sum()), took_there, wmape=off, count=len(size), size_bytes=all_of)
 
 
 def _chosen(points: pl.DataFrame, direction: str, memory: str) -> pl.DataFrame:

@@ -74,6 +74,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if word != "auto":
         return
     target = Pair(recorded.source, declared).target
+    here, there = (run.profile.of("launch").height for run in (recorded, compared))
     for name in _LAUNCHES:
         predicted, observed = target.get(name) or recorded.source.get(name), compared.source.get(name)
         if predicted is None or observed is None or observed.source.partition(":")[0] != "this profile":
@@ -82,16 +83,10 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         reach = float(np.exp(_REACH * np.hypot(max(predicted.error, CALL_ERROR), host_error)))
         if before := recorded.source.get(name):
             yield Row(case.name, "launches", "nothing", _LAUNCHES[name], "s", before.value, observed.value)
-        kept = "" if target.get(name) else ", kept from A"
-        yield Row(
-            case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", predicted.value, observed.value,
-            predicted.value / reach, predicted.value * reach,
-            count=compared.profile.of("launch").height,
-        )  # fmt: skip
-    yield Row(
-        case.name, "launch counts", question.model, "number of launches", "", float(recorded.profile.of("launch").height),
-        float(compared.profile.of("launch").height),
-    )  # fmt: skip
+        what, value = _LAUNCHES[name] + ("" if target.get(name) else ", kept from A"), predicted.value
+        ends = value / reach, value * reach
+        yield Row(case.name, "launches", question.model, what, "s", value, observed.value, *ends, count=there)
+    yield Row(case.name, "launch counts", question.model, "number of launches", "", float(here), float(there))
 
 
 _ALPHAS: Final = ("auto", "flop", "memory", "hold")
@@ -182,10 +177,8 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
-    yield Row(
-        case.name, "ranking", question.model, f"order of {len(actual)} variants by run time", "", None, None, count=len(actual),
-        tau=float(tau.statistic), p_value=float(tau.pvalue),
-    )  # fmt: skip
+    what, ordered = f"order of {len(actual)} variants by run time", {"tau": float(tau.statistic), "p_value": float(tau.pvalue)}
+    yield Row(case.name, "ranking", question.model, what, "", None, None, count=len(actual), **ordered)
 
 
 def _by_kind(profile: Profile) -> dict[str, tuple[int, float]]:
@@ -216,12 +209,9 @@ def repeat(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         ):
             of_first, of_second = (p.of(kind) for p in (first, second))
             # the repeat error of a very short part is that of the clock
-            if of_first.height == of_second.height and float(of_first["seconds"].sum()) > _NOTABLE * first.seconds:
-                yield Row(
-                    case.name, "noise", question.model, f"{name}{suffix}", "s", float(of_first["seconds"].sum()),
-                    float(of_second["seconds"].sum()),
-                    count=of_second.height,
-                )  # fmt: skip
+            took, takes = (float(p["seconds"].sum()) for p in (of_first, of_second))
+            if of_first.height == of_second.height and took > _NOTABLE * first.seconds:
+                yield Row(case.name, "noise", question.model, f"{name}{suffix}", "s", took, takes, count=of_second.height)
 
 
 def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
@@ -238,10 +228,8 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
             drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)
         low, high = (float(q) for q in np.quantile(drawn, [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]))
-        yield Row(
-            case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"),
-            min(low, value), max(high, value),
-        )  # fmt: skip
+        what, rate, ends = f"{number.what} on {machine.name}", parse(number.value, "B/s"), (min(low, value), max(high, value))
+        yield Row(case.name, "rates", question.model, what, "B/s", value, rate, *ends)
 
 
 #: Bandwidth of each direction and the share of it that is reached.

@@ -122,10 +122,9 @@ def prepare(trace: Trace) -> Part:
 
 
 def _one_each(rows: pl.DataFrame) -> Pieces:
-    return Pieces(
-        **described(rows), count=np.ones(rows.height), seconds=rows["seconds"].to_numpy(),
-        exposed_seconds=rows["exposed_ns"].to_numpy() * 1e-9, tail_count=rows["tail_exposed"].to_numpy().astype(np.float64),
-    )  # fmt: skip
+    seconds, exposed, tail = (rows[name].to_numpy() for name in ("seconds", "exposed_ns", "tail_exposed"))
+    times = {"seconds": seconds, "exposed_seconds": exposed * 1e-9, "tail_count": tail.astype(np.float64)}
+    return Pieces(**described(rows), count=np.ones(rows.height), **times)
 
 
 def _keys(profile: Profile) -> Text:

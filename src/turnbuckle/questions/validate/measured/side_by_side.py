@@ -25,10 +25,8 @@ from turnbuckle.questions.validate.rows import Data, Row
 from turnbuckle.trace.window import Part
 
 #: The form of a file of measurements.
-FORM: Final = {
-    "alone": {"*": {"window_ns": (int, int), "seconds": [float]}},
-    "points": [{"programs": (str, str), "seconds": [(float, float)]}],
-}  # fmt: skip
+_ALONE: Final = {"*": {"window_ns": (int, int), "seconds": [float]}}
+FORM: Final = {"alone": _ALONE, "points": [{"programs": (str, str), "seconds": [(float, float)]}]}
 _KIND: Final = "sharing"
 
 

@@ -31,10 +31,8 @@ from turnbuckle.questions.validate.rows import Data, Row
 from turnbuckle.trace.window import Part
 
 #: The form of a file of measurements.
-FORM: Final = {
-    "calibrated_on": {"programs": [str], "one_way_ns": int},
-    "programs": {"*": {"window_ns": (int, int), "undelayed": [float], "points": [{"one_way_ns": int, "seconds": [float]}]}},
-}  # fmt: skip
+_PROGRAM: Final = {"window_ns": (int, int), "undelayed": [float], "points": [{"one_way_ns": int, "seconds": [float]}]}
+FORM: Final = {"calibrated_on": {"programs": [str], "one_way_ns": int}, "programs": {"*": _PROGRAM}}
 _KIND: Final = "remoting"
 _MODES: Final = ("api", "link")
 
@@ -123,7 +121,5 @@ def through_layer(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         yield Row(case.name, _KIND, "timeline", what, "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds))
     total = sum(p.measured for p in found)
     for model in ("nothing", *_MODES):
-        off = sum(abs(p.predicted[model] - p.measured) for p in found) / total
-        yield Row(
-            case.name, _KIND, model, "all points", "s", sum(p.predicted[model] for p in found), total, wmape=off, count=len(found)
-        )  # fmt: skip
+        off, predicted = sum(abs(p.predicted[model] - p.measured) for p in found) / total, sum(p.predicted[model] for p in found)
+        yield Row(case.name, _KIND, model, "all points", "s", predicted, total, wmape=off, count=len(found))
