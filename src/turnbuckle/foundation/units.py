@@ -97,7 +97,7 @@ def _spellings() -> dict[str, tuple[str, Decimal]]:
 @cache
 def _slips() -> dict[str, str]:
     """Return what is meant by spellings of other places, such as ``GBps``."""
-    text = (Path(__file__).with_name("schema") / "units_misspelt.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).with_name("schema") / "errors" / "misspelt_units.csv").read_text(encoding="utf-8")
     return {row["written"]: row["meant"] for row in csv.DictReader(text.splitlines())}
 
 

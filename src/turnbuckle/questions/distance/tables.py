@@ -155,6 +155,7 @@ def _print_carriers(console: Console, answer: Slack) -> None:
 
 
 def beside_row(b: Beside) -> dict[str, object]:
+    """Return the run of a binned study beside the timeline, as a row."""
     return {
         "slack_s": b.slack_seconds,
         "threads": b.binned.threads,
