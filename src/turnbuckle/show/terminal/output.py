@@ -15,12 +15,10 @@ from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
-from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.recording import command_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnbuckle.foundation.findings import Finding
 
 Rows = list[dict[str, Any]]
@@ -98,7 +96,7 @@ def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: s
 def emit(
     answer: Declared,
     rows: str | list[dict[str, Any]],
-    show: Callable[[Console, Any], object],
+    show: Callable[[Terminal, Any], object],
     format: str,
     output: Path | None,
     **more: Any,

@@ -192,7 +192,7 @@ def print_integration(document: Mapping[str, Any]) -> None:
         _print_stages(console, stages)
     if "communication" in document:
         console.note(_bytes_words(document["bytes_from"]))
-    print_findings(console, document.get("findings", ()))
+    print_findings(console, (Finding(**f) for f in document.get("findings", ())))
 
 
 def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
