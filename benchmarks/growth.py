@@ -110,7 +110,12 @@ def figure(result: dict[str, Any], folder: Path) -> None:
         y = marks.quantity(field, log=10, title=title, tickCount=4, labelExpr=marks.PLAIN)
         drawn = [marks.line(known, x, y, series="question"), marks.points(known, x, y, size=40)]
         panels.append({"width": FULL / 2 - 70, "height": 220, "layer": drawn})
-    legend = tuple((f"{name}: rows to the {of['cpu']:.2f}, memory {of['peak']:.2f}", hues[name]) for name, of in fitted.items())
+
+    def fit(name: str, of: dict[str, float]) -> str:
+        told = [f"{WHAT[what]} as rows to the {value:.2f}" for what, value in of.items() if not math.isnan(value)]
+        return f"{name}: {', '.join(told)}" if told else name
+
+    legend = tuple((fit(name, of), hues[name]) for name, of in fitted.items())
     save(
         [
             Figure(
