@@ -21,6 +21,7 @@ import read_nsys  # type: ignore[import-not-found]  # noqa: E402
 import read_otf2  # type: ignore[import-not-found]  # noqa: E402
 import routes  # type: ignore[import-not-found]  # noqa: E402
 import run  # type: ignore[import-not-found]  # noqa: E402
+import start_up  # type: ignore[import-not-found]  # noqa: E402
 
 ROWS = 5_300  # a hundred iterations
 
@@ -138,18 +139,17 @@ def result(ours: float, adbc: float, connectorx: float, second: float) -> dict[s
         "routes": {name: {"samples": [sample(wall)]} for name, wall in routes_.items()},
         "cache": {"first": [sample(1.0)], "second": [sample(second)], "bytes": 7},
     }
-    return {"read": read, "start_up": {"--help": {"median": 0.2}}}
+    return {"read": read}
 
 
 def test_targets_are_judged_by_the_figures() -> None:
     said = run.targets(result(ours=1.0, adbc=2.5, connectorx=1.5, second=0.05), cores=2)
-    assert [met for met, _ in said] == [True, False, True, True, True, False]
+    assert [met for met, _ in said] == [True, False, True, True, True]
     assert "2.50x" in said[0][1] and "1.50x" in said[1][1] and "100 bytes" in said[2][1]
     assert [met for met, _ in run.targets(result(ours=1.0, adbc=1.9, connectorx=9.0, second=0.5), cores=1)] == [
         False,
         False,
         True,
-        False,
         False,
     ]
 
@@ -160,6 +160,27 @@ def test_medians_and_table() -> None:
     text = read_nsys.table(result(1.0, 2.0, 4.0, 0.05)["read"])
     line = next(line for line in text.splitlines() if line.startswith("turnbuckle"))
     assert " 0.50 " in line and "second, every table loaded, 0.050 s (5.0%)" in text
+
+
+def test_small_questions_are_held_against_loading_alone(tmp_path: Path) -> None:
+    def taking(cpu: float) -> dict[str, Any]:
+        return {"seconds": [cpu], "cpu": [cpu], "median": cpu, "median_cpu": cpu}
+
+    names = start_up.commands(start_up.SAMPLE, str(tmp_path))
+    found = {name: taking(0.2 if name == start_up.FLOOR else 0.4) for name in names}
+    found["sweep of project, one point"] = taking(0.4 - 0.002 * (start_up.POINTS - 1))
+    said = start_up.targets(found)
+    assert [met for met, _ in said] == [False, True, True, True, False, True], "help takes twice the floor, a point of a projection 2 ms"
+    assert "--help takes 2.00 times" in said[0][1] and "2.0 ms" in said[4][1]
+    assert "2.00" in start_up.table(found)
+    found["report"] = {"missing": "no room"}
+    assert start_up.targets(found) == [(False, "report was not measured: no room")]
+    assert "not measured: no room" in start_up.table(found)
+
+
+def test_a_small_question_is_measured_or_says_why() -> None:
+    assert start_up._run([sys.executable, "-c", "pass"], {})["cpu"] > 0
+    assert start_up._run([sys.executable, "-c", "raise SystemExit('no')"], {}) == {"missing": "no"}
 
 
 def test_routes_that_disagree_stop_the_benchmark() -> None:

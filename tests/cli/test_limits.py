@@ -97,6 +97,16 @@ def test_numpy_starts_no_threads_of_which_a_recorded_program_would_know(monkeypa
     subprocess.run([sys.executable, "-c", start], check=True)
 
 
+def test_small_questions_load_neither_scipy_nor_what_another_verb_draws() -> None:
+    start = (
+        f"import sys; from turnbuckle import cli; sys.argv = ['turnbuckle', 'project', {str(SAMPLE)!r}]\n"
+        "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
+        "print({name.split('.')[0] for name in sys.modules} & {'scipy', 'jinja2'}, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "set()"
+
+
 def chained(error: Exception, first: BaseException) -> Exception:
     """An error that was raised while another was handled, which it hides."""
     try:

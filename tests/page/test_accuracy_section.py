@@ -10,8 +10,9 @@ from turnbuckle.page.accuracy_section import accuracy_section, concerned
 from turnbuckle.page.html import page
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.validate.card import TITLES
 from turnbuckle.questions.validate.figures import figures, ratios
-from turnbuckle.questions.validate.question import TITLES, Validation, shipped
+from turnbuckle.questions.validate.question import Validation, shipped
 from turnbuckle.show.figures.figure import draw
 
 

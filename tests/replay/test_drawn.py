@@ -10,7 +10,7 @@ from distances import launch_and_wait, on_full
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Pair, load
-from turnbuckle.projection import uncertainty
+from turnbuckle.projection import sensitivity, uncertainty
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import DEFAULT_TARGETS
 from turnbuckle.replay import drawn
@@ -87,4 +87,4 @@ def test_the_draws_of_a_long_run_tell_all_its_numbers_apart() -> None:
     for name in DEFAULT_TARGETS:
         target = load(name)
         names = question.names(target, Pair(seen.source, target), model)
-        assert 1.2 * uncertainty._LEAST_ROWS * (uncertainty._DEGREE * len(names) + 1) <= uncertainty.FEWEST
+        assert 1.2 * sensitivity._LEAST_ROWS * (sensitivity._DEGREE * len(names) + 1) <= uncertainty.FEWEST

@@ -20,7 +20,7 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
 from .device_names import device_words, is_slice
-from .load import read
+from .load import devices_of, read
 from .machine import SOURCE, Machine
 
 
@@ -135,9 +135,9 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
 def _by_device() -> dict[tuple[str, ...], str]:
     """Return the machines by the words of their devices' names; a name that two machines claim identifies neither."""
     claims: dict[tuple[str, ...], set[str]] = {}
-    for machine in all_machines():
-        for device in machine.recognise:
-            claims.setdefault(device_words(device), set()).add(machine.name)
+    for name, path in _places().items():
+        for device in devices_of(path, f"{name}.toml"):
+            claims.setdefault(device_words(device), set()).add(name)
     return {device: claimed.pop() for device, claimed in claims.items() if len(claimed) == 1}
 
 

@@ -102,6 +102,19 @@ def read(path: Path, called: str | None = None) -> Machine:
     return machine
 
 
+def devices_of(path: Path, called: str) -> tuple[str, ...]:
+    """Return the device names of one machine file, without reading its numbers: what else is wrong with it is told when it is loaded.
+
+    Raises
+    ------
+    MachineError : M002, M003, M004.
+    """
+    raw = _bytes(path, called)
+    head = _document(raw, called)[0].get("machine") if b"recognise" in raw else None
+    devices = head.get("recognise") if isinstance(head, dict) else None
+    return tuple(name for name in devices if isinstance(name, str)) if isinstance(devices, list) else ()
+
+
 def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[TurnbuckleError]]:
     """Return the machine, or None and every flaw of its file in the order of the file.  Raises nothing."""
     file = called or str(path)
@@ -364,7 +377,7 @@ class _Reader:
         if not isinstance(value, str):
             self._flaw("M008.text", (*path, key), found=_plain(value), value=True, key=key)
             return None
-        if not all(c.isprintable() or c == "\n" for c in value):
+        if not value.replace("\n", "").isprintable():
             self._flaw("M010.control", (*path, key), found=_plain(value), value=True, key=key)
         return " ".join(value.split())
 

@@ -8,8 +8,9 @@ import polars as pl
 
 from turnbuckle.projection.run import Answer
 from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group, shipped_groups
 from turnbuckle.questions.validate.figures import ratios
-from turnbuckle.questions.validate.question import FLOOR, MODEL_TITLES, TITLES, Group, Validation, shipped
+from turnbuckle.questions.validate.question import Validation, shipped
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, NARROW, clean, percent
 
@@ -30,7 +31,7 @@ def accuracy_section(answer: Answer) -> dict[str, Any]:
     """Return the rows of the card that concern the question, their figure, and what is not validated."""
     card = shipped()
     wanted = concerned(answer)
-    groups = [g for g in card.card if (g.kind, g.model) in wanted]
+    groups = [g for g in shipped_groups() if (g.kind, g.model) in wanted]
     table = _table(groups) if groups else None
     rows = [r for r in card.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
     stated = [g for g in groups if g.stated and g.kind != FLOOR]

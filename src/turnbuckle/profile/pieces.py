@@ -62,6 +62,10 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def of(self, rows: Bool) -> Pieces:
+        """Return some of the pieces."""
+        return Pieces(**{name: getattr(self, name)[rows] for name in Pieces.__dataclass_fields__})
+
     @cached_property
     def crosses(self) -> Bool:
         """Return a mask of the host calls that cross to the device."""

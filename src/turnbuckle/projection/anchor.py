@@ -9,7 +9,7 @@ With the first two, what a price gets wrong on both machines cancels, and a run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -45,14 +45,30 @@ class Durations:
         """Return the new durations of the activities themselves, counted together [s]: without what delays them before they begin."""
         return np.maximum(self.scaled + self.run.count * self.falls["activity"], 0.0)
 
+    def of(self, rows: Bool) -> Durations:
+        """Return the durations of some pieces."""
+        falls: dict[Falls, Float] = {where: seconds[..., rows] for where, seconds in self.falls.items()}
+        return replace(self, run=self.run.of(rows), scaled=self.scaled[..., rows], delay=self.delay[..., rows], falls=falls)
+
     @property
     def seconds(self) -> Float:
         """Return the new durations, counted together [s]."""
         return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
 
 
-def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durations:
-    """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes."""
+#: Prices on the source by the function that makes them: shape (..., pieces covered) [s], None where a parameter is missing.
+Prices = dict[Callable[[Pieces, Priced, Priced], Float | None], Float | None]
+
+
+def anchored(run: Pieces, source: Priced, target: Priced, model: Model, on_source: Prices | None = None) -> Durations:
+    """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes.
+
+    Parameters
+    ----------
+    run, source, target, model : what is priced, on which machines, by which price list.
+    on_source : prices of the same pieces on the same source, filled in as they are asked for; None keeps none.
+    """
+    known: Prices = {} if on_source is None else on_source
     scaled, delay = run.seconds.copy(), np.zeros(len(run))
     falls: dict[Falls, Float] = {where: np.zeros(len(run)) for where in get_args(Falls)}
     missing: list[str] = []
@@ -63,7 +79,9 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
         replayed = covered if charge.replayed is None else charge.replayed(run)
         if not (covered.any() or replayed.any()):
             continue
-        before, after = charge.seconds(run, source, source), charge.seconds(run, target, source)
+        if charge.seconds not in known:
+            known[charge.seconds] = charge.seconds(run, source, source)
+        before, after = known[charge.seconds], charge.seconds(run, target, source)
         if after is None or (before is None and charge.anchor != "absolute"):
             missing.append(charge.name)
             continue
@@ -81,11 +99,12 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
 
 
 def _raised(values: Float, covered: Bool, change: Float) -> Float:
-    """Return `values` plus `change` where covered; draws of either stand along the leading axes."""
+    """Add `change` to `values` where covered, in place where they have its draws; draws of either stand along the leading axes."""
     draws = np.broadcast_shapes(values.shape[:-1], change.shape[:-1])
-    out = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
-    out[..., covered] += change
-    return out
+    if values.shape[:-1] != draws:
+        values = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
+    values[..., covered] += change
+    return values
 
 
 def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Durations:

@@ -103,8 +103,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")
-    peak = peak_memory_bytes(profile)
-    if held is not None and peak > held:
+    if held is not None and (peak := peak_memory_bytes(profile)) > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return advised(merge(out), recorder_of(profile.trace.facts))
 

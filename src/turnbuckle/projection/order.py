@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtr
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import dependencies
@@ -15,11 +14,12 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.drawn import drawn_seconds
-from turnbuckle.replay.sum import replay_sum
+from turnbuckle.replay.sum import SumResult, replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
 
@@ -75,7 +75,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Run times [s], shape of the draws; for a single answer breakdowns too, which parts the change comes from, and kernel windows."""
+    """A single answer: run time and its envelope [s], breakdowns, which parts the change comes from, and kernel windows."""
 
     seconds: Float
     lower: Float
@@ -86,17 +86,28 @@ class Replayed:
     kernel_windows: tuple[float | None, float | None] = (None, None)
 
 
-def replayed(ready: Prepared, durations: Durations) -> Replayed:
-    """Put the pieces back in order, by the replay they were prepared for."""
+def replayed(ready: Prepared, durations: Durations, brief: bool = False) -> Replayed:
+    """Put the pieces back in order, by the replay they were prepared for; `brief` leaves out the parts of the change, and windows."""
     run = ready.run
     if ready.timeline is None:
-        tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
-        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
-        if total.exposed_seconds.ndim > 1:
-            return Replayed(total.seconds, total.lower, total.upper, {}, {}, {})
+        total = _summed(ready, durations)
         after, before = _breakdown(run, total.exposed_seconds), _breakdown(run, run.exposed_seconds)
         return Replayed(total.seconds, total.lower, total.upper, after, before, {part: after[part] - before[part] for part in after})
-    return _on_timeline(ready.timeline, ready.measured, durations)
+    return _on_timeline(ready.timeline, ready.measured, durations, brief)
+
+
+def run_times(ready: Prepared, durations: Durations) -> Float:
+    """Return the run times of `replayed` alone [s], shape of the draws."""
+    if ready.timeline is None:
+        return _summed(ready, durations).seconds
+    # adding the difference keeps the identity exact
+    return ready.measured + (drawn_seconds(ready.timeline, timeline_change(durations)) - ready.timeline.unchanged_seconds)
+
+
+def _summed(ready: Prepared, durations: Durations) -> SumResult:
+    run = ready.run
+    tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
+    return replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
 
 
 def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
@@ -113,27 +124,26 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
     """
     if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
-    by_sum = replayed(replace(ready, timeline=None), durations).seconds
+    by_sum = run_times(replace(ready, timeline=None), durations)
     # what another host makes of the time between calls is priced already
     kept = replace(durations, host=np.ones_like(durations.host))
-    around = seconds if (durations.host == 1.0).all() else replayed(ready, kept).seconds
-    overlap, rest = (ndtr(draws.of(name))[:, 0] if draws.stated(name) else 0.0 for name in (OVERLAP, UNEXPLAINED))
+    around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
+    overlap, rest = (below(draws.of(name))[:, 0] if draws.stated(name) else 0.0 for name in (OVERLAP, UNEXPLAINED))
     changes = overlap * (by_sum - seconds) + rest * (around - ready.measured)
     return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))
 
 
-def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:
+def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations, brief: bool) -> Replayed:
     change = timeline_change(durations)
     was = timeline.unchanged_seconds
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
-    if change.values.ndim > 1:
-        # adding the difference keeps the identity exact
-        return Replayed(measured + (drawn_seconds(timeline, change) - was), lower, upper, {}, {}, {})
     instants, path = timeline.path(change)
     seconds = timeline.seconds(change)
     projected = timeline.parts(instants, path, PART_OF_CATEGORY, measured - was)
     recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
+    if brief:
+        return Replayed(measured + (seconds - was), lower, upper, projected, recorded, {})
     points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
     by_part = timeline.change_by_part(change, float(seconds), PART_OF_CATEGORY, points)
     windows = (timeline.kernel_window(instants), timeline.unchanged_window)

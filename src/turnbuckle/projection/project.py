@@ -47,14 +47,22 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
     return answered(profile, prepared(profile, model), pair, model)
 
 
-def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
-    """Do the same as `project` for a profile that is already prepared."""
+def answered(
+    profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations | None = None, brief: bool = False
+) -> Projection:
+    """Do the same as `project` for a profile that is already prepared.
+
+    Parameters
+    ----------
+    durations : its prices, where they are known.
+    brief : leave out which parts the change comes from, and kernel windows.
+    """
     require(profile, pair, model.port)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
     target = stated(ready, pair)
-    durations = priced(ready, pair, model)
-    result = replayed(ready, durations)
+    durations = priced(ready, pair, model) if durations is None else durations
+    result = replayed(ready, durations, brief)
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
     return Projection(

@@ -1,4 +1,4 @@
-"""Run time along a line of change: every breakpoint, both derivatives, and what the critical path is made of.
+"""Run time along a line of change, and which numbers drive its width: every breakpoint, both derivatives, shares of the variance.
 
 Without contention the run time is a maximum of linear functions of every time parameter, so along any line it is convex
 and piecewise linear.  A line is found exactly, not sampled: where two known pieces cross, either the run time lies on
@@ -17,10 +17,16 @@ import numpy as np
 from turnbuckle.foundation.arrays import Float, Text
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.elsewhere.priors import normals
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 
 #: Breakpoints looked for along one line, at most; beyond it `Curve.gap` says how far the curve may be off.
 MOST = 4096
+#: Degree of the polynomials that shares of the variance are fitted by, and draws a coefficient from which that is done.
+_DEGREE: Final = 3
+_LEAST_ROWS: Final = 4
+#: Draws of each number alone, for its share of the variance where there are fewer.
+DRIVER_DRAWS = 200
 
 
 @dataclass(frozen=True)
@@ -183,3 +189,48 @@ def _on_critical_path(replay: TimelineReplay, of: Text) -> dict[str, float]:
     spent = {names[n]: float(lag[named == n].sum()) for n in np.flatnonzero(np.bincount(named, minlength=len(names)))}
     spent[REST] = spent.get(REST, 0.0) + float(graph.residual_ns[target].sum()) * 1e-9
     return spent
+
+
+def _few(draws: int) -> int:
+    return min(draws, DRIVER_DRAWS, max(draws // 5, 30))
+
+
+def variance_shares(sample: Float, names: Sequence[str], seed: int, drawn_alone: Callable[[int, str], Float]) -> dict[str, float]:
+    """Return the share of variance of each number, the largest first; the smallest are left out.
+
+    Parameters
+    ----------
+    sample : draws of an answer with every number drawn, shape (draws,).
+    names : of the numbers, each with normal draws of its own.
+    seed : of the draws.
+    drawn_alone : draws so many of the answer with one number alone; asked where `sample` is too small to tell the numbers apart.
+    """
+    if len(sample) >= _LEAST_ROWS * (_DEGREE * len(names) + 1):
+        alone = _main_effects(sample, np.array([normals(name, len(sample), seed) for name in names]).reshape(len(names), -1))
+        effects = dict(zip(names, alone.tolist(), strict=True))
+    else:
+        effects = {name: float(np.var(drawn_alone(_few(len(sample)), name))) for name in names}
+    total = sum(effects.values())
+    ranked = sorted(effects.items(), key=lambda kv: -kv[1])
+    return {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
+
+
+def _main_effects(sample: Float, z: Float) -> Float:
+    """Return the variance of an answer that each number causes alone, from draws of all of them together.
+
+    The answer is fitted by Hermite polynomials of each number's normal draws, which are orthonormal: the squares of a number's coefficients
+    add up to its variance.  What chance alone would give each coefficient is taken off.
+
+    >>> z = np.random.default_rng(1).standard_normal((3, 4000))
+    >>> (_main_effects(2 * z[0] + np.exp(0.5 * z[1]), z) / 4).round(2).tolist()
+    [1.0, 0.09, 0.0]
+    """
+    square = z * z
+    features = np.concatenate([np.ones((1, z.shape[1])), z, (square - 1) / np.sqrt(2.0), (square - 3) * z / np.sqrt(6.0)]).T
+    scale = float(np.std(sample)) or 1.0
+    y = (sample - np.mean(sample)) / scale
+    inverse = np.linalg.inv(features.T @ features)
+    coefficients = inverse @ (features.T @ y)
+    noise = float(np.sum((y - features @ coefficients) ** 2)) / max(len(y) - features.shape[1], 1)
+    squares = np.maximum(coefficients**2 - noise * np.diag(inverse), 0.0)[1:]
+    return np.asarray(squares.reshape(_DEGREE, -1).sum(axis=0) * scale**2)

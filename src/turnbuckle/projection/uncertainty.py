@@ -8,12 +8,12 @@ changes another's draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtr
 
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
@@ -22,9 +22,10 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
+from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
+from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
@@ -39,9 +40,10 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, unsure
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
+from turnbuckle.projection.sensitivity import variance_shares
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 #: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second, from which
@@ -49,11 +51,6 @@ DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 AFFORDABLE, FEWEST = 2_000_000_000, 600
 #: Pieces are thinned to about this many (pieces x draws) before drawing.
 CELLS = 1_000_000
-#: Degree of the polynomials that shares of the variance are fitted by, and draws a coefficient from which that is done.
-_DEGREE: Final = 3
-_LEAST_ROWS: Final = 4
-#: Draws of each number alone, for its share of the variance where there are fewer.
-DRIVER_DRAWS = 200
 #: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
@@ -137,11 +134,16 @@ class Uncertain:
         """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
         return self.samples(declared, pair, model, only)[1]
 
-    def samples(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> tuple[Float, Float]:
-        """Draw run times [s] as the replay has them, and with what the rules do not derive of its order, shapes (draws,)."""
-        draws = Draws(self.draws, self.seed, only)
-        durations = self.durations(declared, pair, model, draws)
-        seconds = np.broadcast_to(replayed(self.ready, durations).seconds, (self.draws,)).copy()
+    def samples(
+        self, declared: Machine, pair: Pair, model: Model, only: str | None = None, drawn: tuple[Draws, Durations] | None = None
+    ) -> tuple[Float, Float]:
+        """Draw run times [s] as the replay has them, and with what the rules do not derive of its order, shapes (draws,).
+
+        `drawn` are draws of every number and the durations that they make, where those are known.
+        """
+        draws = Draws(self.draws, self.seed, only) if drawn is None else drawn[0]
+        durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
+        seconds = np.broadcast_to(run_times(self.ready, durations), (self.draws,)).copy()
         return seconds, unsure(self.ready, durations, seconds, draws)
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
@@ -149,11 +151,13 @@ class Uncertain:
         same = pair.target is pair.source
         if not draws.draws:
             return priced(self.ready, pair, model)
-        source = drawn_source(self.source, draws.draws, draws.seed, draws.only)
+        every = (draws.draws, draws.seed, draws.only) == (self.draws, self.seed, None)
+        source = self._drawn_source if every else drawn_source(self.source, draws.draws, draws.seed, draws.only)
         if same:
             return anchored(self.run, source, source, model)
         drawn = drawn_target(declared, pair.target, source, draws.draws, draws.seed, draws.only)
-        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model)
+        known = self._on_source if every else None
+        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model, known)
         scaled = self._form(durations.scaled, pair, model, draws)
         kept = launches_kept(self.run, pair)
         if kept.any():
@@ -162,6 +166,15 @@ class Uncertain:
         longer = host_longer(pair, drawn, source, draws, model.host)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
         return nic_kept(on_host(durations, longer, kept), self.ready.nic_bound)
+
+    @cached_property
+    def _drawn_source(self) -> DrawnMachine:
+        return drawn_source(self.source, self.draws, self.seed)
+
+    @cached_property
+    def _on_source(self) -> Prices:
+        """Return the prices on the drawn source that were asked for so far."""
+        return {}
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -178,7 +191,7 @@ class Uncertain:
                 continue
             draw = normals(name, draws.draws, draws.seed)
             if name == COPIES_KEPT:
-                out[:, row] = ndtr(draw) * kept[row]
+                out[:, row] = below(draw) * kept[row]
             elif name == KERNEL_ALPHA:
                 out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
             elif changed[row]:
@@ -222,11 +235,12 @@ class Uncertain:
         kept = self.run.count * 2.0 * self.run.size_bytes / bandwidth if bandwidth else self.run.seconds
         return np.where(self.run.memory == UNSIZED, self.run.seconds, np.minimum(kept, self.run.seconds))
 
-    def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
-        """Return the names of all uncertain numbers in a question."""
+    def names(self, declared: Machine, pair: Pair, model: Model, draws: Draws | None = None) -> list[str]:
+        """Return the names of all uncertain numbers in a question; `draws` are those that its durations were drawn with, if they were."""
         form = sorted({*self._form_names(pair, model)} - {""})
-        draws = Draws(1, self.seed)
-        self.durations(declared, pair, model, draws)
+        if draws is None:
+            draws = Draws(1, self.seed)
+            self.durations(declared, pair, model, draws)
         order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
         return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order])]
 
@@ -267,7 +281,40 @@ def uncertain(
     return Uncertain(ready, source, form, draws, seed, level)
 
 
-def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = False) -> Copies | None:
+@dataclass(frozen=True)
+class Made:
+    """The durations of all pieces of a run on one target.
+
+    Attributes
+    ----------
+    stated : at the stated values.
+    draws, drawn : draws of every number, and the durations they make.
+    """
+
+    stated: Durations
+    draws: Draws
+    drawn: Durations
+
+    def of(self, rows: Bool, count: int) -> tuple[Float, Float] | None:
+        """Return what some pieces take themselves [s], stated and drawn, shapes (1, pieces) and (draws, pieces).
+
+        None where they are not `count`: a question of them alone has them thinned.
+        """
+        if rows.sum() != count:
+            return None
+        stated, drawn = (durations.of(rows).own for durations in (self.stated, self.drawn))
+        return stated[None, :], np.broadcast_to(drawn, (self.draws.draws, stated.shape[-1]))
+
+
+def made_of(question: Uncertain, declared: Machine, pair: Pair, model: Model, stated: Durations) -> Made:
+    """Return the durations of a question's pieces, whose stated ones are known."""
+    draws = Draws(question.draws, question.seed)
+    return Made(stated, draws, question.durations(declared, pair, model, draws))
+
+
+def copy_times(
+    question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = False, made: Made | None = None
+) -> Copies | None:
     """Return how long the copies of a run take on a target, hidden or not; None where it has none.
 
     Every question about copies is answered here, so that two of them never differ (decision D21).
@@ -277,6 +324,7 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
     question : of the copies alone, prepared by `of_copies`.
     declared : the target as declared (a relative machine not yet resolved).
     drivers : also draw each number alone, for the shares of variance.
+    made : durations of all pieces of the run, where they are known.
     """
     run = question.run
     if not len(run):
@@ -286,7 +334,8 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
         each = copy_seconds_of(question, declared, pair, model, draws)
         return np.broadcast_to(each, (max(draws.draws, 1), len(run)))
 
-    stated, drawn = seconds(Draws()), seconds(Draws(question.draws, question.seed))
+    picked = None if made is None else made.of(made.stated.run.category == "copy", len(run))
+    stated, drawn = picked or (seconds(Draws()), seconds(Draws(question.draws, question.seed)))
     known = np.isfinite(stated[0])
     tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
 
@@ -305,14 +354,14 @@ def copy_times(question: Uncertain, declared: Machine, pair: Pair, model: Model,
     if drivers:
         names = question.names(declared, pair, model)
         sample = _sums(drawn, known)
-        shares = _variance_shares(sample, names, question.seed, lambda few, n: _sums(seconds(Draws(few, question.seed, n)), known))
+        shares = variance_shares(sample, names, question.seed, lambda few, n: _sums(seconds(Draws(few, question.seed, n)), known))
     return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
 
 
-def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Model) -> Kernels | None:
+def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Model, made: Made | None = None) -> Kernels | None:
     """Return how long the kernels of a run take on a target with another GPU; None where they keep their time.
 
-    Arguments as `copy_times`, the question of the kernels alone, prepared by `of_kernels`.
+    Arguments as `copy_times`, the question of the kernels alone.
     """
     run = question.run
     if not len(run) or model.alpha == "hold" or (model.alpha == "auto" and model.kernels is None and not other_gpu(pair)):
@@ -321,7 +370,9 @@ def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Mode
     def seconds(draws: Draws) -> Float:
         return np.broadcast_to(question.durations(declared, pair, model, draws).own, (max(draws.draws, 1), len(run)))
 
-    stated, drawn = seconds(Draws()), seconds(Draws(question.draws, question.seed)) if question.draws else seconds(Draws())
+    picked = None if made is None else made.of(made.stated.run.kind == "kernel", len(run))
+    drawing = Draws(question.draws, question.seed) if question.draws else Draws()
+    stated, drawn = picked or (seconds(Draws()), seconds(drawing))
     tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
 
     def added(name: str, basis: str, rows: Bool) -> KernelClass:
@@ -370,59 +421,11 @@ def copy_question(
 
 def _part(ready: Prepared, rows: Bool) -> Prepared:
     """Return some pieces of a run, without an order."""
-    some = Pieces(**{name: getattr(ready.run, name)[rows] for name in _COLUMNS})
-    return Prepared(some, 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
-
-
-_COLUMNS: Final = tuple(Pieces.__dataclass_fields__)
+    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
 
 
 def _most(draws: int) -> int:
     return max(CELLS // max(draws, 1), 100)
-
-
-def _few(draws: int) -> int:
-    return min(draws, DRIVER_DRAWS, max(draws // 5, 30))
-
-
-def _variance_shares(sample: Float, names: Sequence[str], seed: int, drawn_alone: Callable[[int, str], Float]) -> dict[str, float]:
-    """Return the share of variance of each number, the largest first; the smallest are left out.
-
-    Parameters
-    ----------
-    sample : draws of an answer with every number drawn, shape (draws,).
-    names : of the numbers, each with normal draws of its own.
-    seed : of the draws.
-    drawn_alone : draws so many of the answer with one number alone; asked where `sample` is too small to tell the numbers apart.
-    """
-    if len(sample) >= _LEAST_ROWS * (_DEGREE * len(names) + 1):
-        alone = _main_effects(sample, np.array([normals(name, len(sample), seed) for name in names]).reshape(len(names), -1))
-        effects = dict(zip(names, alone.tolist(), strict=True))
-    else:
-        effects = {name: float(np.var(drawn_alone(_few(len(sample)), name))) for name in names}
-    total = sum(effects.values())
-    ranked = sorted(effects.items(), key=lambda kv: -kv[1])
-    return {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
-
-
-def _main_effects(sample: Float, z: Float) -> Float:
-    """Return the variance of an answer that each number causes alone, from draws of all of them together.
-
-    The answer is fitted by Hermite polynomials of each number's normal draws, which are orthonormal: the squares of a number's coefficients
-    add up to its variance.  What chance alone would give each coefficient is taken off.
-
-    >>> z = np.random.default_rng(1).standard_normal((3, 4000))
-    >>> (_main_effects(2 * z[0] + np.exp(0.5 * z[1]), z) / 4).round(2).tolist()
-    [1.0, 0.09, 0.0]
-    """
-    features = np.concatenate([np.ones((1, z.shape[1])), z, (z**2 - 1) / np.sqrt(2.0), (z**3 - 3 * z) / np.sqrt(6.0)]).T
-    scale = float(np.std(sample)) or 1.0
-    y = (sample - np.mean(sample)) / scale
-    inverse = np.linalg.inv(features.T @ features)
-    coefficients = inverse @ (features.T @ y)
-    noise = float(np.sum((y - features @ coefficients) ** 2)) / max(len(y) - features.shape[1], 1)
-    squares = np.maximum(coefficients**2 - noise * np.diag(inverse), 0.0)[1:]
-    return np.asarray(squares.reshape(_DEGREE, -1).sum(axis=0) * scale**2)
 
 
 def affordable(ready: Prepared) -> int:
@@ -464,7 +467,7 @@ def thinned(run: Pieces, most: int) -> Pieces:
 
 
 def with_interval(
-    projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = True
+    projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = True, made: Made | None = None
 ) -> Projection:
     """Return the same projection with its interval, its draws, and the share of variance by number.
 
@@ -474,8 +477,9 @@ def with_interval(
     question : the profile, prepared by `uncertain`.
     declared : the target as declared (a relative machine not yet resolved).
     drivers : also draw each number alone, for the shares of variance.
+    made : durations of all pieces, where they are known.
     """
-    replay, sample = question.samples(declared, pair, model)
+    replay, sample = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
     # thinning moves the answer by a hair; centre the draws on the exact answer
     tail = (1.0 - question.level) / 2
     (low, median, high), others = np.quantile(sample, [tail, 0.5, 1.0 - tail]).tolist(), np.quantile(replay, [tail, 1.0 - tail]).tolist()
@@ -484,10 +488,8 @@ def with_interval(
     interval = Interval(low, median, high, question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
-        names = question.names(declared, pair, model)
-        shares = _variance_shares(
-            sample, names, question.seed, lambda few, n: replace(question, draws=few).sample(declared, pair, model, n)
-        )
+        names = question.names(declared, pair, model, None if made is None else made.draws)
+        shares = variance_shares(sample, names, question.seed, lambda few, n: replace(question, draws=few).sample(declared, pair, model, n))
     return replace(projection, interval=interval, drivers=shares, sample=sample)
 
 
@@ -510,9 +512,16 @@ def project_many(
         asked = {"": model} if _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
         answers = {}
         for name, by in asked.items():
-            answer = answered(profile, ready, pair, by)
-            answer = replace(answer, copies=copy_times(copies, declared, pair, by), kernels=kernel_times(kernels, declared, pair, by))
-            answers[name] = with_interval(answer, question, declared, pair, by) if draws else answer
+            stated = priced(ready, pair, by)
+            answer = answered(profile, ready, pair, by, stated)
+            # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
+            made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
+            answer = replace(
+                answer,
+                copies=copy_times(copies, declared, pair, by, made=made),
+                kernels=kernel_times(kernels, declared, pair, by, made=made),
+            )
+            answers[name] = with_interval(answer, question, declared, pair, by, made=made) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,22 @@ class Change:
     @property
     def values(self) -> Float:
         """Return the parameters of the compiled graph, shape (..., `parameters`)."""
-        handed = np.zeros_like(self.ratio) if self.delivery_ratio is None else self.delivery_ratio - 1.0
-        queue = np.zeros_like(self.ratio) if self.queue is None else self.queue
+        nothing = np.zeros(self.ratio.shape[-1])
+        handed = nothing if self.delivery_ratio is None else self.delivery_ratio - 1.0
+        queue = nothing if self.queue is None else self.queue
         columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed, queue)
-        lead = np.broadcast_shapes(*(c.shape[:-1] for c in columns))
-        return np.concatenate([np.broadcast_to(c, (*lead, c.shape[-1])) for c in columns], axis=-1)
+        out = np.empty((*np.broadcast_shapes(*(c.shape[:-1] for c in columns)), sum(c.shape[-1] for c in columns)))
+        first = 0
+        for column in columns:
+            out[..., first : first + column.shape[-1]] = column
+            first += column.shape[-1]
+        return out
+
+
+@cache
+def _gauss(points: int) -> tuple[Float, Float]:
+    """Return places between -1 and 1 and their weights, by Gauss and Legendre."""
+    return np.polynomial.legendre.leggauss(points)
 
 
 def parameters(pieces: int) -> int:
@@ -209,11 +220,13 @@ class TimelineReplay:
         The way is walked at so many points, by Gauss and Legendre; what they miss is shared in proportion, and bounds the statement.
         """
         values = change.values
-        found = np.zeros(len(_PARTS))
-        for at, weight in zip(*np.polynomial.legendre.leggauss(points), strict=True):
-            path = self.path_at(values * (1.0 + at) / 2.0)
-            part, slope = self._part_of(path, part_of_category), self.slopes(path, values)
-            found += weight / 2.0 * np.bincount(part, weights=slope, minlength=len(_PARTS))
+        found, slope = np.zeros(len(_PARTS)), np.zeros(len(_PARTS))
+        path: Int = np.full(1, -1)
+        for at, weight in zip(*_gauss(points), strict=True):
+            before, path = path, self.path_at(values * (1.0 + at) / 2.0)
+            if not np.array_equal(path, before):
+                slope[:] = np.bincount(self._part_of(path, part_of_category), weights=self.slopes(path, values), minlength=len(_PARTS))
+            found += weight / 2.0 * slope
         missed = seconds - self.unchanged_seconds - float(found.sum())
         share = np.abs(found) / np.abs(found).sum() if found.any() else np.eye(len(_PARTS))[-1]
         return dict(zip(_PARTS, (found + missed * share).tolist(), strict=True))

@@ -19,10 +19,9 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, shipped_groups, shipped_in_words
 from turnbuckle.questions.validate.cases import ASKS, clusters, find, read_case
 from turnbuckle.questions.validate.question import (
-    MODEL_TITLES,
-    TITLES,
     NotRun,
     Validation,
     coverage_interval,
@@ -406,3 +405,11 @@ def test_the_card_counts_clusters_and_marks() -> None:
     assert by_case["messages_netpipe"].weak and not by_case["transfers_a100_to_h100"].weak
     given = next(g for g in card.card if (g.kind, g.model) == ("replay", "timeline"))
     assert 0 < given.weak <= given.cases
+
+
+def test_what_answers_quote_is_what_the_rows_of_the_shipped_card_come_to() -> None:
+    card = shipped()
+    assert list(shipped_groups()) == card.card
+    for group in card.card:
+        assert shipped_in_words(group.kind, group.model) == card.in_words(group.kind, group.model)
+    assert shipped_in_words("run time", "projection").startswith(TITLES["run time"])

@@ -19,7 +19,6 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from scipy.special import gammaincc
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
 
@@ -161,6 +160,8 @@ def _chance(surprise: float, count: int) -> float:
     >>> round(_chance(-np.log(0.05), 1), 3)
     0.05
     """
+    from scipy.special import gammaincc  # takes longer to load than a small recording takes, and most have no threads to compare
+
     return float(gammaincc(count, surprise))
 
 

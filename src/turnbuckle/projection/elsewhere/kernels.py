@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import ndtr
 
 from turnbuckle.cost.waves import blocks_at_once, longer, memory_share
 from turnbuckle.foundation.arrays import Bool, Float
@@ -25,6 +24,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
+from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _by_name(kinds: Sequence[KernelKind], draws: Draws) -> Float:
 
 def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
     low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
-    share = low + (high - low) * ndtr(_by_name(kinds, draws))
+    share = low + (high - low) * below(_by_name(kinds, draws))
     compute = _columns([_computes(k, pair, source, target) for k in kinds], draws)
     return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
 
@@ -196,13 +196,13 @@ def _by_counters(
     counted = [counters for kind in kinds if (counters := given.counters(kind.given)) is not None]
     known = np.array([reached(kind, counters, pair.source) for kind, counters in zip(kinds, counted, strict=True)])
     z = _by_name(kinds, draws)
-    memory, arithmetic = (np.where(np.isnan(side), ndtr(sign * z), side) for side, sign in ((known[:, 0], 1), (known[:, 1], -1)))
+    memory, arithmetic = (np.where(np.isnan(side), below(sign * z), side) for side, sign in ((known[:, 0], 1), (known[:, 1], -1)))
     faster = _over("gpu.memory_bandwidth", source, target)
     assert faster is not None  # `basis_of` has looked
     compute = _columns([_computes(k, pair, source, target, c) for k, c in zip(kinds, counted, strict=True)], draws)
     share = memory_share(np.maximum(arithmetic, _LEAST) / np.maximum(memory, _LEAST) * faster / compute)
     idle = 1.0 - np.maximum(memory, arithmetic)
-    share = share + idle * np.where(z > 0, 1.0 - share, share) * (2.0 * ndtr(z) - 1.0)
+    share = share + idle * np.where(z > 0, 1.0 - share, share) * (2.0 * below(z) - 1.0)
     launched = np.array([_by_launch(kind, pair) for kind in kinds])
     out = np.broadcast_to(faster**-share * compute ** (share - 1.0), (draws.draws or 1, len(kinds))).copy()
     if launched.any():

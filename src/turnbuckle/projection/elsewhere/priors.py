@@ -19,16 +19,17 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from turnbuckle.cost.loggp import on_other_link
 from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, large_share
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter
+from turnbuckle.projection.elsewhere.normal import below, quantile
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Priced
@@ -100,10 +101,13 @@ _VENDORS: Final = (
 )
 
 
+@lru_cache(128)
 def normals(name: str, draws: int, seed: int) -> Float:
-    """Return the standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
+    """Return the standard normal draws that belong to one name, shape (draws,), not to be changed; the same for the same (name, seed)."""
     key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
-    return np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
+    drawn = np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
+    drawn.flags.writeable = False
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,12 @@ def half_normal(z: Float, spread: float) -> Float:
     >>> float(half_normal(np.zeros(()), 1.0).round(3)), float(half_normal(np.array(-9.0), 1.0).round(3))
     (1.963, 1.0)
     """
-    return np.asarray(np.exp(-spread * ndtri(ndtr(-np.asarray(z)) / 2)))
+    return np.asarray(np.exp(-spread * quantile(below(-np.asarray(z)) / 2)))
 
 
 def shared(z: Float, sharers: int) -> Float:
     """Return the factor by which a copy on a shared link takes longer: between 1 and `sharers`, uniform on a log scale."""
-    return np.asarray(float(max(min(sharers, MOST_SHARERS), 1)) ** ndtr(z))
+    return np.asarray(float(max(min(sharers, MOST_SHARERS), 1)) ** below(z))
 
 
 def other_host(pair: Pair) -> bool:
@@ -246,7 +250,7 @@ class Elsewhere:
         if own is not None:
             return np.asarray(np.maximum(link, own * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
         staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
-        part = np.where(size < PAGEABLE_THRESHOLD, ndtr(self.draws.of(STAGED_BELOW)), 1.0)
+        part = np.where(size < PAGEABLE_THRESHOLD, below(self.draws.of(STAGED_BELOW)), 1.0)
         return np.asarray(link + part * (staged - link))
 
     def migrated(self, own: Float | float, source: Float | float, link: Float | float) -> Float:

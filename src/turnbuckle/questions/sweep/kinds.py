@@ -99,7 +99,7 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     pair = Pair(seen.source, target)
     if target is not seen.source:
         require_calls(seen.profile)
-    projection = answered(seen.profile, ready, pair, model)
+    projection = answered(seen.profile, ready, pair, model, brief=True)
     if asked.draws:
         drawn = ("drawn", *variant, asked.source, asked.draws, asked.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from turnbuckle.foundation import units
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from turnbuckle.questions.validate.question import Group, Validation
+    from turnbuckle.questions.validate.question import Validation
     from turnbuckle.questions.validate.rows import Row
 
 CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
@@ -110,8 +111,6 @@ def _gate(text: str) -> Callable[[Validation], None]:
 
 
 def _values(validation: Validation, quantity: str) -> list[tuple[str, float]]:
-    from turnbuckle.questions.validate.question import FLOOR, TITLES
-
     if quantity == "not_run":
         return [("not run", float(sum(n.code != "A361" for n in validation.not_run)))]
     if quantity == "coverage":
@@ -126,8 +125,6 @@ def _values(validation: Validation, quantity: str) -> list[tuple[str, float]]:
 
 def show(console: Console, validation: Validation, card_alone: bool = False) -> None:
     """Print the rows by kind of question, the card, the cases not run, and what is not validated."""
-
-    from turnbuckle.questions.validate.question import TITLES
 
     if not card_alone:
         for kind, title in TITLES.items():
@@ -189,8 +186,6 @@ def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], h
 def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
     """Print a line for each quantity, under the name of its case."""
 
-    from turnbuckle.questions.validate.question import MODEL_TITLES
-
     wide = console.width >= _WIDE
     between = " .. " if wide else "\n.. "
     columns = (
@@ -236,8 +231,6 @@ def quantity(value: float | None, unit: str) -> str:
 
 def _print_card(console: Console, card: list[Group]) -> None:
     """Print a line for each model, under its kind of question."""
-
-    from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES
 
     columns = (("cases", 5), ("n", 3), ("median", 6), ("worst", 6), ("in 90 % range", 13), ("90 % of that", 12))
     console.print(_aligned(console, "how far off, by", columns, True))

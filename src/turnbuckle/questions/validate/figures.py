@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES, Validation
+from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES
+from turnbuckle.questions.validate.question import Validation
 from turnbuckle.questions.validate.rows import KINDS, Row
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure

@@ -10,20 +10,17 @@ The card that ships with Turnbuckle (``accuracy.json``) is what `validate` came 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date
 from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
-from scipy.special import betaincinv
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
@@ -31,59 +28,12 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped, in_words
 from turnbuckle.questions.validate.cases import Case, clusters, find
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
-#: Kinds of question in words.
-TITLES: Final = {
-    "run time": "run time on another machine",
-    "slack": "run time with every boundary call delayed",
-    "distance": "run time at added distance, measured",
-    "bandwidth": "run time at less bandwidth, measured",
-    "tolerance": "delay that a run tolerates, measured",
-    "remoting": "run time through a remoting layer, measured",
-    "message delay": "message delay, measured",
-    "sharing": "run time of two at once, measured",
-    "transfers": "time of pinned and device copies",
-    "pageable": "time of pageable copies",
-    "migrations": "time of unified memory's moves",
-    "messages": "time of MPI messages",
-    "rates": "bandwidths of machine files",
-    "launches": "time of launches",
-    "launch counts": "number of launches",
-    "kernels": "kernel time as a stated ratio",
-    "replay": "run time, kernels' own times given",
-    "variants": "run time of a variant, nothing given",
-    "ranking": "order",
-    "noise": "a run from another of one configuration",
-}
-#: Models in words.
-MODEL_TITLES: Final = {
-    "datasheet": "data sheet",
-    "machine": "machine file",
-    "rate": "machine file",
-    "line": "line fitted to A",
-    "projection": "project",
-    "projection, kernels by memory": "project --alpha memory",
-    "projection, kernels by flop": "project --alpha flop",
-    "peak": "peak bandwidth",
-    "mean": "A's mean rate",
-    "timeline": "timeline",
-    "sum": "sum",
-    "counts": "A's costs, counts of B",
-    "repeat": "the other run",
-    "nothing": "nothing changes",
-    "logp": "message replay",
-    "count": "messages x delay",
-    "shared": "model sharing",
-    "turns": "taking turns",
-    "api": "every call blocks",
-    "link": "longer link",
-}
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
-#: Kinds whose error is not one of a model: what no model can beat.
-FLOOR: Final = "noise"
 #: What no case looks at, whatever is found.
 NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
@@ -93,54 +43,6 @@ NOT_VALIDATED: Final = (
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
 )
-CARD_FILE: Final = "accuracy.json"
-
-
-@dataclass(frozen=True)
-class Group(Declared):
-    """One line of the card: a kind of question, answered by one model.
-
-    Attributes
-    ----------
-    kind, model : which.
-    cases, count : cases and quantities.
-    median, worst : of how far off they are, as shares; None for an order.
-    worst_case : where the worst is.
-    covered, stated : intervals that hold the measured value, and intervals in all.
-    low, high : 90 % interval of the coverage; None without intervals.
-    orders : (tau, p value, how many were put in order) of each order.
-    score : mean interval score, over the measured value; smaller is better.
-    clusters : groups of cases that share a recording or a machine of their own, and may err together; few of them in many cases make
-        the interval of the coverage too narrow.
-    blind, weak : cases predicted before the answer was opened, and cases that prove less than they seem to.
-    """
-
-    kind: str
-    model: str
-    cases: int
-    count: int
-    median: float | None
-    worst: float | None
-    worst_case: str
-    covered: int
-    stated: int
-    low: float | None
-    high: float | None
-    orders: tuple[tuple[float, float, int], ...] = ()
-    score: float | None = None
-    clusters: int = 0
-    blind: int = 0
-    weak: int = 0
-
-    @property
-    def coverage(self) -> float | None:
-        """Return the share of the intervals that hold the measured value."""
-        return self.covered / self.stated if self.stated else None
-
-    @property
-    def title(self) -> str:
-        """Return the kind in words."""
-        return TITLES[self.kind]
 
 
 @dataclass(frozen=True)
@@ -258,14 +160,7 @@ class Validation(Shown):
 
     def in_words(self, kind: str, model: str) -> str:
         """Return the errors of a kind of question in one line; empty if there are none."""
-        group = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
-        if group is None or group.median is None or group.worst is None:
-            return ""
-        held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
-        cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
-        baseline = next((g for g in self.card if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None)
-        beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
-        return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}{beside}"
+        return in_words(self.card, kind, model)
 
     def about(self, name: str) -> About | None:
         """Return the description of a case."""
@@ -298,6 +193,8 @@ def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tupl
     >>> [round(x, 3) for x in coverage_interval(9, 10)]
     [0.606, 0.995]
     """
+    from scipy.special import betaincinv  # takes longer to load than what every answer quotes from the card
+
     tail = (1.0 - level) / 2
     low = 0.0 if covered == 0 else float(betaincinv(covered, stated - covered + 1, tail))
     high = 1.0 if covered == stated else float(betaincinv(covered + 1, stated - covered, 1.0 - tail))
@@ -395,7 +292,7 @@ def from_dict(document: Mapping[str, Any]) -> Validation:
 @cache
 def shipped() -> Validation:
     """Return the card that ships with this version."""
-    return from_dict(json.loads((files("turnbuckle.questions.validate") / CARD_FILE).read_text(encoding="utf-8")))
+    return from_dict(document_shipped())
 
 
 def of_cases(names: Sequence[str] = (), cases: str | Path = "validation/cases", data: str | Path | None = None) -> Validation:

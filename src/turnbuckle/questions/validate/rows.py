@@ -19,7 +19,7 @@ from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.question import Transfers, measured, recorded
 from turnbuckle.questions.validate.cases import Case, Side
 
-#: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.question`.
+#: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.card`.
 KINDS: Final = (
     "run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing",
     "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",

@@ -209,15 +209,15 @@ def print_projections(console: Console, answer: Answer) -> None:
 
 def card_line(answer: Answer) -> str:
     """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
-    shipped = registry.load("services", "card")
     if answer.model is None or not answer.model.carded:
         return ""
+    in_words = registry.load("services", "card in words")
     if all(m.relative for m in answer.targets):
         layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
-        accuracy = shipped().in_words("remoting" if layers else "distance", "timeline")
+        accuracy = in_words("remoting" if layers else "distance", "timeline")
         return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
-    accuracy = shipped().in_words("run time", model)
+    accuracy = in_words("run time", model)
     return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.projection.anchor import anchored
-from turnbuckle.projection.order import Prepared, replayed
+from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.question import MODEL, Distance, around, delaying, tolerate
@@ -173,7 +173,7 @@ def _delayed(seen: Run, ready: Prepared, classes: str, delays: Sequence[float]) 
     plain = distance.plain()
     far = DrawnMachine({**plain.values, "slack.call": slack}, plain.copies_vanish)
     ready_sum = seen.prepared(model)
-    added["sum"] = np.asarray(replayed(ready_sum, anchored(ready_sum.run, plain, far, model)).seconds)
+    added["sum"] = np.asarray(run_times(ready_sum, anchored(ready_sum.run, plain, far, model)))
     for k in range(1, len(slack)):
         yield {name: seen.profile.seconds + float(values[k] - values[0]) for name, values in added.items()}
 

@@ -1,0 +1,147 @@
+"""The card: how good predictions of each kind of question were, by model, and the card that ships with Turnbuckle (``accuracy.json``).
+
+Every answer quotes it, so it is read without what computes it (`turnbuckle.questions.validate.question`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from turnbuckle.foundation.fields import Declared
+
+#: Kinds of question in words.
+TITLES: Final = {
+    "run time": "run time on another machine",
+    "slack": "run time with every boundary call delayed",
+    "distance": "run time at added distance, measured",
+    "bandwidth": "run time at less bandwidth, measured",
+    "tolerance": "delay that a run tolerates, measured",
+    "remoting": "run time through a remoting layer, measured",
+    "message delay": "message delay, measured",
+    "sharing": "run time of two at once, measured",
+    "transfers": "time of pinned and device copies",
+    "pageable": "time of pageable copies",
+    "migrations": "time of unified memory's moves",
+    "messages": "time of MPI messages",
+    "rates": "bandwidths of machine files",
+    "launches": "time of launches",
+    "launch counts": "number of launches",
+    "kernels": "kernel time as a stated ratio",
+    "replay": "run time, kernels' own times given",
+    "variants": "run time of a variant, nothing given",
+    "ranking": "order",
+    "noise": "a run from another of one configuration",
+}
+#: Models in words.
+MODEL_TITLES: Final = {
+    "datasheet": "data sheet",
+    "machine": "machine file",
+    "rate": "machine file",
+    "line": "line fitted to A",
+    "projection": "project",
+    "projection, kernels by memory": "project --alpha memory",
+    "projection, kernels by flop": "project --alpha flop",
+    "peak": "peak bandwidth",
+    "mean": "A's mean rate",
+    "timeline": "timeline",
+    "sum": "sum",
+    "counts": "A's costs, counts of B",
+    "repeat": "the other run",
+    "nothing": "nothing changes",
+    "logp": "message replay",
+    "count": "messages x delay",
+    "shared": "model sharing",
+    "turns": "taking turns",
+    "api": "every call blocks",
+    "link": "longer link",
+}
+#: Kinds whose error is not one of a model: what no model can beat.
+FLOOR: Final = "noise"
+CARD_FILE: Final = "accuracy.json"
+
+
+@dataclass(frozen=True)
+class Group(Declared):
+    """One line of the card: a kind of question, answered by one model.
+
+    Attributes
+    ----------
+    kind, model : which.
+    cases, count : cases and quantities.
+    median, worst : of how far off they are, as shares; None for an order.
+    worst_case : where the worst is.
+    covered, stated : intervals that hold the measured value, and intervals in all.
+    low, high : 90 % interval of the coverage; None without intervals.
+    orders : (tau, p value, how many were put in order) of each order.
+    score : mean interval score, over the measured value; smaller is better.
+    clusters : groups of cases that share a recording or a machine of their own, and may err together; few of them in many cases make
+        the interval of the coverage too narrow.
+    blind, weak : cases predicted before the answer was opened, and cases that prove less than they seem to.
+    """
+
+    kind: str
+    model: str
+    cases: int
+    count: int
+    median: float | None
+    worst: float | None
+    worst_case: str
+    covered: int
+    stated: int
+    low: float | None
+    high: float | None
+    orders: tuple[tuple[float, float, int], ...] = ()
+    score: float | None = None
+    clusters: int = 0
+    blind: int = 0
+    weak: int = 0
+
+    @property
+    def coverage(self) -> float | None:
+        """Return the share of the intervals that hold the measured value."""
+        return self.covered / self.stated if self.stated else None
+
+    @property
+    def title(self) -> str:
+        """Return the kind in words."""
+        return TITLES[self.kind]
+
+
+def in_words(groups: Sequence[Group], kind: str, model: str) -> str:
+    """Return the errors of a kind of question in one line; empty if the card has none."""
+    group = next((g for g in groups if (g.kind, g.model) == (kind, model) and g.median is not None), None)
+    if group is None or group.median is None or group.worst is None:
+        return ""
+    held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
+    cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
+    baseline = next((g for g in groups if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None)
+    beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
+    return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}{beside}"
+
+
+@cache
+def document_shipped() -> Mapping[str, Any]:
+    """Return what `Validation.as_dict` wrote of the card that ships with this version."""
+    document: dict[str, Any] = json.loads((files("turnbuckle.questions.validate") / CARD_FILE).read_text(encoding="utf-8"))
+    return document
+
+
+@cache
+def shipped_groups() -> tuple[Group, ...]:
+    """Return the lines of the card that ships with this version, as they were written; `Validation.card` counts them again."""
+    names = [f.name for f in fields(Group)]
+    groups = []
+    for group in document_shipped()["card"]:
+        orders = tuple((order["tau"], order["p_value"], order["count"]) for order in group["orders"])
+        groups.append(Group(**{**{n: group[n] for n in names}, "orders": orders}))
+    return tuple(groups)
+
+
+def shipped_in_words(kind: str, model: str) -> str:
+    """Return `in_words` of the card that ships with this version."""
+    return in_words(shipped_groups(), kind, model)
