@@ -11,6 +11,7 @@ import pytest
 import strategies
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi_rows import Row, call, child, recorded
 
 from turnbuckle.mpi.questions.messages.question import paths
 from turnbuckle.mpi.replay.messages import recorded as of_run
@@ -22,39 +23,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
-Row = dict[str, Any]
-#: Kinds of call of the trace's table ``mpi``.
-P2P, COLLECTIVE, WAIT, OTHER = range(4)
 NCCL = "ncclDevKernel_{}(ncclDevKernelArgsStorage<(unsigned long)4096>)"
-
-
-def thread(rank: int) -> int:
-    return ((100 + rank) << 24) + 1
-
-
-def world(ranks: int, handle: int = 7) -> list[Row]:
-    """Rows of mpi_communicators; a handle says nothing across processes, so every rank has its own."""
-    return [{"rank": r, "time_ns": 1, "communicator": handle + 1000 * r, "parent": 0, "local_rank": r, "size": ranks} for r in range(ranks)]
-
-
-def child(rank: int, time: int, handle: int, parent: int = 7, **more: Any) -> Row:
-    return {"rank": rank, "time_ns": time, "communicator": handle + 1000 * rank, "parent": parent + 1000 * rank, **more}
-
-
-def call(rank: int, name: str, start: int, end: int, comm: int = 7, **more: Any) -> Row:
-    """One row of the table ``mpi``."""
-    kinds = {"send": P2P, "recv": P2P, "wait": WAIT, "test": WAIT, "start": WAIT}
-    kind = next((k for word, k in kinds.items() if word in name.lower()), COLLECTIVE)
-    about = {"communicator": comm + 1000 * rank} if kind <= COLLECTIVE else {}
-    return {"thread": thread(rank), "start_ns": start, "end_ns": end, "kind": kind, "name": "MPI_" + name, **about, **more}
-
-
-def recorded(*calls: Row, ranks: int = 2, made: list[Row] | None = None, **tables: list[Row]) -> Trace:
-    names = sorted({c["name"] for c in calls} | {k["name"] for k in tables.get("kernels", [])})
-    rows = {name: [{**row, "name": names.index(row["name"])} for row in table] for name, table in {"mpi": list(calls), **tables}.items()}
-    rows["mpi_ranks"] = [{"thread": thread(r), "rank": r} for r in range(ranks)]
-    rows["mpi_communicators"] = [*world(ranks), *(made or [])]
-    return replace(strategies.trace_of(rows), names=pl.Series("name", names, dtype=pl.String))
 
 
 def met(trace: Trace) -> tuple[Meetings, pl.DataFrame]:

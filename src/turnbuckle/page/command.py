@@ -10,8 +10,25 @@ from cyclopts import Parameter
 
 from turnbuckle.examples import sample
 from turnbuckle.page.html import write
+from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.terminal import projections as show
-from turnbuckle.show.terminal.asked import Alpha, Draws, Host, KernelFile, On, PortOption, Replay, Seed, draws_of, model_of, targets
+from turnbuckle.show.terminal.asked import (
+    Alpha,
+    Draws,
+    Host,
+    KernelFile,
+    Network,
+    NetworkSet,
+    On,
+    PortOption,
+    Replay,
+    Seed,
+    SourceNetwork,
+    draws_of,
+    model_of,
+    network_of,
+    targets,
+)
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
 
@@ -31,6 +48,9 @@ def report(
     kernels: KernelFile = None,
     host: Host = None,
     port: PortOption = None,
+    network: Network = None,
+    network_set: NetworkSet = None,
+    source_network: SourceNetwork = None,
     replay: Replay = "auto",
     draws: Draws = None,
     seed: Seed = 20261121,
@@ -43,8 +63,12 @@ def report(
 
     chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     seen, machines = inspected(profile, source, no_cache, part), targets(on)
+    carried_by = network_of(network, network_set, source_network)
     # a recording without GPU activity has a report; only a question about targets is refused
-    answer = seen if machines is None and not seen.projectable else seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
+    if machines is None and carried_by is None and not seen.projectable:
+        answer: Answer | Run = seen
+    else:
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)
     return 0

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.sides import activities
+from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pairs
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.elsewhere.network import Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import Draws
+from turnbuckle.projection.elsewhere.staging import direct
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.drawn import drawn_seconds
@@ -43,6 +48,8 @@ class Prepared:
     trust : how far its order can be trusted; None where nobody asked for the timeline.
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
+    staging : copies that stage messages; None where nobody looked.
+    network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
 
     run: Pieces
@@ -51,6 +58,15 @@ class Prepared:
     trust: Trust | None = None
     sharers: int = 1
     nic_bound: Mapping[str, float] = field(default_factory=dict)
+    network: Carried | None = None
+    staging: StagingPairs | None = None
+
+    @cached_property
+    def direct(self) -> Callable[[float], TimelineReplay]:
+        """Return the function that gives the run without staging copies for a time of pinning [s], compiled once for each."""
+        timeline, pairs = self.timeline, self.staging
+        assert timeline is not None and pairs is not None
+        return cache(lambda pin_seconds: direct(timeline, pairs, pin_seconds))
 
     @property
     def replay(self) -> str:
@@ -70,7 +86,15 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     if model.replay == "sum":
         return Prepared(run, profile.seconds, sharers=sharers(profile))
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
-    return Prepared(run, profile.seconds, timeline, trust(profile, timeline), sharers(profile)).to(model.replay)
+    staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
+    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), sharers(profile), staging=staged)
+    return ready.to(model.replay)
+
+
+def on_network(profile: Profile, ready: Prepared, asked: OnNetwork) -> Prepared:
+    """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
+    other = other_network(profile, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
+    return replace(ready, timeline=other.timeline.on_network(other.graph, other.added_ns()), network=other.carried)
 
 
 @dataclass(frozen=True)
@@ -93,7 +117,7 @@ def replayed(ready: Prepared, durations: Durations, brief: bool = False) -> Repl
         total = _summed(ready, durations)
         after, before = _breakdown(run, total.exposed_seconds), _breakdown(run, run.exposed_seconds)
         return Replayed(total.seconds, total.lower, total.upper, after, before, {part: after[part] - before[part] for part in after})
-    return _on_timeline(ready.timeline, ready.measured, durations, brief)
+    return _on_timeline(ready.timeline, ready.measured, changed(ready, durations), brief)
 
 
 def run_times(ready: Prepared, durations: Durations) -> Float:
@@ -101,7 +125,7 @@ def run_times(ready: Prepared, durations: Durations) -> Float:
     if ready.timeline is None:
         return _summed(ready, durations).seconds
     # adding the difference keeps the identity exact
-    return ready.measured + (drawn_seconds(ready.timeline, timeline_change(durations)) - ready.timeline.unchanged_seconds)
+    return ready.measured + (drawn_seconds(ready.timeline, changed(ready, durations)) - ready.timeline.unchanged_seconds)
 
 
 def _summed(ready: Prepared, durations: Durations) -> SumResult:
@@ -125,6 +149,8 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
     if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
     by_sum = run_times(replace(ready, timeline=None), durations)
+    if ready.network is not None:  # the sum knows no network
+        by_sum = by_sum + seconds - run_times(replace(ready, network=None), durations)
     # what another host makes of the time between calls is priced already
     kept = replace(durations, host=np.ones_like(durations.host))
     around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
@@ -133,8 +159,7 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
     return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))
 
 
-def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations, brief: bool) -> Replayed:
-    change = timeline_change(durations)
+def _on_timeline(timeline: TimelineReplay, measured: float, change: Change, brief: bool) -> Replayed:
     was = timeline.unchanged_seconds
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
@@ -148,6 +173,12 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     by_part = timeline.change_by_part(change, float(seconds), PART_OF_CATEGORY, points)
     windows = (timeline.kernel_window(instants), timeline.unchanged_window)
     return Replayed(measured + (seconds - was), lower, upper, projected, recorded, by_part, windows)
+
+
+def changed(ready: Prepared, durations: Durations) -> Change:
+    """Convert durations to changes of edges, with those of the network that the run is made ready for."""
+    change = timeline_change(durations)
+    return change if ready.network is None else replace(change, network=np.ones(1))
 
 
 def timeline_change(durations: Durations) -> Change:

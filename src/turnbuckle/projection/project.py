@@ -9,6 +9,7 @@ and shows what came out (`report`, `cli`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,8 +23,9 @@ from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
+from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
-from turnbuckle.projection.order import Prepared, prepared, replayed
+from turnbuckle.projection.order import Prepared, changed, prepared, replayed
 from turnbuckle.projection.projection import Projection
 
 
@@ -58,11 +60,12 @@ def answered(
     brief : leave out which parts the change comes from, and kernel windows.
     """
     require(profile, pair, model.port)
-    if pair.target is not pair.source:
+    if pair.target is not pair.source or ready.network is not None:
         require_order(ready, "; --replay sum needs no order")
     target = stated(ready, pair)
     durations = priced(ready, pair, model) if durations is None else durations
     result = replayed(ready, durations, brief)
+    network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
     return Projection(
@@ -71,6 +74,9 @@ def answered(
         model=model.name,
         replay=ready.replay,
         nic_bound=dict(ready.nic_bound),
+        network=ready.network,
+        staging=_staging(profile, ready, durations, float(result.seconds)),
+        kept_network_seconds=None if ready.network is None else float(replayed(replace(ready, network=None), durations).seconds),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
@@ -81,10 +87,17 @@ def answered(
         alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order=ready.trust.as_dict() if ready.trust is not None else {},
-        findings=findings(profile, ready, pair, target, model, durations.missing),
+        findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
+
+
+def _staging(profile: Profile, ready: Prepared, durations: Durations, seconds: float) -> Staging | None:
+    """Return what of the run stages messages, and what GPUDirect makes of it; None where nothing does, or without an order."""
+    if ready.timeline is None or ready.staging is None or not len(ready.staging):
+        return None
+    return staging(ready.timeline, ready.staging, ready.direct, changed(ready, durations), profile.seconds, seconds)
 
 
 def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.elsewhere.network import Carried
+    from turnbuckle.projection.elsewhere.staging import Staging
 
 #: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls and host work.
 PARTS = ("launch", "kernel", "copy", "other")
@@ -149,6 +153,9 @@ class Projection(Declared):
     alone : the same target with the kernels and the host of the recording, where it has others: what the coupling changes.
     nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
         tells.
+    network : the networks that the messages were priced on; None where messages keep their recorded time.
+    kept_network_seconds : projected run time on the network of the recording [s]; None as above.
+    staging : the copies that stage messages, and the run without them by GPUDirect; None where nothing does, or by the sum.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
     kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
@@ -175,12 +182,20 @@ class Projection(Declared):
     host: float | None = None
     alone: Projection | None = field(default=None, repr=False)
     nic_bound: dict[str, float] = field(default_factory=dict)
+    network: Carried | None = None
+    kept_network_seconds: float | None = None
+    staging: Staging | None = None
     copies: Copies | None = None
     kernels: Kernels | None = None
     sample: Float | None = field(default=None, repr=False)
     findings: list[Finding] = field(default_factory=list)
     kernel_window_seconds: float | None = None
     measured_kernel_window_seconds: float | None = None
+
+    @property
+    def as_recorded(self) -> bool:
+        """Return whether this is the recorded run: its own machine, on its own network."""
+        return self.target == "self" and self.network is None
 
     @property
     def penalty(self) -> float:

@@ -29,8 +29,9 @@ from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
+from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model, nething, with_kernels
-from turnbuckle.projection.order import Prepared, prepared
+from turnbuckle.projection.order import Prepared, on_network, prepared
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, SEED, project_many
@@ -208,6 +209,7 @@ class Run(Shown):
         draws: int | None = None,
         seed: int = SEED,
         minus: Run | None = None,
+        network: OnNetwork | str | None = None,
     ) -> Answer:
         """Project the run on machines: ``turnbuckle project``.
 
@@ -218,15 +220,19 @@ class Run(Shown):
         draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
         seed : of the draws.
         minus : the same program with all ranks on one node: what this run copies beyond it goes on to the network card, and keeps its rate.
+        network : the network that messages between ranks are replayed on, by name or file, or with settings; None keeps their time.
+            With it, `on` left out asks the source machine alone.
 
         Raises
         ------
-        CannotAnswer : A110, A121, A122, A158.
+        CannotAnswer : A110, A121, A122, A158; with a network A164, A193.
         MachineError : a machine that is unknown.
-        UsageError : A014, the additive model has no machine.
+        UsageError : A014, the additive model has no machine; with a network A050, A074, A081, A091, A092, A099.
         """
         model = model or replace(nething(), replay="auto")
         asked = [on] if isinstance(on, str | Machine) else on
+        if asked is None and network is not None:
+            asked = ["self"]
         if model.machine_free:
             if asked is not None and set(asked) != {"self"}:
                 names = ", ".join(m if isinstance(m, str) else m.name for m in asked)
@@ -239,13 +245,16 @@ class Run(Shown):
         if model.kernels is not None:
             model = with_kernels(model, model.kernels.on(self.trace, self.source, targets))
         ready = self.prepared(model)
+        carried_by = on_other(network)
+        if carried_by is not None:
+            ready = on_network(self.profile, ready, carried_by)
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
         if found := [*self._unfit, *(model.kernels.findings if model.kernels is not None else ())]:
             projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *found]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
-        return Answer(self, model, targets, projections, seed, drawn)
+        return Answer(self, model, targets, projections, seed, drawn, carried_by)
 
     @overload
     def distance(
@@ -258,6 +267,7 @@ class Run(Shown):
         classes: Sequence[str] = ...,
         repeats: Sequence[float] = ...,
         machine: Machine | str | None = ...,
+        network: OnNetwork | str | None = ...,
     ) -> Slack: ...
     @overload
     def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
@@ -273,26 +283,28 @@ class Run(Shown):
         classes: Sequence[str] = (),
         repeats: Sequence[float] = (),
         machine: Machine | str | None = None,
+        network: OnNetwork | str | None = None,
     ) -> Slack | Sweep | Surface:
         """Say how much distance the run tolerates: ``turnbuckle slack``.
 
         Parameters
         ----------
         mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks; ``"remoting"``: calls go through
-            the layer of a machine.
+            the layer of a machine; ``"network"``: every message between nodes takes longer.
         over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
         draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is 100.
         seed : of the draws.
         classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
         machine : ``"remoting"`` only: the machine whose layer it is, or its name or file; its round trip is what varies.
+        network : the network that messages are replayed on, as in `project`; with ``"network"`` left out, the recording's own.
 
         Raises
         ------
-        CannotAnswer : A121, A122.
+        CannotAnswer : A121, A122; with a network A164, A193.
         UsageError : A004, A015, A427.
         """
-        given = {"draws": draws, "classes": tuple(classes), "repeats": tuple(repeats), "machine": machine}
+        given = {"draws": draws, "classes": tuple(classes), "repeats": tuple(repeats), "machine": machine, "network": network}
         settings = {name: value for name, value in given.items() if value is not None and value != ()}
         settings |= {"seed": seed} if seed != SEED else {}
         answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
@@ -352,7 +364,7 @@ class Run(Shown):
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return answer
 
-    def export(self, path: str | Path, on: str | Machine, model: Model | None = None) -> Path:
+    def export(self, path: str | Path, on: str | Machine, model: Model | None = None, network: OnNetwork | str | None = None) -> Path:
         """Write measured and projected time lines for a trace viewer: ``turnbuckle export``.
 
         Parameters
@@ -360,6 +372,7 @@ class Run(Shown):
         path : of the file; compressed where it ends in ``.gz``.
         on : the target, by name, file or object.
         model : the price list; `nething` where it is None.
+        network : as in `project`.
 
         Returns
         -------
@@ -367,10 +380,11 @@ class Run(Shown):
 
         Raises
         ------
-        CannotAnswer : A121, A122.
+        CannotAnswer : A121, A122; with a network A164, A193.
         ReportError : R001 to R003.
         """
-        written: Path = registry.load("asks", "export")(self, path, machine_of(on), model)
+        target = self.source if on == "self" else machine_of(on)
+        written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network))
         return written
 
     def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> Anonymised:
@@ -448,6 +462,7 @@ class Answer(Shown):
     targets : machines asked for, as declared.
     projections : one per target, in the order asked.
     seed, draws : of the intervals.
+    network : the network asked about; None where messages keep their time.
     """
 
     question: ClassVar[str] = "project"
@@ -458,6 +473,7 @@ class Answer(Shown):
     projections: list[Projection] = field(default_factory=list)
     seed: int = SEED
     draws: int = DRAWS
+    network: OnNetwork | None = None
 
     def __getitem__(self, target: str) -> Projection:
         """Return the projection on a machine, by its name; KeyError names the nearest."""
@@ -481,7 +497,7 @@ class Answer(Shown):
             return []
         asked = None if self.model is None or self.model.machine_free else ["self" if t is self.run.source else t for t in self.targets]
         try:
-            return part.project(asked, model=self.model, draws=self.draws, seed=self.seed).projections
+            return part.project(asked, model=self.model, draws=self.draws, seed=self.seed, network=self.network).projections
         except CannotAnswer:
             return []
 
@@ -519,6 +535,11 @@ def part_of(trace: Trace, part: Part | str | None) -> Trace:
     """Return a part of a recording, as `turnbuckle.trace.window.cut` does, by its name or as a `Part`."""
     chosen = Part.parse(part) if isinstance(part, str) else part
     return cut(trace, chosen, exchange_numbers, steady_ns) if chosen else trace
+
+
+def on_other(network: OnNetwork | str | None) -> OnNetwork | None:
+    """Return the network given, by its name or as it is."""
+    return OnNetwork(network) if isinstance(network, str) else network
 
 
 def machine_of(machine: str | Machine) -> Machine:

@@ -4,6 +4,9 @@ Every instant of the run happens when its last predecessor has happened (`turnbu
 Prices change the lags of edges.  Waiting is never priced; it is a result.  At the identity every recorded instant comes back exactly.
 The run time is convex and piecewise linear in every parameter.
 
+Messages between ranks keep their recorded time, unless a network is given (`TimelineReplay.on_network`): then the lag of each message and
+of each collective changes by what the network makes of it.
+
 Two things are not modelled.  The order on a track stays as recorded.  Work that shares a resource without an edge (concurrent kernels
 on one device, ranks on one network) does not slow down.
 """
@@ -11,7 +14,7 @@ on one device, ranks on one network) does not slow down.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -46,6 +49,8 @@ class Change:
     delivery_ratio : new over measured delivery, by the call's piece; None leaves deliveries as they are.
     queue : time added between the end of work and the start of the work that the next call put behind it on its stream, by the piece
         of the latter [s]; None is none.
+    network : how much of the two changes of `TimelineReplay.on_network` or `TimelineReplay.on_latency` applies, shape (..., 1) for both
+        alike or (..., 2): 1 for the whole of it; None is none.
     """
 
     ratio: Float
@@ -55,6 +60,7 @@ class Change:
     host: Float
     delivery_ratio: Float | None = None
     queue: Float | None = None
+    network: Float | None = None
 
     @property
     def values(self) -> Float:
@@ -62,7 +68,9 @@ class Change:
         nothing = np.zeros(self.ratio.shape[-1])
         handed = nothing if self.delivery_ratio is None else self.delivery_ratio - 1.0
         queue = nothing if self.queue is None else self.queue
-        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed, queue)
+        network = np.zeros(1) if self.network is None else self.network
+        both = network[..., :1], network[..., -1:]
+        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed, queue, *both)
         out = np.empty((*np.broadcast_shapes(*(c.shape[:-1] for c in columns)), sum(c.shape[-1] for c in columns)))
         first = 0
         for column in columns:
@@ -79,7 +87,7 @@ def _gauss(points: int) -> tuple[Float, Float]:
 
 def parameters(pieces: int) -> int:
     """Return how many parameters a compiled graph has."""
-    return 6 * pieces + 1
+    return 6 * pieces + 3
 
 
 def no_change(pieces: int) -> Change:
@@ -110,8 +118,59 @@ class TimelineReplay:
         return _compiled(graph, run, piece)
 
     def on(self, graph: Graph) -> TimelineReplay:
-        """Compile the same activities on a changed graph."""
-        return _compiled(graph, self.run, self.piece)
+        """Compile the same activities on a changed graph; one with the same edges keeps what the network adds to them (`on_network`)."""
+        if "_amounts" not in self.__dict__ or len(graph.kind) != len(self.graph.kind):
+            return _compiled(graph, self.run, self.piece)
+        return _compiled(graph, self.run, self.piece, self._terms, (_scaled(graph, slice(None)), self._worth(1, slice(None))))
+
+    def on_network(self, graph: Graph, added_ns: Float) -> TimelineReplay:
+        """Compile the same activities where the network changes the lags of messages.
+
+        Parameters
+        ----------
+        graph : the run's graph, with the edges of messages.
+        added_ns : per edge of `graph`, the change of its lag where `Change.network` is 1 [ns]; 0 for every edge that carries no message.
+
+        An edge that carries a message gets this change in place of time added to its activity (`Change.added`).
+        """
+        first, second = _parameters(graph, self.piece, len(self.run))
+        added = np.full(len(second), _ADDED)
+        carries = added_ns != 0.0
+        # delays and savings have a parameter each, so that their limits can be told apart
+        second[carries] = np.where(added_ns > 0.0, *(6 * len(self.run) + k for k in (1, 2)))[carries]
+        added[carries] = added_ns[carries]
+        return _compiled(graph, self.run, self.piece, (first, second), (_scaled(graph, slice(None)), added))
+
+    def on_latency(self, graph: Graph, base_ns: Float, slope_ns: Float) -> TimelineReplay:
+        """Compile the same activities where the network changes the lags of messages, and latency adds to them.
+
+        Parameters
+        ----------
+        graph : the run's graph, with the edges of messages.
+        base_ns, slope_ns : per edge of `graph`, the change of its lag where the first number of `Change.network` is 1 [ns], and for every
+            second that its second number holds [ns/s].
+
+        An edge that carries a message has these changes alone.
+        """
+        first, second = _parameters(graph, self.piece, len(self.run))
+        scaled, added = _scaled(graph, slice(None)), np.full(len(second), _ADDED)
+        carries = (base_ns != 0.0) | (slope_ns != 0.0)
+        first[carries], scaled[carries] = 6 * len(self.run) + 1, base_ns[carries]
+        second[carries], added[carries] = 6 * len(self.run) + 2, slope_ns[carries]
+        return _compiled(graph, self.run, self.piece, (first, second), (scaled, added))
+
+    def dropping(self, activities: Bool, later_ns: Int) -> TimelineReplay:
+        """Compile the same run where some device activities take no time and begin at once.
+
+        Parameters
+        ----------
+        activities : mask of these, shape (activities,).
+        later_ns : time added to the lag of every edge, whatever the target [ns], shape (edges,).
+        """
+        gone = activities[self.graph.owner] & np.isin(self.graph.kind, [EDGE["run"], EDGE["deliver"]])
+        graph = replace(self.graph, lag_ns=np.where(gone, 0, self.graph.lag_ns) + later_ns)
+        first, second = (np.where(gone, np.int32(-1), parameter) for parameter in self._terms)
+        return _compiled(graph, self.run, self.piece, (first, second), (self._worth(0, slice(None)), self._worth(1, slice(None))))
 
     def seconds_without(self, values: Float, edges: Bool) -> float:
         """Return the run time at a row of parameters [s] without some edges, as if nothing waited there; other edges still hold."""
@@ -129,15 +188,15 @@ class TimelineReplay:
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
         first, second = (parameter[edges] for parameter in self._terms)
-        slope = np.where(first >= 0, direction[first] * _scaled(self.graph, edges), 0.0) * 1e-9
-        return np.asarray(slope + np.where(second >= 0, direction[second] * _ADDED, 0.0) * 1e-9)
+        slope = np.where(first >= 0, direction[first] * self._worth(0, edges), 0.0) * 1e-9
+        return np.asarray(slope + np.where(second >= 0, direction[second] * self._worth(1, edges), 0.0) * 1e-9)
 
     def gradient(self, path: Int) -> Float:
         """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""
         count = parameters(len(self.run))
         first, second = (parameter[path] for parameter in self._terms)
-        slope = np.bincount(first[first >= 0], _scaled(self.graph, path[first >= 0]), count)
-        return np.asarray((slope + np.bincount(second[second >= 0], minlength=count) * _ADDED) * 1e-9)
+        slope = np.bincount(first[first >= 0], self._worth(0, path[first >= 0]), count)
+        return np.asarray((slope + np.bincount(second[second >= 0], self._worth(1, path[second >= 0]), count)) * 1e-9)
 
     @cached_property
     def unchanged_seconds(self) -> float:
@@ -254,6 +313,13 @@ class TimelineReplay:
     def _terms(self) -> Terms:
         return _parameters(self.graph, self.piece, len(self.run))
 
+    def _worth(self, which: int, edges: Int | Bool | slice) -> Float:
+        """Return what a unit of the first (0) or second (1) parameter of some edges is worth [ns]."""
+        if "_amounts" in self.__dict__:
+            amounts: Float = self.__dict__["_amounts"][which][edges]
+            return amounts
+        return _scaled(self.graph, edges) if which == 0 else np.full(len(self.graph.kind[edges]), _ADDED)
+
     @cached_property
     def _weights(self) -> Float:
         """Return how far one unit of each parameter changes the run at most [s]: recorded time it scales, or how often it is added."""
@@ -264,31 +330,47 @@ class TimelineReplay:
         once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
         again = np.isin(kind, [EDGE["sync"], EDGE["queue"], EDGE["meet"]]) | self.graph.begun_within
         scales = (first >= 0) & ~again
-        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"]) & ~self.graph.begun_within
+        network = second > 6 * len(self.run)
+        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"]) & ~self.graph.begun_within & ~network
         weights = np.zeros(count)
-        weights += np.bincount(first[scales], _scaled(self.graph, scales), count) + np.bincount(second[adds], minlength=count) * _ADDED
+        for parameter in (count - 2, count - 1):  # of several messages that a call waits for, one decides
+            edges = np.flatnonzero(second == parameter)
+            most = np.zeros(len(self.graph.time_ns))
+            np.maximum.at(most, self.graph.target[edges], np.abs(self._worth(1, edges)))
+            weights[parameter] = most.sum() if parameter == count - 2 else -most.sum()
+        weights += np.bincount(first[scales], self._worth(0, scales), count) + np.bincount(second[adds], self._worth(1, adds), count)
         return weights * 1e-9
 
 
-def _compiled(graph: Graph, run: Pieces, piece: Index) -> TimelineReplay:
-    """Build the graph in the native core."""
-    terms = _parameters(graph, piece, len(run))
-    made = TimelineReplay(graph, run, piece, _native(graph, run, terms))
+def _compiled(
+    graph: Graph, run: Pieces, piece: Index, terms: Terms | None = None, amounts: tuple[Float, Float] | None = None
+) -> TimelineReplay:
+    """Build the graph in the native core.
+
+    Parameters
+    ----------
+    terms, amounts : the parameters of every edge, and what a unit of each is worth [ns]; None as the kinds of edges have them.
+    """
+    terms = _parameters(graph, piece, len(run)) if terms is None else terms
+    made = TimelineReplay(graph, run, piece, _native(graph, run, terms, amounts))
     made.__dict__["_terms"] = terms
+    if amounts is not None:
+        made.__dict__["_amounts"] = amounts
     return made
 
 
-def _native(graph: Graph, run: Pieces, terms: Terms) -> Timeline:
+def _native(graph: Graph, run: Pieces, terms: Terms, amounts: tuple[Float, Float] | None) -> Timeline:
     first, second = terms
+    scaled, added = (_scaled(graph, slice(None)), np.full(len(second), _ADDED)) if amounts is None else amounts
     return Timeline(
         len(graph.time_ns),
         graph.source.astype(np.uint32),
         graph.target.astype(np.uint32),
         np.ascontiguousarray(graph.lag_ns),
         first.view(np.uint32),  # -1 is `NONE` there
-        _scaled(graph, slice(None)),
+        scaled,
         second.view(np.uint32),
-        np.full(len(second), _ADDED),
+        added,
         np.ascontiguousarray(graph.residual_ns),
         parameters(len(run)),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, span, terms
+from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, signed, span, terms
 from turnbuckle.show.verdict import LINE, Verdict
 
 COUPLING_WORDS: Final = terms("coupling")
@@ -62,7 +63,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
         what += ", coupling alone"
         caption += " With its own GPU and host the target's kernels and the work between calls change as well."
     title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)}{windows})" if targets else ""
-    notes = ["; ".join(filter(None, [coupling_words(v.whole), _with_own(v)])) for v in targets]
+    notes = ["; ".join(filter(None, [coupling_words(v.whole), _with_own(v), staging_words(v.whole)])) for v in targets]
     wide = ("benefit", "envelope", "break-even use", *(["window"] if others else []))
     return Table(caption, head, rows, notes=notes, title=title, wide=wide)
 
@@ -108,7 +109,39 @@ def coupling_words(p: Projection) -> str:
         parts.append(f"kernels {factor(p.alpha)} as fast{_of_kernels(p)}")
     if p.host is not None and abs(p.host - 1.0) > 1e-9:
         parts.append(f"host work {factor(p.host)} as long")
+    if p.network is not None:
+        parts.append(network_words(p.network, p.kept_network_seconds))
     return "; ".join(parts)
+
+
+def network_words(carried: Carried, kept_seconds: float | None) -> str:
+    """Say what the messages go over in place of what, how many they are, and what the run takes without that change."""
+    before, after = carried.source, carried.target
+    fitted = "" if carried.fitted is None else f", fitted to {carried.fitted:,} messages"
+    counts = ((carried.messages, "messages"), (carried.collectives, "collective calls"))
+    what = [f"{count:,} {word}" for count, word in counts if count]
+    rates = arrow(before.bandwidth, after.bandwidth, "B/s")
+    kept = "" if kept_seconds is None else f"; {seconds(kept_seconds)} on the recording's network"
+    return (
+        f"{' and '.join(what)} on network {clean(after.name)}: latency {arrow(before.latency_s, after.latency_s, 's')}, {rates} "
+        f"({clean(before.name)}{fitted}){kept}"
+    )
+
+
+def staging_words(p: Projection) -> str:
+    """Say which copies stage messages, and what GPUDirect makes of the run; empty where no copy does."""
+    s = p.staging
+    if s is None:
+        return ""
+    of = [f"{count:,} {word}{'s' * (count != 1)}" for count, word in ((s.sends, "send"), (s.receives, "receive")) if count]
+    copies = f"{s.copies:,} copies stage" if s.copies != 1 else "1 copy stages"
+    took = "" if s.seconds == s.measured_seconds else f", {seconds(s.seconds)} here"
+    varied = f", {bounds(*s.ends)} over costs that nothing states" if s.low != s.high else ""
+    return (
+        f"GPUDirect {s.verdict}: {copies} {' and '.join(of)}: {number(s.size_bytes, 'B')}, "
+        f"{seconds(s.measured_seconds)} recorded ({percent(s.share, 2)} of the run){took}; without them the run takes "
+        f"{seconds(s.gpudirect_seconds)} in place of {seconds(p.seconds)} (gain {signed(s.gain)}{varied})"
+    )
 
 
 def _of_kernels(p: Projection) -> str:

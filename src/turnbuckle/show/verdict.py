@@ -85,6 +85,8 @@ def verdicts(projections: list[Projection]) -> list[Verdict]:
 def names(projections: list[Projection]) -> list[str]:
     """Return what each target is called: its title, or the name that it is asked by where that is all or another has the same title."""
     titles = [shorten(clean("The same machine" if p.target == "self" else p.title or p.target), 40) for p in projections]
+    networks = ["" if p.network is None else f" on {shorten(clean(p.network.target.name), 24)}" for p in projections]
+    titles = [title + network for title, network in zip(titles, networks, strict=True)]
     return [shorten(clean(p.target), 40) if titles.count(t) > 1 else t for p, t in zip(projections, titles, strict=True)]
 
 
@@ -111,7 +113,7 @@ def _verdict(whole: Projection, name: str, colour: str) -> Verdict:
 
 
 def _kind(p: Projection, low: float, high: float) -> Kind:
-    if p.target == "self":
+    if p.as_recorded:
         return "self"
     if high < -NOISE:
         return "faster"

@@ -20,9 +20,11 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, Exchanges, exchanges, in_words, operation
+from turnbuckle.profile.messages.staging_pairs import staging_pairs
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import recorder_of, what_to_record
+from turnbuckle.trace.trace import Trace
 
 #: Collectives among all ranks in which every partner gets the same buffer, or a buffer of the same size.
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
@@ -92,6 +94,7 @@ class Traffic:
     unmatched_calls : the first calls without another side, in words: rank, call, time.
     unknown : number of collective calls of kinds whose traffic is unknown, and the first of them in words; they keep their duration.
     start_seconds : recorded begin of each activity after the first of all [s]; empty where it is unknown.
+    staged : number of recorded copies between GPU and host that stage messages; they are part of the compute.
     recorder : format of the recording, which selects the advice that messages give; empty without a recording.
     """
 
@@ -110,6 +113,7 @@ class Traffic:
     start_seconds: Float = field(default_factory=lambda: np.zeros(0))
     unmatched_calls: str = ""
     unknown: tuple[int, str] = (0, "")
+    staged: int = 0
     recorder: str = ""
 
     def work_seconds(self, compute: float = 1.0) -> Float:
@@ -147,7 +151,7 @@ def recorded(profile: Profile) -> Traffic:
         .filter(pl.col("category").cast(pl.String) == "mpi")
         .sort("thread", "start_ns", "end_ns", maintain_order=True)
     )
-    number, rank_of = _threads(profile, mpi)
+    number, rank_of = threads(profile.trace, mpi)
     rank = np.array([number[t] for t in mpi["thread"].to_list()], dtype=np.int64)
     start, end = mpi["start_ns"].to_numpy(), mpi["end_ns"].to_numpy()
     order = np.lexsort((start, rank))
@@ -162,7 +166,7 @@ def recorded(profile: Profile) -> Traffic:
     gap = np.maximum(start - before, 0) * 1e-9
     tests = operation_names.str.starts_with("test").to_numpy()
     messages, in_message = _point_to_point(matched, place, tests)
-    rounds, in_round = _rounds(matched, place, one_buffer=str(profile.trace.facts.get("product_version", "")).startswith("EZTrace"))
+    rounds, in_round = rounds_of(matched, place, profile.trace)
     explained = np.zeros(len(rank), dtype=np.bool_)
     explained[in_message[in_message >= 0]] = True
     explained[in_round] = True
@@ -200,6 +204,7 @@ def recorded(profile: Profile) -> Traffic:
         start_seconds=np.maximum(start - first, 0) * 1e-9,
         unmatched_calls=in_words(matched.alone.filter(~unknown_kind), profile.trace, profile.first_ns),
         unknown=(unknown_calls.height, in_words(unknown_calls, profile.trace, profile.first_ns)),
+        staged=len(np.unique(staging_pairs(rows, profile.trace).copy)),
         recorder=recorder_of(profile.trace.facts),
     )
 
@@ -215,12 +220,12 @@ def _bounds(names: pl.Series, rank: Int, start: Int, end: Int, threads: int) -> 
     return out[0], out[1]
 
 
-def _threads(profile: Profile, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:
+def threads(trace: Trace, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:
     """Return the number of each thread, in the order of the ranks in the world, and the rank of each number.
 
     All threads of a process are one rank.
     """
-    rank_of_process = {process_of(t): r for t, r in profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    rank_of_process = {process_of(t): r for t, r in trace.mpi_ranks.select("thread", "rank").iter_rows()}
     order = sorted((rank_of_process.get(process_of(t), 1 << 60), t) for t in mpi["thread"].unique().to_list())
     places = [(rank, process_of(t)) for rank, t in order]
     rank = np.cumsum([a != b for a, b in zip(places, [None, *places[:-1]], strict=True)]) - 1
@@ -241,13 +246,14 @@ def _point_to_point(matched: Exchanges, place: Int, tests: Bool) -> tuple[Messag
     return Messages(send, held, receive, received, np.full(pairs.height, -1), size, ready), np.concatenate(ends)
 
 
-def _rounds(matched: Exchanges, place: Int, *, one_buffer: bool = False) -> tuple[tuple[Rounds, ...], Int]:
-    """Return the collectives, grouped by kind, and their activities.
+def rounds_of(matched: Exchanges, place: Int, trace: Trace) -> tuple[tuple[Rounds, ...], Int]:
+    """Return the collectives, grouped by kind, and their activities, of which `place` holds the numbers that are wanted.
 
     The steps of a non-blocking collective between its two calls are added by `turnbuckle.mpi.replay.program`.  Nsight Systems and Score-P
     count bytes to and from all members, and leave null or 0 where a member sends or receives nothing.  EZTrace writes the size of one
-    buffer on both sides of every member (`one_buffer`).
+    buffer on both sides of every member.
     """
+    one_buffer = str(trace.facts.get("product_version", "")).startswith("EZTrace")
     if not matched.rounds.height:
         return (), np.zeros(0, dtype=np.int64)
     group = ["comm", "k"]

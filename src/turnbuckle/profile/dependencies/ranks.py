@@ -72,9 +72,14 @@ def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
 
 def _of_messages(pairs: pl.DataFrame) -> tuple[Int, Int]:
     """Pair each receive with its send's begin, and each send that cannot leave early with its receive."""
-    waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
+    waits = pairs.filter(rendezvous(pairs))
     first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
     return first, np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
+
+
+def rendezvous(pairs: pl.DataFrame) -> pl.Series:
+    """Return which messages cannot leave before their receive is posted: of synchronous sends, and those too large to leave early."""
+    return _too_large(pairs) | pairs["does"].str.contains(r"^i?ssend(_init)?$").fill_null(False)
 
 
 def _too_large(pairs: pl.DataFrame) -> pl.Series:

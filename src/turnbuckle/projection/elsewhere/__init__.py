@@ -1,1 +1,1 @@
-"""What another machine may do that no recording and no machine file says: priors, and kernels on another GPU."""
+"""What another machine may do that no recording and no machine file says: priors, kernels on another GPU, messages on another network."""

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Alpha, Host, model_of, targets
+from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
 
@@ -25,6 +25,9 @@ def export(
     source: Source = None,
     alpha: Alpha = "auto",
     host: Host = None,
+    network: Network = None,
+    network_set: NetworkSet = None,
+    source_network: SourceNetwork = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
@@ -36,9 +39,10 @@ def export(
         raise error_of("A009.trace")
     names = targets(on) or []
     refuse_several(",".join(names), "target", "export writes")
+    carried_by = network_of(network, network_set, source_network)
     seen = inspected(profile, source, no_cache, part)
     target = seen.source if names == ["self"] else load(names[0])
-    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host))
+    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host), carried_by)
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:

@@ -35,6 +35,7 @@ from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
 from turnbuckle.profile.dependencies.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after.question import Moved, moved
@@ -57,16 +58,16 @@ _EDGES: Final = terms("step of the critical path")
 """What the critical path does where it is inside no activity."""
 
 
-def of_run(run: Run, path: str | Path, target: Machine, model: Model | None = None) -> Path:
+def of_run(run: Run, path: str | Path, target: Machine, model: Model | None = None, network: OnNetwork | None = None) -> Path:
     """Write a run's measured and projected time lines; see `Run.export`."""
-    return write(*asked(run, target, model or nething()), path)
+    return write(*asked(run, target, model or nething(), network), path)
 
 
-def asked(run: Run, target: Machine, model: Model) -> tuple[Moved, Answer]:
+def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None) -> tuple[Moved, Answer]:
     """Return a run before and after, and the answer behind it."""
     model = replace(model, replay="timeline")
-    before_and_after = moved(run.profile, run.source, target, model)
-    return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0)
+    before_and_after = moved(run.profile, run.source, target, model, network=network)
+    return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0, network=network)
 
 
 def write(run: Moved, answer: Answer, path: str | Path) -> Path:

@@ -27,8 +27,9 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_calls
+from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model
-from turnbuckle.projection.order import Prepared, prepared, timeline_change
+from turnbuckle.projection.order import Prepared, changed, on_network, prepared
 from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
@@ -75,6 +76,7 @@ def moved(
     model: Model,
     *,
     ready: Prepared | None = None,
+    network: OnNetwork | None = None,
 ) -> Moved:
     """Replay a run on its own machine and on another, and set the two beside each other.
 
@@ -84,6 +86,7 @@ def moved(
     source, target : where it ran, as observed, and where it might run.
     model : price list; its replay is the timeline here, whatever it names.
     ready : the profile, compiled already.
+    network : the network that messages between ranks are replayed on; None keeps their recorded time.
 
     Returns
     -------
@@ -112,10 +115,12 @@ def moved(
         require_calls(profile)
     model = replace(model, replay="timeline")
     ready = ready or prepared(profile, model)
+    if network is not None:
+        ready = on_network(profile, ready, network)
     timeline, trust = ready.timeline, ready.trust
     assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
-    change = timeline_change(priced(ready, pair, model))
+    change = changed(ready, priced(ready, pair, model))
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     _, edges_before = timeline.path(no_change(len(ready.run)))

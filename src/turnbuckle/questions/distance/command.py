@@ -12,7 +12,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Seed, draws_of, replaying
+from turnbuckle.show.terminal.asked import Network, NetworkSet, Seed, SourceNetwork, draws_of, network_of, replaying
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected
@@ -23,8 +23,11 @@ def slack(
     /,
     *,
     mode: Annotated[
-        Literal["link", "api", "remoting"],
-        Parameter(help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go through the layer of --machine"),
+        Literal["link", "api", "remoting", "network"],
+        Parameter(
+            help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go through the layer of --machine; network: "
+            "messages between nodes take longer"
+        ),
     ] = "link",
     machine: Annotated[
         str | None, Parameter(help="remoting: the machine whose layer it is, a name or a TOML file; its round trip is what varies")
@@ -51,6 +54,9 @@ def slack(
         ),
     ] = None,
     source: Source = None,
+    network: Network = None,
+    network_set: NetworkSet = None,
+    source_network: SourceNetwork = None,
     draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
     format: FormatOption = "table",
@@ -59,7 +65,6 @@ def slack(
     part: PartOptions = NO_PART,
 ) -> int:
     """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
-    from turnbuckle.questions.distance import question as slack_study
     from turnbuckle.questions.distance import speeds as sweep
     from turnbuckle.questions.distance import tables as show_slack
     from turnbuckle.questions.distance.starvation import read_starvation
@@ -72,6 +77,11 @@ def slack(
     layer = load(machine) if machine is not None else None
     if format == "table" and output is not None:
         raise error_of("A010.option", found=f"--output {output.name}")
+    if mode == "network" and network is None:
+        network = "self"
+    carried_by = network_of(network, network_set, source_network)
+    if carried_by is not None and over != "latency":
+        raise error_of("A015.latency", found=f"--over {over}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
         raise error_of("A015.latency", found=f"--over {over}")
     classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
@@ -80,7 +90,7 @@ def slack(
     with replaying():
         if over == "latency":
             given: dict[str, Any] = {"starvation": idle_cost, "classes": classes, "repeats": repeat_seconds, "machine": layer}
-            slack_answer = slack_study.tolerate(seen, mode, draws=draws, seed=seed, **given)
+            slack_answer: Any = sweep.asked(seen, mode, draws=draws, seed=seed, network=carried_by, **given)
             beside = [] if published is None else list(registry.load("services", "binned slack")(seen.profile, published))
         else:
             answer = sweep.surface(seen, mode) if over == "both" else sweep.sweep(seen, over)

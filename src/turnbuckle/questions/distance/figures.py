@@ -95,6 +95,7 @@ def _legend(answers: list[Slack]) -> tuple[tuple[str, str], ...]:
         "link": "longer link (solid): asynchronous calls stay asynchronous",
         "api": "every crossing call blocks (dashed)",
         "remoting": "calls through a remoting layer, at its bandwidths and with its software",
+        "network": "every message between nodes takes longer",
     }
     return tuple((words[s.mode], MODES[s.mode]) for s in answers)
 

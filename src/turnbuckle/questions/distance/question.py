@@ -1,6 +1,7 @@
 """How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
 
-Three ways to be far away, and they can differ by an order of magnitude on one profile:
+`network` asks how far the nodes may stand apart (`turnbuckle.questions.distance.network`).  Of the GPU there are three ways to be far away,
+and they can differ by an order of magnitude on one profile:
 
 `link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
         one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
@@ -35,10 +36,11 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, require_order
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.assumptions import uncalled
+from turnbuckle.projection.elsewhere.network import Carried, OnNetwork
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, timeline_change
+from turnbuckle.projection.order import Prepared, changed, on_network
 from turnbuckle.projection.projection import break_even_utilisation
-from turnbuckle.projection.run import Run
+from turnbuckle.projection.run import Run, on_other
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
@@ -48,7 +50,7 @@ from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
 
-Mode = Literal["link", "api", "remoting"]
+Mode = Literal["link", "api", "remoting", "network"]
 
 #: Those that need no machine.
 MODES: Final[tuple[Mode, ...]] = ("link", "api")
@@ -59,7 +61,7 @@ THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
 #: The machine whose assumptions on reads stand in where the source machine gives none.
 _FABRIC: Final = "cdi-rack-link"
 DRAWS: Final = 100
-_STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
+STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 #: Prices of a run whose kernels keep their recorded times.
 MODEL: Final = replace(nething("hold"), replay="timeline")
 _MEDIAN: Final = math.pi / 2
@@ -111,6 +113,7 @@ class Slack(Shown):
     repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : the parameters of reads in flight that had to be assumed.
+    network : the networks that the messages were priced on; None where messages keep their recorded time.
     """
 
     question: ClassVar[str] = "distance"
@@ -129,6 +132,14 @@ class Slack(Shown):
     assumed: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     layer: str = ""
+    network: Carried | None = None
+
+    @property
+    def messages_on_path(self) -> float | None:
+        """Return how many latencies of the network lie on the critical path at `carried_at`; None in the other modes."""
+        if self.mode != "network":
+            return None
+        return float(self.curve.slopes[min(int(np.searchsorted(self.curve.at, self.carried_at, side="right")), len(self.curve.at) - 1) - 1])
 
     @property
     def trips(self) -> int:
@@ -262,13 +273,14 @@ def tolerate(
     classes: Sequence[str] = (),
     repeats: Sequence[float] = (),
     machine: Machine | str | None = None,
+    network: OnNetwork | str | None = None,
 ) -> Slack:
     """Return the run time of an inspected profile against added distance.
 
     Parameters
     ----------
     seen : the inspected profile, from `inspect`.
-    mode : link, api or remoting.
+    mode : link, api, remoting, or network.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
@@ -277,21 +289,28 @@ def tolerate(
     repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
     machine : remoting: the machine, or its name or file, whose layer the calls go through; its round trip is what varies.
 
+    network : the network that messages are replayed on, by name or with settings; None keeps their recorded time.
+
     Raises
     ------
+    CannotAnswer : A164, A193, as `turnbuckle.projection.elsewhere.network` has them.
     UsageError : A015 for classes or a machine in another mode, or a machine without a remoting layer; A004 for an unknown class; A427 for a
         run time that is none.
     """
-    if any(not 0 < seconds < math.inf for seconds in repeats):
-        raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
+    sound_repeats(repeats)
+    carried_by = on_other(network)
+    if carried_by is not None:
+        ready = on_network(seen.profile, ready or seen.prepared(MODEL), carried_by)
     distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
-    most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
+    most = most or breakpoints_affordable(replay)
     # in several parts, so that short latencies are resolved as finely as long ones
-    curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
+    curve = along(replay, distance.change, [0.0, *distance.kinks(), *STRETCHES, FARTHEST], beyond, most)
     # no distance is the recorded run, to the nanosecond; a layer's software costs time without any
-    unchanged = curve.seconds[0] if mode != "remoting" else float(replay.seconds(no_change(len(replay.run)))) + beyond
+    unchanged = (
+        curve.seconds[0] if mode != "remoting" and carried_by is None else float(replay.seconds(no_change(len(replay.run)))) + beyond
+    )
     curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
     intervals = distance.spread(curve, measured, draws, seed)
@@ -321,7 +340,19 @@ def tolerate(
         assumed=distance.assumed,
         findings=findings,
         layer=distance.layer.name if distance.layer is not None else "",
+        network=distance.ready.network,
     )
+
+
+def sound_repeats(repeats: Sequence[float]) -> None:
+    """Refuse run times of other runs that are none (A427)."""
+    if any(not 0 < seconds < math.inf for seconds in repeats):
+        raise error_of("A427", found=", ".join(f"{s:g} s" for s in repeats))
+
+
+def breakpoints_affordable(replay: TimelineReplay) -> int:
+    """Return how many breakpoints of one stretch a run of its size affords."""
+    return min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
 
 
 def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
@@ -413,7 +444,7 @@ class Distance:
         """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
         source = drawn or self.plain()
         values = {**source.values, **(self.through(source) if layer is None else layer), _VARIED[self.mode]: slack}
-        return timeline_change(anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
+        return changed(self.ready, anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
 
     def through(self, source: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
         """Return the numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
@@ -511,4 +542,4 @@ def _crossed(at: Float, seconds: Callable[[Int, Int], Float], draw: int, place: 
 
 
 #: What varies in each mode.
-_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
+_VARIED: Final[Mapping[str, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}

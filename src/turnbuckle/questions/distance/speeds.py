@@ -25,6 +25,7 @@ from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
+from turnbuckle.questions.distance.network import tolerate_network
 from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
 from turnbuckle.show.text import terms
@@ -324,7 +325,7 @@ def _beyond(ready: Distance, measured: float) -> float:
 def asked(run: Run, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
     """Return what distance does to a run, over latency, another kind of speed, or latency and bandwidth at once."""
     if over == "latency":
-        return tolerate(run, mode, **settings)
+        return tolerate_network(run, **settings) if mode == "network" else tolerate(run, mode, **settings)
     if settings or over not in (*get_args(Over), "both"):
         raise error_of("A015.over", found=f"over={over!r}", over=", ".join(get_args(Over)))
     return surface(run, mode) if over == "both" else sweep(run, cast("Over", over))

@@ -15,6 +15,7 @@ from turnbuckle.projection.run import Answer
 from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS, Slack
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
 from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
+from turnbuckle.show.target_table import network_words
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.projections import print_findings
@@ -36,6 +37,9 @@ AXES = terms("axis of a distance")
 def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()) -> None:
     """Print a curve, what a run tolerates, the calls that carry the latency, and the binned answers beside it."""
     _print_curve(console, answer)
+    if answer.network is not None:
+        console.print(Text(network_words(answer.network, None), "dim"))
+        console.print()
     _print_tolerances(console, answer)
     _print_carriers(console, answer)
     if published:
@@ -141,6 +145,10 @@ def _print_tolerances(console: Console, answer: Slack) -> None:
 
 
 def _print_carriers(console: Console, answer: Slack) -> None:
+    if answer.messages_on_path is not None:
+        crossed = f"at {seconds(answer.carried_at)} the critical path crosses the network {answer.messages_on_path:,.0f} times in a row"
+        console.print(crossed if answer.messages_on_path else "no message carries added latency into the run time")
+        return
     table = carrier_table(answer)
     if table is None:
         console.print("no call carries added latency into the run time")

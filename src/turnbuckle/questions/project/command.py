@@ -14,12 +14,16 @@ from turnbuckle.show.terminal.asked import (
     Draws,
     Host,
     KernelFile,
+    Network,
+    NetworkSet,
     On,
     PortOption,
     Replay,
     Seed,
+    SourceNetwork,
     draws_of,
     model_of,
+    network_of,
     replaying,
     targets,
 )
@@ -54,6 +58,9 @@ def project(
     lambda_: Lambda = None,
     charge: Charges = None,
     totals: Totals = None,
+    network: Network = None,
+    network_set: NetworkSet = None,
+    source_network: SourceNetwork = None,
     replay: Replay = "auto",
     draws: Draws = None,
     seed: Seed = 20261121,
@@ -78,13 +85,16 @@ def project(
         raise error_of("A006")
     machines = targets(on)
     condition = gate(fail_if) if fail_if else None
+    carried_by = network_of(network, network_set, source_network)
+    if carried_by is not None and (model == "additive" or replay == "sum"):
+        raise error_of("A012.network-sum", found="--model additive" if model == "additive" else "--replay sum")
     # the published additive model is a sum
     priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port, kernels)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
     packed = None if minus is None else inspected(minus, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed)
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed, network=carried_by)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

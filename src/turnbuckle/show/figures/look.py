@@ -23,8 +23,8 @@ PARTS: Final = {"kernel": "#1f4e79", "copy": "#e08214", "launch": "#35978f", "ot
 CATEGORIES: Final = {"kernel": "#1f4e79", "copy": "#e08214", "mpi": "#8073ac", "api": "#7fb3c8", "cpu": "#c3cad3"}
 """Categories of the exclusive time line; kernels and copies as in the breakdown."""
 SAVED, ADDED = "#2c7fb8", "#d95f0e"
-MODES: Final = {"link": "#1f4e79", "api": "#b3450b", "remoting": "#5b4a8a"}
-"""Ways to be far away: a longer link, every call blocking, and calls through a remoting layer."""
+MODES: Final = {"link": "#1f4e79", "api": "#b3450b", "remoting": "#5b4a8a", "network": "#2b6e4f"}
+"""Ways to be far away: a longer link, every call blocking, calls through a remoting layer, and messages between nodes."""
 CRITICAL: Final = "#b5123f"
 """The critical path, and nothing else."""
 

@@ -14,6 +14,7 @@ from turnbuckle.show.terminal.options import flat, lambdas_of
 from turnbuckle.show.terminal.progress import working
 
 if TYPE_CHECKING:
+    from turnbuckle.projection.elsewhere.network import OnNetwork
     from turnbuckle.projection.model import Port
 
 #: What `--alpha` can be besides a number.
@@ -55,6 +56,22 @@ PortOption = Annotated[
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
+]
+Network = Annotated[
+    str | None,
+    Parameter(
+        name="--network",
+        help="network that messages between ranks are replayed on: a machine by its name (perlmutter, ...) or file.toml; self is the "
+        "recording's own; left out, messages keep their time",
+    ),
+]
+NetworkSet = Annotated[
+    list[str] | None,
+    Parameter(name="--network-set", help="replaces a value of the network, as name=value: ranks_per_node, hop_seconds, ...", negative=()),
+]
+SourceNetwork = Annotated[
+    str | None,
+    Parameter(name="--source-network", help="network of the recording, a name or file; left out, it is fitted to the recording's messages"),
 ]
 Draws = Annotated[
     int | None, Parameter(name="--draws", help="parameter draws for the 90 % range: 1000, or fewer for very long runs; 0 leaves it out")
@@ -101,6 +118,17 @@ def model_of(
     if not 1e-3 <= value <= 1e3:
         raise error_of("A003.range", found=alpha, alpha=alpha)
     return nething(value, charges, host, ported)
+
+
+def network_of(network: str | None, settings: Sequence[str] | None, source: str | None) -> OnNetwork | None:
+    """Return the network that ``--network`` names, None where it is left out.  Raises A012 for options that need it."""
+    if network is None:
+        if settings or source:
+            raise error_of("A012.network", found="--network-set" if settings else "--source-network")
+        return None
+    from turnbuckle.projection.elsewhere.network import OnNetwork
+
+    return OnNetwork(network, tuple(settings or ()), source or "")
 
 
 def draws_of(draws: int | None) -> int | None:

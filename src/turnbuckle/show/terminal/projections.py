@@ -209,7 +209,7 @@ def print_projections(console: Console, answer: Answer) -> None:
 
 def card_line(answer: Answer) -> str:
     """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
-    if answer.model is None or not answer.model.carded:
+    if answer.model is None or not answer.model.carded or answer.network is not None:
         return ""
     in_words = registry.load("services", "card in words")
     if all(m.relative for m in answer.targets):

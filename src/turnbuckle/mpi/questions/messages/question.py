@@ -249,7 +249,11 @@ class Answered(Shown):
         """Findings about calls without a counterpart, the first by rank, call and time; or about flaws of a graph."""
         if isinstance(self.traffic, OperationGraph):
             return list(self.traffic.findings)
-        alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
+        alone = (
+            ("A311", self.traffic.unmatched, self.traffic.unmatched_calls),
+            ("A353", *self.traffic.unknown),
+            ("A382", self.traffic.staged, ""),
+        )
         return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
 
     @property

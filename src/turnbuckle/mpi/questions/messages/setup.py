@@ -358,7 +358,7 @@ def shares_gpus(setup: Setup, network: Network) -> bool:
 
 def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
-    node = _mapped(traffic, setup)
+    node = mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
     device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
@@ -377,7 +377,7 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     return graph, replace(network, send_overhead=0.0, receive_overhead=0.0, overhead_per_byte=0.0), node
 
 
-def _mapped(traffic: Traffic, setup: Setup) -> Int:
+def mapped(traffic: Traffic, setup: Setup) -> Int:
     """Return the node of each rank."""
     ranks, each = traffic.ranks, setup.ranks_per_node
     match setup.mapping:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.projection.elsewhere.priors import COPY_LATENCY_SD, NODE_SHARE, half_normal
 from turnbuckle.questions.sweep.summary import gain_word
@@ -94,6 +95,27 @@ def points(setup: Setup, messages: int, gain: Callable[[Setup], float]) -> tuple
         return ()
     asked = ((name, gain(changed)) for name, changed in variants(setup).items())
     return tuple(Point(name, value) for name, value in asked if not math.isnan(value))
+
+
+def of_run_times(host: float, direct: Callable[[float], float]) -> Verdict:
+    """Return whether GPUDirect helps a run whose staging copies were recorded, by its run time.
+
+    Parameters
+    ----------
+    host : run time with its copies [s].
+    direct : run time without them, for a time of pinning memory for each message [s].
+
+    What the copies cost is recorded.  Not stated is how often memory is pinned: never again once it was, as `physics` has it, or for each
+    message.
+    """
+
+    def gain(pin_seconds: float) -> float:
+        seconds = direct(pin_seconds)
+        return host / seconds - 1.0 if seconds > 0 else 0.0
+
+    plain, around = gain(0.0), (Point("memory pinned for each message", gain(PHYSICS.pin_seconds)),)
+    word, low, high, decides = decided(plain, around)
+    return Verdict(word, 0, plain, low, high, around, decides)
 
 
 def decided(gain: float, around: Sequence[Point]) -> tuple[str, float, float, str]:

@@ -1,0 +1,272 @@
+"""A run on another network: what its messages and collectives change in the graph of kernels, copies and calls.
+
+A message ties the begin of its send to the return of the call that completes its receive; a collective ties the begins of its members to
+their returns.  The lags of these edges change by the difference of two prices of the message, or of the collective, alone: on the other
+network, and on that of the recording.  So a run on its own network keeps every instant.  Prices come from the room of messages, by the
+registry; the network of the recording is named, or fitted to its messages (`turnbuckle.profile.messages.observed_network`).
+
+A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
+began; what is left of the receive after that is the receiver's own.  Messages share nothing: no link, no NIC, no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.units import show
+from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
+from turnbuckle.profile.dependencies.ranks import rendezvous
+from turnbuckle.profile.dependencies.sides import activities
+from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
+from turnbuckle.profile.messages.observed_network import observed_network
+from turnbuckle.profile.profile import Profile
+from turnbuckle.replay.timeline import TimelineReplay
+from turnbuckle.trace.recorders import what_to_record
+
+#: Name of the network that the recording itself shows.
+OBSERVED = "self"
+
+
+@dataclass(frozen=True)
+class OnNetwork:
+    """Which network a run is asked about.
+
+    Attributes
+    ----------
+    name : network, by name or file; ``self`` for the one that the recording shows.
+    settings : what replaces its values, as ``name=value`` (`turnbuckle.mpi.questions.messages.prices.SETTINGS`).
+    source : network of the recording, by name or file; empty fits it to the recording's messages.
+    """
+
+    name: str
+    settings: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of the messages and collectives of a run, each alone on one network.
+
+    Attributes
+    ----------
+    name : network; ``observed`` for that of the recording.
+    latency_s, bandwidth, overhead_s : L [s], of a link [B/s] (None where messages show none), and o [s], for messages between nodes.
+    nodes : number of nodes that the ranks fill.
+    message_seconds : from the begin of the send to the end of the receive [s], in the order of `Exchanges.messages`.
+    call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
+    """
+
+    name: str
+    latency_s: float
+    bandwidth: float | None
+    overhead_s: float
+    nodes: int
+    message_seconds: Float = field(repr=False)
+    call: Int = field(repr=False)
+    call_seconds: Float = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Carried(Declared):
+    """What of a run goes over the network, and what was compared.
+
+    Attributes
+    ----------
+    target, source : the two networks.
+    fitted : how many messages the recording's own network was fitted to; None where it was named.
+    messages, size_bytes : messages priced, and their bytes [B].
+    collectives : collective calls priced.
+    unsized : messages whose size is not recorded, priced as if they carried none.
+    kept, kept_words : calls that keep their time because their other side is not in the recording; the first of them in words.
+    """
+
+    target: Prices
+    source: Prices
+    fitted: int | None
+    messages: int
+    size_bytes: int
+    collectives: int
+    unsized: int
+    kept: int
+    kept_words: str = ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return what keeps its time, and on what the source's network rests."""
+        alone = [finding("A311", self.kept, self.kept_words)] if self.kept else []
+        alone += [finding("A351", self.unsized)] if self.unsized else []
+        if self.fitted is not None:
+            rate = "" if self.source.bandwidth is None else f", {show(self.source.bandwidth, 'B/s')}"
+            alone.append(finding("A380", self.fitted, f"{show(self.source.latency_s, 's')}{rate}"))
+        return [*alone, finding("A381")]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A run whose messages are known, and the networks that price them.
+
+    Attributes
+    ----------
+    timeline, graph : the run as recorded, and its graph with the lags that are the network's.
+    carried : the two networks.
+    """
+
+    timeline: TimelineReplay
+    graph: Graph
+    carried: Carried
+    _priced: Callable[[float], Prices] = field(repr=False)
+    _added: Callable[[Prices], tuple[Graph, Float]] = field(repr=False)
+
+    def added_ns(self, latency: float = 0.0) -> Float:
+        """Return what the network adds to each lag where its latency between nodes is so much longer [s], shape (edges,) [ns]."""
+        return self._added(self._priced(latency) if latency else self.carried.target)[1]
+
+
+def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
+    """Find the messages of a run, and price them on its own network and on another.
+
+    Parameters
+    ----------
+    timeline : the run as recorded; None for the sum.
+    refused : why its order cannot be trusted, where that is why there is none.
+
+    Raises
+    ------
+    CannotAnswer : A122, only the sum can be replayed; A164, no messages between ranks; A193, the recording shows no network, and none is
+        named.  UsageError : A050, A074, A081, A091, A092, A099, as the room of messages has them.
+    """
+    if timeline is None:
+        raise error_of("A122", found=refused or "the sum was asked for", fix="--network needs the order: leave --replay sum out")
+    rows = activities(profile)
+    matched = exchanges(rows, profile.trace)
+    if matched is None or not (matched.messages.height or matched.rounds.height):
+        raise error_of("A164.recording", fix=what_to_record("ranks", profile.trace.facts))
+    graph = timeline.graph
+    starts, ends = graph.time_ns[1::2], graph.time_ns[2::2]
+    observed = None if asked.source else observed_network(matched.messages, starts, ends)
+    prices = registry.load("services", "message prices")
+
+    def of(name: str, words: Sequence[str] = ()) -> Prices:
+        made: Prices = prices(profile, rows, matched, name, words, observed)
+        return made
+
+    name = asked.source if asked.name == OBSERVED else asked.name
+    source, target = of(asked.source), of(name, asked.settings)
+
+    def added(priced: Prices) -> tuple[Graph, Float]:
+        return _with_messages(graph, matched, starts, ends, source, priced)
+
+    def later(latency: float) -> Prices:
+        return of(name, (*asked.settings, f"hop_seconds={(target.latency_s + latency) / 2!r} s"))
+
+    pairs = matched.messages.with_columns(size=pl.min_horizontal("size_bytes", "size_bytes_r"))
+    carried = Carried(
+        target, source, None if asked.source or observed is None else observed.count, pairs.height,
+        int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
+        in_words(matched.alone, profile.trace, profile.first_ns),
+    )  # fmt: skip
+    return Other(timeline, added(target)[0], carried, later, added)
+
+
+def _with_messages(graph: Graph, matched: Exchanges, starts: Int, ends: Int, source: Prices, target: Prices) -> tuple[Graph, Float]:
+    """Return the graph with the lags that are the network's, and the change of every lag by the other network [ns]."""
+    pairs = matched.messages.with_columns(waits=rendezvous(matched.messages), price=source.message_seconds, more=target.message_seconds)
+    pairs = pairs.with_columns(pl.col("more") - pl.col("price")).filter(pl.col("activity") >= 0, pl.col("done_r") >= 0)
+    send, sent, post, received = (pairs[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
+    more = pairs["more"].to_numpy() * 1e9
+    takes = np.round(pairs["price"].to_numpy() * 1e9).astype(np.int64)
+    waits = pairs["waits"].to_numpy()
+    own = _Lags(graph)
+    # when the last message of each receive is taken to have arrived, and what the receive does after that
+    arrival = np.full(len(starts), np.iinfo(np.int64).min)
+    np.maximum.at(arrival, received, starts[send] + takes)
+    after = np.maximum(ends - np.maximum(arrival, starts), 0)
+    there = (send != received) & (starts[send] < ends[received])
+    lag = np.minimum(takes + after[received], ends[received] - starts[send])
+    own.carry(2 * send[there] + 1, 2 * received[there] + 2, lag[there], more[there])
+    # a receive that found its message under way did not work for so long
+    late = np.unique(received[there & ~waits])
+    own.shorten(late, np.maximum(after[late], round(source.overhead_s * 1e9)))
+    # both sides of a message that cannot leave early wait for each other
+    back = there & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
+    own.carry(2 * post[back] + 1, 2 * sent[back] + 2, None, more[back])
+    forth = there & waits & (post >= 0) & (starts[post] < ends[received])
+    own.carry(2 * post[forth] + 1, 2 * received[forth] + 2, np.minimum(lag, ends[received] - starts[post])[forth], more[forth])
+    itself = waits & (sent == send)
+    own.carry(2 * send[itself] + 1, 2 * send[itself] + 2, None, more[itself])
+    own.collectives(source, target)
+    return own.graph()
+
+
+class _Lags:
+    """Lags of a graph's edges by their ends, while messages change them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.lag = graph.lag_ns.copy()
+        self.added = np.zeros(len(self.lag))
+        meets = np.flatnonzero(np.isin(graph.kind, [EDGE["meet"], EDGE["call"]]))
+        key = self._key(graph.source[meets], graph.target[meets])
+        order = np.argsort(key, kind="stable")
+        self._keys, self._edges = key[order], meets[order]
+        self._new: list[tuple[Int, Int, Int, Float]] = []
+
+    def _key(self, source: Int | Index, target: Int | Index) -> Int:
+        return source.astype(np.int64) * len(self._graph.time_ns) + target
+
+    def _of(self, source: Int, target: Int) -> Int:
+        """Return the edge between two instants each; -1 for none."""
+        key = self._key(source, target)
+        place = np.minimum(np.searchsorted(self._keys, key), max(len(self._keys) - 1, 0))
+        return np.where(self._keys[place] == key, self._edges[place], -1) if len(self._keys) else np.full(len(key), -1)
+
+    def carry(self, source: Int, target: Int, lag: Int | None, added: Float) -> None:
+        """Let edges carry a message: their lag, unless it is the recorded one (None), and what the network adds [ns]."""
+        edge = self._of(source, target)
+        known = edge >= 0
+        if lag is not None:
+            np.maximum.at(self.lag, edge[known], lag[known])
+            self._new.append((source[~known], target[~known], lag[~known], added[~known]))
+        # of several messages over one edge the one that changes most
+        order = np.argsort(np.abs(added[known]), kind="stable")
+        self.added[edge[known][order]] = added[known][order]
+
+    def shorten(self, calls: Int, lag: Int) -> None:
+        """Let calls take no longer than so by themselves [ns]."""
+        edge = self._of(2 * calls + 1, 2 * calls + 2)
+        known = edge >= 0
+        self.lag[edge[known]] = np.minimum(self.lag[edge[known]], lag[known])
+
+    def collectives(self, source: Prices, target: Prices) -> None:
+        """Let the calls of collectives take as much more as their price is higher."""
+        more = np.zeros(len(self._graph.activity))
+        more[source.call] = (target.call_seconds - source.call_seconds) * 1e9
+        owner = self._graph.owner
+        edges = np.flatnonzero(np.isin(self._graph.kind, [EDGE["meet"], EDGE["call"]]) & np.isin(owner, source.call))
+        self.added[edges] = more[owner[edges]]
+
+    def graph(self) -> tuple[Graph, Float]:
+        """Return the graph with these lags, at which every recorded instant comes back, and what the network adds to each [ns]."""
+        graph = self._graph
+        none = np.zeros(0, dtype=np.int64)
+        source, target, lag, added = (np.concatenate(c) for c in zip((none, none, none, np.zeros(0)), *self._new, strict=True))
+        count = len(source)
+        all_source, all_target = np.append(graph.source, source.astype(np.int32)), np.append(graph.target, target.astype(np.int32))
+        all_lag = np.minimum(np.append(self.lag, lag).astype(np.int64), graph.time_ns[all_target] - graph.time_ns[all_source])
+        latest = np.zeros(len(graph.time_ns), dtype=np.int64)
+        np.maximum.at(latest, all_target, graph.time_ns[all_source] + all_lag)
+        made = replace(
+            graph, source=all_source, target=all_target, lag_ns=all_lag, residual_ns=graph.time_ns - latest,
+            kind=np.append(graph.kind, np.full(count, EDGE["meet"], dtype=np.int8)),
+            paid=None if graph.paid is None else np.append(graph.paid, np.full(count, -1, dtype=np.int32)),
+        )  # fmt: skip
+        return made, np.append(self.added, added)

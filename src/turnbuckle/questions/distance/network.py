@@ -1,0 +1,142 @@
+"""Tolerance of the network: run time against latency added to every message between nodes, exactly.
+
+The curve is the timeline's, as for the distance of the GPU: a maximum of straight lines.  The price of a message grows by the added
+latency, that of a collective by the latencies along its algorithm, which is a broken line of its own: its corners are found first, and each
+stretch between two is one line of change.  The run at an added latency x is that of `turnbuckle project --network` on the same network with
+a latency longer by x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.findings import finding
+from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
+from turnbuckle.projection.run import Run, on_other
+from turnbuckle.projection.sensitivity import Curve, along, shares
+from turnbuckle.questions.distance.question import (
+    FARTHEST,
+    MODEL,
+    STRETCHES,
+    THRESHOLDS,
+    Slack,
+    Tolerance,
+    breakpoints_affordable,
+    sound_repeats,
+)
+from turnbuckle.replay.timeline import Change, no_change
+
+#: Rounds in which corners of prices are looked for on a stretch.
+_ROUNDS: Final = 6
+#: How far a price may be off a straight line by rounding alone: prices are whole picoseconds, of a few messages each [ns].
+_ROUNDING_NS: Final = 0.05
+#: Share of a stretch over which the slope at its ends is taken.
+_NEAR: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Latencies between which every price is a straight line [s], and what the network adds at either end, per edge [ns]."""
+
+    first: float
+    last: float
+    at_first: Float
+    at_last: Float
+
+
+def tolerate_network(
+    seen: Run, network: OnNetwork | str | None = None, *, repeats: Sequence[float] = (), most: int | None = None, **others: Any
+) -> Slack:
+    """Return the run time of an inspected profile against latency added to messages between nodes.
+
+    Parameters
+    ----------
+    network : the network that messages are replayed on, by name or with settings; None is the recording's own.
+    repeats, most : as in `turnbuckle.questions.distance.question.tolerate`.
+    others : further settings of that function, which have no part in this one but for draws and seed: nothing is drawn.
+
+    Raises
+    ------
+    CannotAnswer : A122, A164, A193; UsageError : A015 for classes, a machine or idle gaps, A050, A074, A081, A091, A092, A099, A427.
+    """
+    if given := [name for name, value in others.items() if value and name not in ("draws", "seed")]:
+        raise error_of("A015.network", found=f"--mode network with {', '.join(given)}")
+    sound_repeats(repeats)
+    asked = on_other(network) or OnNetwork(OBSERVED)
+    ready = seen.prepared(MODEL)
+    require_order(ready)
+    assert ready.timeline is not None and ready.trust is not None
+    other = other_network(seen.profile, ready.timeline, asked)
+    measured = seen.profile.seconds
+    curve = latency_curve(other, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(ready.timeline))
+    curve = replace(curve, seconds=curve.seconds + (measured - ready.timeline.unchanged_seconds))
+    tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
+    beyond = measured - float(ready.timeline.graph.time_ns.max()) * 1e-9
+    return Slack(
+        run=seen, mode="network", measured=measured, curve=curve, tolerances=tolerances, carriers=(),
+        carried_at=next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST), trust=ready.trust,
+        shares=shares(ready.timeline, beyond), repeats=(measured, *repeats) if repeats else (),
+        findings=[finding("A309", 1, ready.trust.words()), *other.carried.findings], network=other.carried,
+    )  # fmt: skip
+
+
+def latency_curve(other: Other, ends: Sequence[float], most: int) -> Curve:
+    """Return the run time of the graph [s] against latency added to messages between nodes, with every breakpoint.
+
+    Parameters
+    ----------
+    other : the run, and the network to which latency is added.
+    ends : first and last added latency [s], and between them points to look from.
+    most : breakpoints looked for on each stretch.
+    """
+    curves = []
+    for first, last in pairwise(ends):
+        for stretch in _stretches(other, first, other.added_ns(first), last, other.added_ns(last), _ROUNDS):
+            curves.append(_curve(other, stretch, most))
+    at = np.concatenate([curves[0].at[:1], *(c.at[1:] for c in curves)])
+    seconds = np.concatenate([curves[0].seconds[:1], *(c.seconds[1:] for c in curves)])
+    slopes = np.concatenate([c.slopes for c in curves])
+    # where two stretches meet there is a corner only if the slope changes
+    bends = np.concatenate([[True], np.abs(np.diff(slopes)) > 1e-9 * np.abs(slopes).max(initial=0.0), [True]])
+    return Curve(at[bends], seconds[bends], slopes[bends[:-1]], max(c.gap for c in curves))
+
+
+def _curve(other: Other, stretch: Stretch, most: int) -> Curve:
+    """Return the run time along one stretch [s]."""
+    length = stretch.last - stretch.first
+    replay = other.timeline.on_latency(other.graph, stretch.at_first, (stretch.at_last - stretch.at_first) / length)
+    none = no_change(len(replay.run))
+
+    def change(points: Float) -> Change:
+        return replace(none, network=np.concatenate([np.ones_like(points), points], axis=-1))
+
+    curve = along(replay, change, [0.0, length], 0.0, most)
+    return replace(curve, at=curve.at + stretch.first)
+
+
+def _stretches(other: Other, first: float, at_first: Float, last: float, at_last: Float, rounds: int) -> list[Stretch]:
+    """Cut a stretch where a price has a corner."""
+    middle = (first + last) / 2
+    bent = np.abs(other.added_ns(middle) - (at_first + at_last) / 2) > _ROUNDING_NS
+    if not rounds or not bent.any():
+        return [Stretch(first, last, at_first, at_last)]
+    near = (last - first) * _NEAR
+    rising = (other.added_ns(first + near)[bent] - at_first[bent]) / near
+    falling = (at_last[bent] - other.added_ns(last - near)[bent]) / near
+    apart = falling - rising
+    ahead = at_first[bent] - at_last[bent] + falling * (last - first)
+    crossing = np.divide(ahead, apart, out=np.full(len(apart), np.nan), where=apart != 0)
+    corners = np.unique(np.round(crossing[np.isfinite(crossing)], 15)) + first
+    corners = corners[(corners > first + near) & (corners < last - near)]
+    corner = float(corners[len(corners) // 2]) if len(corners) else middle
+    at_corner = other.added_ns(corner)
+    before = _stretches(other, first, at_first, corner, at_corner, rounds - 1)
+    return [*before, *_stretches(other, corner, at_corner, last, at_last, rounds - 1)]

@@ -1,0 +1,244 @@
+"""Runs on another network: kernels, copies, calls and messages in one graph (decision 32)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpi_rows import Row, call, recorded
+from strategies import FEWER
+
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.messages import recorded as traffic_of
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.network import OnNetwork
+from turnbuckle.projection.order import on_network
+from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import Run
+from turnbuckle.replay.timeline import no_change
+from turnbuckle.trace.trace import Trace
+
+US = 1_000
+
+
+def message(source: int, target: int, sent: int, posted: int, arrived: int, size: int = 4096, name: str = "Send") -> list[Row]:
+    """A send that returns at once, and a receive that returns when the message has arrived [us]."""
+    return [
+        call(source, name, sent * US, (sent + 1) * US, partner=target, tag=0, size_bytes=size),
+        call(target, "Recv", posted * US, arrived * US, partner=source, tag=0, size_bytes=size),
+    ]
+
+
+def ping_pong(sizes: Sequence[int] = (4096,) * 6, work: int = 5, takes: int = 10) -> Trace:
+    """Two ranks that send a message to and fro, each under way for as long, with work between [us]."""
+    rows, now, ready = [], 0, [0, 0]
+    for k, size in enumerate(sizes):
+        source, target = k % 2, 1 - k % 2
+        rows += message(source, target, now, ready[target], now + takes, size)
+        ready[source], ready[target] = now + 1, now + takes
+        now += takes + work
+    return recorded(*rows)
+
+
+def on(trace: Trace, *settings: str, name: str = "self", source: str = "") -> Projection:
+    return Run.of(build(trace)).project(network=OnNetwork(name, settings, source), draws=0).projections[0]
+
+
+def added(seconds: float, trace: Trace) -> tuple[str, ...]:
+    """The recording's own network with a latency that is so much longer."""
+    p = on(trace)
+    assert p.network is not None
+    return (f"hop_seconds={(p.network.source.latency_s + seconds) / 2!r} s",)
+
+
+def test_every_message_of_a_chain_takes_as_much_longer() -> None:
+    trace = ping_pong()
+    plain = on(trace)
+    assert plain.seconds == plain.measured_seconds == plain.kept_network_seconds and plain.network is not None
+    assert plain.network.messages == plain.network.fitted == 6 and plain.network.source.latency_s == pytest.approx(9e-6)
+    for extra in (1e-6, 1e-4):
+        longer = on(trace, *added(extra, trace))
+        assert longer.seconds - longer.measured_seconds == pytest.approx(6 * extra, rel=1e-9)
+        assert longer.envelope == pytest.approx((longer.measured_seconds, longer.seconds))
+        assert longer.change["other"] == pytest.approx(6 * extra)
+    shorter = on(trace, "hop_seconds=0 s")
+    assert shorter.measured_seconds - shorter.seconds == pytest.approx(6 * 9e-6)
+
+
+def test_a_changed_graph_with_the_same_edges_keeps_the_network() -> None:
+    run = Run.of(build(ping_pong()))
+    ready = on_network(run.profile, run.ordered, OnNetwork("self", ("hop_seconds=1 ms",)))
+    assert ready.timeline is not None
+    change = replace(no_change(len(ready.run)), network=np.ones(1))
+    again = ready.timeline.on(ready.timeline.graph)
+    assert again.seconds(change) == ready.timeline.seconds(change) > again.unchanged_seconds + 1e-3
+
+
+def test_work_that_covers_a_message_hides_its_latency() -> None:
+    """A receive 99 us after the send: the message would have arrived after 2 us and 4096 B at 12.5 GB/s, and takes 1 us to hand over."""
+    trace = recorded(*message(0, 1, 0, 99, 100))
+    hidden, seen = (on(trace, f"hop_seconds={0.5e-6 + extra / 2!r} s", name="lassen", source="lassen") for extra in (90e-6, 119e-6))
+    assert hidden.seconds == hidden.measured_seconds
+    assert seen.seconds - seen.measured_seconds == pytest.approx(119e-6 + 2e-6 + 4096 / 12.5e9 - 99e-6, abs=2e-9)
+
+
+def test_a_rendezvous_waits_on_both_sides() -> None:
+    """A synchronous send returns when its message has gone: it takes as much longer as the message."""
+    rows = [
+        call(0, "Ssend", 0, 50 * US, partner=1, tag=0, size_bytes=4096),
+        call(1, "Recv", 40 * US, 51 * US, partner=0, tag=0, size_bytes=4096),
+        *message(0, 1, 60, 55, 70),
+    ]
+    trace = recorded(*rows)
+    p = on(trace, *added(1e-3, trace))
+    assert p.seconds - p.measured_seconds == pytest.approx(2e-3)
+
+
+def test_a_collective_takes_longer_by_its_algorithm() -> None:
+    """A barrier of four by dissemination or recursive doubling has two rounds, and each pays the latency once; before it a rank waits
+    for a message, which 10 us of waiting at the barrier hide."""
+    rows = [*message(0, 1, 0, 0, 10), *(call(rank, "Barrier", (20 + 5 * rank) * US, 60 * US) for rank in range(4))]
+    trace = recorded(*rows, ranks=4)
+    p = on(trace, *added(1e-3, trace))
+    assert p.network is not None and p.network.collectives == 4
+    assert p.seconds - p.measured_seconds == pytest.approx(3e-3 - 10e-6, rel=1e-6)
+
+
+def test_ranks_of_one_node_do_not_use_the_network() -> None:
+    trace = ping_pong()
+    far, near = (on(trace, f"ranks_per_node={n}", name="perlmutter") for n in (1, 2))
+    assert near.network is not None and far.network is not None and (near.network.target.nodes, far.network.target.nodes) == (1, 2)
+    assert near.seconds < far.seconds
+
+
+def test_a_message_costs_what_the_replay_of_messages_says() -> None:
+    """One price: a chain of messages without work of its own takes as long in `model messages` by logp."""
+    trace = ping_pong([1 << (4 + 2 * k) for k in range(6)], work=0)
+    target = on(trace, name="perlmutter", source="lassen")
+    source = on(trace, name="lassen", source="lassen")
+    assert source.seconds == source.measured_seconds
+    traffic = traffic_of(build(trace))
+    setups = [Setup(path="host", network=name, fidelity="logp", eager_limit_bytes=float("inf")) for name in ("lassen", "perlmutter")]
+    before, after = (replayed(traffic, setup).row.seconds for setup in setups)
+    assert target.seconds - target.measured_seconds == pytest.approx(after - before, abs=1e-11)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> Trace:
+    """Two or three ranks that send, receive and meet at random, played on a network of 10 us and 1 GB/s."""
+    ranks = draw(st.integers(2, 3))
+    now, rows = [0] * ranks, []
+    for _ in range(draw(st.integers(1, 8))):
+        for r in range(ranks):
+            now[r] += draw(st.integers(0, 30)) * US
+        if draw(st.booleans()):
+            begun, until = list(now), max(now) + 15 * US
+            rows += [call(r, "Barrier", begun[r], until) for r in range(ranks)]
+            now = [until] * ranks
+            continue
+        source, target = draw(st.permutations(range(ranks)))[:2]
+        size, eager = draw(st.sampled_from([0, 8, 4096, 65536])), draw(st.booleans())
+        leaves = now[source] if eager else max(now[source], now[target])
+        arrives = max(leaves + 10 * US + size, now[target] + 1)
+        name, returns = ("Send", now[source] + US) if eager else ("Ssend", arrives)
+        rows.append(call(source, name, now[source], returns, partner=target, tag=1, size_bytes=size))
+        rows.append(call(target, "Recv", now[target], arrives, partner=source, tag=1, size_bytes=size))
+        now[source], now[target] = rows[-2]["end_ns"], arrives
+    return recorded(*rows, ranks=ranks)
+
+
+@FEWER
+@given(exchanges(), st.sampled_from(["lassen", "perlmutter"]), st.floats(0, 1e-3), st.floats(0, 1e-3))
+def test_laws(trace: Trace, name: str, first: float, second: float) -> None:
+    """Identity to the bit, envelope, monotony and convexity in the latency."""
+    run = Run.of(build(trace))
+    source = run.project(network=OnNetwork(name, source=name), draws=0).projections[0]
+    assert source.seconds == source.measured_seconds == run.seconds
+    latencies = sorted((first, (first + second) / 2, second))
+    times = []
+    for latency in latencies:
+        p = run.project(network=OnNetwork(name, (f"hop_seconds={latency!r} s",), name), draws=0).projections[0]
+        assert p.envelope[0] - 1e-12 <= p.seconds <= p.envelope[1] + 1e-12
+        assert sum(p.change.values()) == pytest.approx(p.seconds - p.measured_seconds, abs=1e-12)
+        times.append(p.seconds)
+    assert times[0] <= times[1] + 1e-12 and times[1] <= times[2] + 1e-12
+    assert times[1] <= (times[0] + times[2]) / 2 + 1e-11
+
+
+RECORDINGS = (
+    *(f"nsys-local/{name}.sqlite" for name in ("halo-py-4r", "lammps-melt-4r", "p2pkinds-2r", "cannon-py-4r")),
+    *(f"otf2/{name}/traces.otf2" for name in ("stencil4d_32rank", "sstmacro_halo_10rank")),
+)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_real_runs_keep_their_time_on_their_own_network(shared: Path, name: str) -> None:
+    run = Run.read(shared / "traces" / name, use_cache=False)
+    own = run.project(network="self", draws=0).projections[0]
+    assert own.seconds == own.measured_seconds == run.seconds
+    assert own.network is not None and own.network.messages > 0
+    slow, slower = (run.project(network=OnNetwork("self", (f"hop_seconds={ms} ms",)), draws=0).projections[0] for ms in (1, 2))
+    assert run.seconds < slow.seconds < slower.seconds <= slower.envelope[1] + 1e-9
+
+
+def test_without_a_network_nothing_changes(shared: Path) -> None:
+    run = Run.read(shared / "traces/nsys-local/halo-py-4r.sqlite", use_cache=False)
+    p = run.project("self", draws=0).projections[0]
+    assert p.network is None and "network" not in p.as_dict() and "kept_network_seconds" not in p.as_dict()
+
+
+def test_the_command_line(turnbuckle: Callable[..., Any], shared: Path, tmp_path: Path) -> None:
+    file = str(shared / "traces/nsys-local/halo-py-4r.sqlite")
+    words = ["--network", "perlmutter", "--network-set", "ranks_per_node=2"]
+    table = turnbuckle("project", file, *words, "--draws", "0")
+    assert "The same machine on" in table.out and "1,600 messages and 40 collective calls on network" in " ".join(table.out.split())
+    answer = json.loads(turnbuckle("project", file, *words, "--draws", "0", "--format", "json").out)["projections"][0]
+    assert answer["network"]["target"]["name"] == "perlmutter" and answer["network"]["target"]["nodes"] == 2
+    assert answer["kept_network_seconds"] == answer["measured_seconds"] != answer["seconds"]
+    turnbuckle("export", file, "--on", "self", *words, "-o", str(tmp_path / "trace.json"))
+    other = json.loads((tmp_path / "trace.json").read_text())["otherData"]["projections"][0]
+    assert other["seconds"] == answer["seconds"]
+    turnbuckle("report", file, *words, "--draws", "0", "-o", str(tmp_path / "report.html"))
+    assert "on network perlmutter" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "ask"),
+    [
+        ("A050", lambda run: run.project(network="nowhere")),
+        ("A099", lambda run: run.project(network=OnNetwork("perlmutter", ("taper=2",)))),
+        ("A081", lambda run: run.project(network=OnNetwork("perlmutter", ("hops=2",)))),
+        ("A074", lambda run: run.project(network=OnNetwork("perlmutter", ("ranks_per_node=0",)))),
+    ],
+)
+def test_what_is_refused(code: str, ask: Callable[[Run], Any]) -> None:
+    with pytest.raises(TurnbuckleError) as refused:
+        ask(Run.of(build(ping_pong())))
+    assert refused.value.code == code
+
+
+def test_a_recording_that_shows_no_network_asks_for_it() -> None:
+    """Both receives begin long after their message was sent, so how long it was under way is not in the recording."""
+    trace = recorded(*message(0, 1, 0, 100, 101), *message(0, 1, 10, 110, 111))
+    with pytest.raises(CannotAnswer, match="A193"):
+        on(trace)
+    assert on(trace, name="perlmutter", source="lassen").seconds > 0
+    with pytest.raises(CannotAnswer, match="A164"):
+        on(recorded(call(0, "Barrier", 0, 10), ranks=1))
+
+
+def test_calls_without_their_other_side_keep_their_time_and_are_counted() -> None:
+    trace = recorded(*message(0, 1, 0, 0, 10), call(0, "Send", 20 * US, 30 * US, partner=1, tag=9, size_bytes=8))
+    p = on(trace, *added(1e-3, trace))
+    assert p.network is not None and p.network.kept == 1
+    assert p.seconds - p.measured_seconds == pytest.approx(1e-3 - 20e-6, abs=1e-9) or p.seconds >= p.measured_seconds
+    assert "A311" in {f.code for f in p.findings} and {"A380", "A381"} <= {f.code for f in p.findings}

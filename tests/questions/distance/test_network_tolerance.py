@@ -1,0 +1,139 @@
+"""Tolerance of the network: one number with `project --network`, and with a linear program (HiGHS)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import highspy
+import numpy as np
+import pytest
+from mpi_rows import Row, call, recorded
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.network import OnNetwork, other_network
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.network import tolerate_network
+from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.trace.trace import Trace
+
+US = 1_000
+#: Added latencies at which two ways to ask are compared [s].
+LATENCIES = (0.0, 1.3e-6, 2.5e-5, 4e-4, 7.7e-3)
+
+
+def ring() -> Trace:
+    """Four ranks: each sends to the next, works for a time of its own, and meets the others in an allreduce; four rounds."""
+    rows: list[Row] = []
+    now = [0] * 4
+    for turn in range(4):
+        sent = list(now)
+        for r in range(4):
+            rows.append(call(r, "Send", sent[r] * US, (sent[r] + 1) * US, partner=(r + 1) % 4, tag=turn, size_bytes=1 << (8 + turn)))
+        for r in range(4):
+            arrives = max(sent[(r - 1) % 4] + 12, sent[r] + 2)
+            rows.append(call(r, "Recv", (sent[r] + 1) * US, arrives * US, partner=(r - 1) % 4, tag=turn, size_bytes=1 << (8 + turn)))
+            now[r] = arrives + 30 * (r + 1) + 7 * turn
+        until = max(now) + 20
+        rows += [call(r, "Allreduce", now[r] * US, until * US, size_bytes=64, receive_bytes=64) for r in range(4)]
+        now = [until + 3 * r for r in range(4)]
+    return recorded(*rows, ranks=4)
+
+
+def projected(run: Run, latency: float, asked: OnNetwork) -> float:
+    """Run time on a network whose latency is so much longer [s]."""
+    plain = run.project(network=asked, draws=0).projections[0].network
+    assert plain is not None
+    settings = (*asked.settings, f"hop_seconds={(plain.target.latency_s + latency) / 2!r} s")
+    return run.project(network=OnNetwork(asked.name, settings, asked.source), draws=0).projections[0].seconds
+
+
+@pytest.mark.parametrize("asked", [OnNetwork("self"), OnNetwork("perlmutter"), OnNetwork("perlmutter", ("ranks_per_node=2",), "lassen")])
+def test_the_curve_is_what_project_says(asked: OnNetwork) -> None:
+    run = Run.of(build(ring()))
+    curve = tolerate_network(run, asked).curve
+    assert curve.gap == 0
+    for latency in LATENCIES:
+        assert float(curve(latency)) == pytest.approx(projected(run, latency, asked), abs=1e-9)
+    assert (np.diff(curve.slopes) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["nsys-local/halo-py-4r.sqlite", "nsys-local/p2pkinds-2r.sqlite", "otf2/sstmacro_halo_10rank/traces.otf2"])
+def test_on_real_runs_too(shared: Path, name: str) -> None:
+    run = Run.read(shared / "traces" / name, use_cache=False)
+    answer = tolerate_network(run)
+    assert answer.curve.seconds[0] == pytest.approx(run.seconds, abs=1e-12) and answer.network is not None
+    for latency in LATENCIES:
+        assert float(answer.curve(latency)) == pytest.approx(projected(run, latency, OnNetwork("self")), abs=2e-9)
+    assert answer.messages_on_path is not None and answer.messages_on_path > 1
+
+
+def optimum(run: Run, latency: float, first: float, last: float) -> tuple[float, float]:
+    """Least run time [s] that every dependency allows, and its change with the latency, by a linear program.
+
+    Prices are straight between `first` and `last`.
+    """
+    other = other_network(run.profile, run.ordered.timeline, OnNetwork("self"))
+    graph, low, high = other.graph, other.added_ns(first), other.added_ns(last)
+    slope = (high - low) / (last - first)
+    count = len(graph.time_ns)
+    infinity = highspy.kHighsInf
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    fixed = latency - first
+    solver.addVars(count + 2, np.array([0.0] * (count + 1) + [fixed]), np.array([infinity] * (count + 1) + [fixed]))
+    solver.changeColCost(count, 1.0)
+    for source, target, lag, base, rise in zip(graph.source, graph.target, graph.lag_ns, low, slope, strict=True):
+        residual = float(graph.residual_ns[target])
+        columns = np.array([target, source, count + 1], dtype=np.int32)
+        solver.addRow(float(lag) + float(base) + residual, infinity, 3, columns, np.array([1.0, -1.0, -float(rise)]))
+        solver.addRow(residual, infinity, 2, columns[:2], np.array([1.0, -1.0]))
+    for v in range(count):
+        solver.addRow(0.0, infinity, 2, np.array([count, v], dtype=np.int32), np.array([1.0, -1.0]))
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver.getObjectiveValue() * 1e-9, solver.getSolution().col_dual[count + 1] * 1e-9
+
+
+@pytest.mark.parametrize("latency", [3e-6, 6e-5, 5e-4])
+def test_a_linear_program_finds_the_same_run_time_and_as_many_latencies(latency: float) -> None:
+    run = Run.of(build(ring()))
+    curve = tolerate_network(run).curve
+    first, last = next((a, b) for a, b in ((0.0, 1e-5), (1e-5, 1e-4), (1e-4, 1e-3)) if a <= latency < b)
+    seconds, slope = optimum(run, latency, first, last)
+    beyond = run.seconds - float(run.ordered.timeline.graph.time_ns.max()) * 1e-9 if run.ordered.timeline is not None else 0.0
+    assert float(curve(latency)) == pytest.approx(seconds + beyond, abs=1e-9)
+    assert slope == pytest.approx(float(curve.slopes[int(np.searchsorted(curve.at, latency)) - 1]), rel=1e-4)
+
+
+def test_the_gpu_may_stand_farther_on_another_network(shared: Path) -> None:
+    """The distance of the GPU on another network begins with the run on that network."""
+    run = Run.read(shared.parent / "shared/traces/nsys/jacobi_gh200/jacobi_report.sqlite", use_cache=False)
+    with pytest.raises(CannotAnswer, match="A164"):
+        tolerate(run, "link", network="perlmutter")
+
+
+def test_the_command_line(turnbuckle: Callable[..., Any], shared: Path) -> None:
+    file = str(shared / "traces/nsys-local/halo-py-4r.sqlite")
+    table = " ".join(turnbuckle("slack", file, "--mode", "network").out.split())
+    assert "distance of the nodes" in table and "the critical path crosses the network" in table and "latency added to messages" in table
+    answer = json.loads(turnbuckle("slack", file, "--mode", "network", "--format", "json").out)
+    assert answer["mode"] == "network" and answer["network"]["messages"] == 1600 and answer["latencies_on_path"] > 1
+    assert answer["curve"][0]["seconds"] == pytest.approx(answer["measured_seconds"], abs=1e-12) and answer["calls"] == []
+
+
+def test_python_asks_by_the_same_method() -> None:
+    run = Run.of(build(ring()))
+    one, two = run.distance("network"), tolerate_network(run)
+    assert one.tolerances == two.tolerances and (one.curve.at == two.curve.at).all() and one.mode == "network"
+
+
+def test_what_is_refused() -> None:
+    run = Run.of(build(ring()))
+    with pytest.raises(UsageError, match="A015"):
+        tolerate_network(run, machine="cdi-row-api")
+    with pytest.raises(CannotAnswer, match="A164"):
+        tolerate_network(Run.of(build(recorded(call(0, "Barrier", 0, 10), ranks=1))))
