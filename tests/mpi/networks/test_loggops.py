@@ -49,7 +49,7 @@ class Costs:
 class Case:
     """Operations of each process, argument of ``WORK`` in picoseconds; messages as source, target, bytes, way to leave.
 
-    `host` of each process; one each where it is empty. `delay` of each message between the time it may leave and the time it does.
+    `host` of each process; one each where it is empty. `delay` of each message between its send and the time it may leave.
     """
 
     lists: Lists
@@ -195,7 +195,7 @@ class _Documented(_Loop):
     """Page: o + n O, then the host's card for n G + g; the receiver's card for n G + g, and o + n O when it is awaited.
 
     Between processes of one host: the latency and the bytes of its own wire, no card. A rendezvous with handshake is offered a latency
-    later, and leaves a latency after it was accepted; what delays a message comes before it leaves.
+    later, and leaves a latency after it was accepted; what delays a message begins when it is sent.
     """
 
     def __init__(self, case: Case, costs: Costs) -> None:
@@ -210,7 +210,7 @@ class _Documented(_Loop):
             self.cpu[host] = self.now + arg
         elif op == Op.SEND:
             self.cpu[host] = self.now + self.overhead(arg)
-            self.at(self.cpu[host] + self.told(arg), self.offer, arg)
+            self.at(self.cpu[host] + self.delayed(arg) + self.told(arg), self.offer, arg)
             if self.case.messages[arg][3] == EAGER:
                 self.released.add(arg)
         elif op == Op.POST:
@@ -236,8 +236,11 @@ class _Documented(_Loop):
             return 0
         return INSIDE_LATENCY if self.case.place(source) == self.case.place(target) else self.costs.latency
 
+    def delayed(self, message: int) -> int:
+        return self.case.delay[message] if self.case.delay else 0
+
     def ready(self, message: int) -> None:
-        self.at(self.now + self.told(message) + (self.case.delay[message] if self.case.delay else 0), self.leave, message)
+        self.at(self.now + self.told(message), self.leave, message)
 
     def leave(self, message: int) -> None:
         source, target, size, _ = self.case.messages[message]
