@@ -12,7 +12,8 @@ from turnbuckle.page import write as report
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.profile import build as profile_of
 from turnbuckle.projection.run import Answer, Run
-from turnbuckle.questions.distance.question import Mode, Slack
+from turnbuckle.questions.distance.distance import Mode
+from turnbuckle.questions.distance.question import Slack
 from turnbuckle.trace.trace import Trace
 
 

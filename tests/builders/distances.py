@@ -10,10 +10,13 @@ from strategies import FEWER, FULL, gpu_traces, machine, soups, traces
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.run import Run
-from turnbuckle.questions.distance.question import MODES, Distance, Mode
+from turnbuckle.questions.distance.distance import MODES, Distance, Mode
 from turnbuckle.trace.trace import Trace
 
 RUNS = gpu_traces() | traces() | soups()
+
+#: Trips of a command as stated.
+TRIPS = 2.24
 
 
 MODE = st.sampled_from(MODES)

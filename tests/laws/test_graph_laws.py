@@ -30,7 +30,8 @@ from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, Replayed, prepared
 from turnbuckle.projection.order import replayed as order_replayed
 from turnbuckle.projection.run import Run
-from turnbuckle.questions.distance.question import MODEL, MODES, Distance, Mode, tolerate
+from turnbuckle.questions.distance.distance import MODEL, MODES, Distance, Mode
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

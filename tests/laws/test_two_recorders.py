@@ -28,7 +28,8 @@ from turnbuckle.profile.transfers import fit_links
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.run import Run
-from turnbuckle.questions.distance.question import MODES, tolerate
+from turnbuckle.questions.distance.distance import MODES
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.trace.readers import kineto
 from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace

@@ -9,7 +9,7 @@ import pytest
 
 from turnbuckle.machine import load
 from turnbuckle.machine.hops import FIBRE_SECONDS_PER_METRE, fibre_metres, hops
-from turnbuckle.questions.distance.question import FARTHEST, NEAREST
+from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 
 
 def test_hops_are_in_order_and_on_the_curve() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
-from turnbuckle.questions.distance.question import Distance
+from turnbuckle.questions.distance.distance import Distance
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 from turnbuckle.trace.trace import Trace
 

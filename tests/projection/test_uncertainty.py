@@ -224,9 +224,9 @@ def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str, or
 
 def test_quantiles_and_seeds() -> None:
     far = load("cdi-row-link")
-    (one,) = project_many(SEEN, SOURCE, [far], nething(), {}, 400, 1)
-    (same,) = project_many(SEEN, SOURCE, [far], nething(), {}, 400, 1)
-    (other,) = project_many(SEEN, SOURCE, [far], nething(), {}, 400, 2)
+    (one,) = project_many(SEEN, SOURCE, [far], nething(), {}, 4_000, 1)
+    (same,) = project_many(SEEN, SOURCE, [far], nething(), {}, 4_000, 1)
+    (other,) = project_many(SEEN, SOURCE, [far], nething(), {}, 4_000, 2)
     assert one.sample is not None and one.interval is not None and other.interval is not None
     assert same.sample is not None and np.array_equal(one.sample, same.sample) and one.drivers == same.drivers
     low, median, high = np.quantile(one.sample, [0.05, 0.5, 0.95])

@@ -14,7 +14,7 @@ from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.order import Prepared, prepared
-from turnbuckle.questions.distance.question import MODEL
+from turnbuckle.questions.distance.distance import MODEL
 from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

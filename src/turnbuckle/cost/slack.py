@@ -12,12 +12,13 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Float
 
-#: One-way trips over the link that an operation waits for, at least: a command travels to the device; a device that reads
-#: host memory asks and is answered; what it writes travels with the news that it is done; a page fault is reported and answered.
+#: One-way trips over the link that an operation waits for: a command travels to the device, at least once (``link.command_trips``); a
+#: device that reads host memory asks and is answered; what it writes travels with the news that it is done; a page fault is reported,
+#: and what is done about it is a command.
 COMMAND_TRIPS: Final = 1
 READ_TRIPS: Final = 2
 RETURN_TRIPS: Final = 1
-FAULT_TRIPS: Final = 2
+REPORT_TRIPS: Final = 1
 
 
 def slack_seconds(crosses: Bool, slack: Float | float) -> Float:
@@ -29,7 +30,7 @@ def slack_seconds(crosses: Bool, slack: Float | float) -> Float:
     return np.where(crosses, slack, 0.0)
 
 
-def trip_seconds(trips: int, one_way: Float | float) -> Float:
+def trip_seconds(trips: Float | float, one_way: Float | float) -> Float:
     """Return the time that a link with `one_way` more latency adds to operations, by the number of their one-way trips [s].
 
     >>> float(trip_seconds(READ_TRIPS, 1e-6))

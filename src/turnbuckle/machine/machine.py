@@ -315,8 +315,9 @@ def _stands_alone(source: Machine) -> None:
 
 
 def _within(name: ParameterName, parameter: Parameter) -> Parameter:
-    """Return a parameter whose value is limited to 1 if it is a share: an efficiency never exceeds 1."""
-    return replace(parameter, value=1.0) if name.endswith(".efficiency") and parameter.value > 1 else parameter
+    """Return a parameter within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
+    beyond = parameter.value > 1 if name.endswith(".efficiency") else name == "link.command_trips" and parameter.value < 1
+    return replace(parameter, value=1.0) if beyond else parameter
 
 
 @dataclass(frozen=True, slots=True)

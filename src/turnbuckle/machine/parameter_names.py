@@ -56,6 +56,7 @@ ParameterName: TypeAlias = Literal[
     "link.tags",
     "link.read_request",
     "link.round_trip",
+    "link.command_trips",
     "launch.call",
     "launch.latency",
     "sync.return",
@@ -129,6 +130,8 @@ HOST_WAYS: Final[tuple[HostWay, ...]] = get_args(HostWay)
 LINK_WAYS: Final[tuple[LinkWay, ...]] = get_args(LinkWay)
 #: What limits reads in flight: the device asks for so many, of that size, and waits so long for each.
 READS_IN_FLIGHT: Final[tuple[ParameterName, ...]] = ("link.tags", "link.read_request", "link.round_trip")
+#: What distance does to a link besides its length.
+FABRIC: Final[tuple[ParameterName, ...]] = (*READS_IN_FLIGHT, "link.command_trips")
 #: The two ways to describe distance.
 DISTANCES: Final[tuple[ParameterName, ...]] = ("slack.call", "slack.link")
 #: Classes of calls that a remoting layer may treat each in its own manner: ``remoting.CLASS``.

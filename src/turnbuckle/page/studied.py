@@ -17,7 +17,8 @@ from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, shares
 from turnbuckle.questions.before_after.question import Moved, Window, moved, window
-from turnbuckle.questions.distance.question import FARTHEST, MODEL, NEAREST, Slack, tolerate
+from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST
+from turnbuckle.questions.distance.question import Slack, tolerate
 from turnbuckle.questions.distance.speeds import Surface, host_change, surface
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 

@@ -18,7 +18,7 @@ import numpy as np
 from turnbuckle.cost import remoting
 from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
 from turnbuckle.cost.ratio import scaled_seconds
-from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
+from turnbuckle.cost.slack import COMMAND_TRIPS, READ_TRIPS, REPORT_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
@@ -284,9 +284,14 @@ def link_bandwidth(machine: Priced, direction: LinkWay, source: Priced) -> Float
         efficiency = source.value(link_parameter(direction, "efficiency"))
     reached = np.minimum(1.0 if efficiency is None else efficiency, 1.0) * nominal
     tags, request, trip = (machine.value(n) for n in READS_IN_FLIGHT)
-    if direction == "h2d" and tags is not None and request is not None and trip is not None:
-        return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(machine.value("slack.link"))))
-    return reached
+    if direction != "h2d" or tags is None or request is None or trip is None:
+        return reached
+    distance = machine.value("slack.link")
+    if distance is not None and source.value("slack.link") is None:
+        # the GPU is the source's: what reached its bandwidth there had as much in flight (Little's law)
+        there = link_bandwidth(source, direction, source)
+        tags = tags if there is None else np.maximum(tags, there * trip / request)
+    return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(distance)))
 
 
 def _link_charge(
@@ -444,8 +449,13 @@ def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
 def _distance_charges() -> list[Charge]:
     """Return charges for a longer link: what each operation waits for, trip by trip (`turnbuckle.cost.slack`)."""
 
-    def trips(number: int) -> Callable[[Pieces, Priced, Priced], Float]:
-        return lambda p, machine, source: trip_seconds(number, _or_zero(machine.value("slack.link")))
+    def trips(number: int, commands: bool = False) -> Callable[[Pieces, Priced, Priced], Float]:
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            command = machine.value("link.command_trips") if commands else 0
+            each = number + (COMMAND_TRIPS if command is None else command)
+            return trip_seconds(each, _or_zero(machine.value("slack.link")))
+
+        return seconds
 
     def commanded(p: Pieces) -> Bool:
         return np.asarray(((p.kind == "launch") & p.idle_device) | np.isin(p.kind, ("copy_h2d", "copy_d2h")))
@@ -454,7 +464,7 @@ def _distance_charges() -> list[Charge]:
         Charge(
             "distance of commands",
             commanded,
-            trips(COMMAND_TRIPS),
+            trips(0, commands=True),
             "difference",
             falls="delivery",
             replayed=lambda p: np.isin(p.call_class, ("launch", "copy", "memset")),
@@ -465,7 +475,7 @@ def _distance_charges() -> list[Charge]:
             trips(READ_TRIPS),
             "difference",
         ),
-        Charge("distance of faults", lambda p: p.kind == "migration", trips(FAULT_TRIPS), "difference"),
+        Charge("distance of faults", lambda p: p.kind == "migration", trips(REPORT_TRIPS, commands=True), "difference"),
         Charge("distance of returns", lambda p: p.kind == "sync", trips(RETURN_TRIPS), "difference", falls="return"),
     ]
 

@@ -20,6 +20,7 @@ from turnbuckle.foundation.errors import CannotAnswer, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
+from turnbuckle.machine.fabric import Pcie, ended_locally
 from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from turnbuckle.mpi.questions.messages.question import Answered as Messages
     from turnbuckle.mpi.questions.messages.setup import Setup
     from turnbuckle.questions.anonymise.copy import Anonymised
-    from turnbuckle.questions.distance.question import Mode, Slack
+    from turnbuckle.questions.distance.distance import Mode
+    from turnbuckle.questions.distance.question import Slack
     from turnbuckle.questions.distance.speeds import Surface, Sweep
     from turnbuckle.questions.inspect.question import Summary
     from turnbuckle.questions.sharing.pairs import Beside
@@ -210,6 +212,7 @@ class Run(Shown):
         seed: int = SEED,
         minus: Run | None = None,
         network: OnNetwork | str | None = None,
+        pcie: Pcie = "whole",
     ) -> Answer:
         """Project the run on machines: ``turnbuckle project``.
 
@@ -222,6 +225,7 @@ class Run(Shown):
         minus : the same program with all ranks on one node: what this run copies beyond it goes on to the network card, and keeps its rate.
         network : the network that messages between ranks are replayed on, by name or file, or with settings; None keeps their time.
             With it, `on` left out asks the source machine alone.
+        pcie : whether fabrics carry PCIe from end to end (``"whole"``) or end it at both sides (``"local"``); other links do neither.
 
         Raises
         ------
@@ -240,6 +244,8 @@ class Run(Shown):
             targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
         else:
             targets = tuple(self.source if m == "self" else machine_of(m) for m in (DEFAULT_TARGETS if asked is None else asked))
+        if pcie == "local":
+            targets = tuple(t if t is self.source else ended_locally(t) for t in targets)
         if any(target is not self.source for target in targets):
             require_calls(self.profile)
         if model.kernels is not None:
@@ -268,6 +274,7 @@ class Run(Shown):
         repeats: Sequence[float] = ...,
         machine: Machine | str | None = ...,
         network: OnNetwork | str | None = ...,
+        pcie: Pcie = ...,
     ) -> Slack: ...
     @overload
     def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
@@ -284,6 +291,7 @@ class Run(Shown):
         repeats: Sequence[float] = (),
         machine: Machine | str | None = None,
         network: OnNetwork | str | None = None,
+        pcie: Pcie = "whole",
     ) -> Slack | Sweep | Surface:
         """Say how much distance the run tolerates: ``turnbuckle slack``.
 
@@ -298,6 +306,7 @@ class Run(Shown):
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
         machine : ``"remoting"`` only: the machine whose layer it is, or its name or file; its round trip is what varies.
         network : the network that messages are replayed on, as in `project`; with ``"network"`` left out, the recording's own.
+        pcie : ``"link"`` only: whether the fabric carries PCIe from end to end (``"whole"``) or ends it at both sides (``"local"``).
 
         Raises
         ------
@@ -306,6 +315,7 @@ class Run(Shown):
         """
         given = {"draws": draws, "classes": tuple(classes), "repeats": tuple(repeats), "machine": machine, "network": network}
         settings = {name: value for name, value in given.items() if value is not None and value != ()}
+        settings |= {"pcie": pcie} if pcie != "whole" else {}
         settings |= {"seed": seed} if seed != SEED else {}
         answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return answer

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
@@ -102,7 +103,14 @@ def drawn_target(
 
 
 def _share(name: str, value: Float) -> Float:
-    return np.minimum(value, 1.0) if name.endswith(".efficiency") else value
+    """Return draws within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
+    return (
+        np.maximum(value, COMMAND_TRIPS)
+        if name == "link.command_trips"
+        else np.minimum(value, 1.0)
+        if name.endswith(".efficiency")
+        else value
+    )
 
 
 @dataclass(frozen=True)

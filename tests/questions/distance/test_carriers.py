@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from distances import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
+from distances import MODE, RUNS, SOME, TRIPS, answer, distance, launch_and_wait, on_full, one_after_another
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import call, copy, on_device, profile_of
 
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.carriers import NAMED, Carrier
-from turnbuckle.questions.distance.question import MODES, Mode, Slack, tolerate
+from turnbuckle.questions.distance.distance import MODES, Mode
+from turnbuckle.questions.distance.question import Slack, tolerate
 from turnbuckle.trace.trace import Trace
 
 
@@ -67,7 +68,10 @@ def test_launches_and_waits_share_the_link() -> None:
         "cudaLaunchKernel": f"{n} calls of cudaLaunchKernel", "cudaDeviceSynchronize": f"{n} waits for the device"
     }  # fmt: skip
     assert by_call["cudaLaunchKernel"].pays == ("command",) and by_call["cudaDeviceSynchronize"].pays == ("return",)
-    assert all(c.share == pytest.approx(0.5) for c in found.carriers)
+    # trips of a command, and one of the way back
+    assert [by_call[n].share for n in ("cudaLaunchKernel", "cudaDeviceSynchronize")] == pytest.approx(
+        [TRIPS / (TRIPS + 1), 1 / (TRIPS + 1)]
+    )
     assert by_call["cudaLaunchKernel"].asynchronous is None, "it never waited"
     (only,) = tolerate(on_full(launch_and_wait(n)), "api", draws=0).carriers
     assert only.call == "cudaDeviceSynchronize", "the launch hides behind its kernel there"
@@ -83,19 +87,19 @@ def test_not_waiting_takes_away_the_waits_and_nothing_else() -> None:
     (only,) = found.carriers
     slack = found.carried_at
     assert slack < 1e-4
-    assert only.asynchronous == pytest.approx((n - 1) * (1.5e-6 + 5e-6) + 3e-6 + slack + 2e-6, rel=1e-9)
+    assert only.asynchronous == pytest.approx((n - 1) * (1.5e-6 + 5e-6) + 3e-6 + TRIPS * slack + 2e-6, rel=1e-9)
 
 
 def test_a_batch_pays_once() -> None:
     n = 9
     found = tolerate(on_full(one_after_another(n, 2)), draws=0)
     (only,) = found.carriers
-    assert only.batches == 1 and only.batched == pytest.approx(found.measured + 2 * found.carried_at, rel=1e-9)
+    assert only.batches == 1 and only.batched == pytest.approx(found.measured + (TRIPS + 1) * found.carried_at, rel=1e-9)
     api = tolerate(on_full(one_after_another(n, 2)), "api", draws=0)
     assert api.carriers[0].batched == pytest.approx(api.measured + api.carried_at, rel=1e-9)
     # what the device reads is asked for in one go too; 8 bytes are next to nothing
     reads = tolerate(on_full(one_after_another(n, 1)), draws=0)
-    assert reads.carriers[0].batched == pytest.approx(reads.measured + 4 * reads.carried_at, rel=1e-6)
+    assert reads.carriers[0].batched == pytest.approx(reads.measured + (TRIPS + 3) * reads.carried_at, rel=1e-6)
 
 
 def test_other_calls_between_end_a_batch() -> None:
@@ -128,7 +132,7 @@ def test_devices_and_processes_are_told_apart_by_what_they_call() -> None:
     # both processes take as long: one of them is the critical path
     (only,) = found.carriers
     assert (only.count, only.of) == (4, 4) and only.size_bytes in (8, 16)
-    assert at_tolerance(found) == pytest.approx(found.measured + 4 * 2 * found.carried_at)
+    assert at_tolerance(found) == pytest.approx(found.measured + 4 * (TRIPS + 1) * found.carried_at)
 
 
 # --- real runs --------------------------------------------------------------------------------------------------------

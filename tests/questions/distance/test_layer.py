@@ -12,7 +12,8 @@ from strategies import parameter
 
 from turnbuckle.machine import Pair, load
 from turnbuckle.projection.project import project
-from turnbuckle.questions.distance.question import FARTHEST, MODEL, Distance, tolerate
+from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.trace.trace import Trace
 
 LAYERS = ("cdi-row-api", "cdi-datacentre-api", "cdi-row-blocking")

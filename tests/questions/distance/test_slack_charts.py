@@ -11,6 +11,7 @@ import pytest
 from turnbuckle.machine.hops import hops
 from turnbuckle.page.studied import Studies
 from turnbuckle.projection.run import Answer
+from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 from turnbuckle.questions.distance.figures import (
     ADDERS,
     HIGHEST,
@@ -23,7 +24,7 @@ from turnbuckle.questions.distance.figures import (
     reach,
     slack_curve,
 )
-from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS
+from turnbuckle.questions.distance.question import THRESHOLDS
 from turnbuckle.questions.distance.surface_figure import LEVELS, _iso, penalty_at, placed, surface_map
 from turnbuckle.show.figures.look import MODES, change_colour
 from turnbuckle.show.verdict import verdicts

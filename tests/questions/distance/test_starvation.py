@@ -11,7 +11,8 @@ from refusals import refused
 import turnbuckle as tb
 from turnbuckle.foundation.errors import UnitError, UsageError
 from turnbuckle.projection.order import prepared
-from turnbuckle.questions.distance.question import MODEL, tolerate
+from turnbuckle.questions.distance.distance import MODEL
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.distance.starvation import Starvation, read_starvation, starved_seconds
 from turnbuckle.replay.timeline import no_change
 

@@ -18,7 +18,8 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.projection.project import project
 from turnbuckle.projection.run import Run
-from turnbuckle.questions.distance.question import MODEL, THRESHOLDS, Distance, Mode
+from turnbuckle.questions.distance.distance import MODEL, Distance, Mode
+from turnbuckle.questions.distance.question import THRESHOLDS
 from turnbuckle.questions.distance.speeds import CHEAPEST, DEAREST, OVER, SHOWN, Over, cost_change, surface, sweep
 from turnbuckle.replay.timeline import no_change
 from turnbuckle.trace.trace import Trace

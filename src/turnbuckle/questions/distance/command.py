@@ -12,7 +12,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Network, NetworkSet, Seed, SourceNetwork, draws_of, network_of, replaying
+from turnbuckle.show.terminal.asked import Network, NetworkSet, PcieOption, Seed, SourceNetwork, draws_of, network_of, replaying
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected
@@ -32,6 +32,7 @@ def slack(
     machine: Annotated[
         str | None, Parameter(help="remoting: the machine whose layer it is, a name or a TOML file; its round trip is what varies")
     ] = None,
+    pcie: PcieOption = "whole",
     over: Annotated[
         Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
         Parameter(help="what to vary: added latency, another kind of speed, or both latency and bandwidth at once"),
@@ -57,7 +58,7 @@ def slack(
     network: Network = None,
     network_set: NetworkSet = None,
     source_network: SourceNetwork = None,
-    draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of each tolerance; 0 leaves it out")] = 100,
+    draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of run times and tolerances; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
     format: FormatOption = "table",
     output: Output = None,
@@ -74,6 +75,8 @@ def slack(
         raise error_of("A015.mode", found=f"--mode {mode} --over {over}")
     if (mode == "remoting") != (machine is not None):
         raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {machine}" if machine else ""))
+    if pcie != "whole" and (mode != "link" or over != "latency"):
+        raise error_of("A015.pcie", found=f"--mode {mode} --over {over} --pcie {pcie}")
     layer = load(machine) if machine is not None else None
     if format == "table" and output is not None:
         raise error_of("A010.option", found=f"--output {output.name}")
@@ -90,6 +93,7 @@ def slack(
     with replaying():
         if over == "latency":
             given: dict[str, Any] = {"starvation": idle_cost, "classes": classes, "repeats": repeat_seconds, "machine": layer}
+            given |= {"pcie": pcie} if pcie != "whole" else {}
             slack_answer: Any = sweep.asked(seen, mode, draws=draws, seed=seed, network=carried_by, **given)
             beside = [] if published is None else list(registry.load("services", "binned slack")(seen.profile, published))
         else:

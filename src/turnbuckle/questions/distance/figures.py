@@ -8,7 +8,8 @@ import numpy as np
 
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.projection.projection import break_even_utilisation
-from turnbuckle.questions.distance.question import FARTHEST, NEAREST, Slack
+from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
+from turnbuckle.questions.distance.question import Slack
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, HALF, INK, MODES, SOFT, ZONES
@@ -72,6 +73,8 @@ def slack_curve(answers: list[Slack]) -> Figure:
             "mode": s.mode,
             "added_one_way_seconds": float(latency),
             "run_seconds": float(s.curve(latency)),
+            "lower_seconds": None if s.band is None else s.band(float(latency))[0],
+            "upper_seconds": None if s.band is None else s.band(float(latency))[1],
             "penalty": s.penalty(float(latency)),
         }
         for s in answers
@@ -108,7 +111,7 @@ def _curve_caption(answers: list[Slack]) -> str:
         f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: the latency of well-known distances; dotted: one more trip over a link. "
     )
     if any(_banded(s) for s in answers):
-        caption += f"Shaded along a line: 90{NARROW}% of the draws of reads in flight, which were not measured. "
+        caption += f"Shaded along a line: 90{NARROW}% of the draws of all that is uncertain. "
     if exact:
         return caption + f"The curves are exact: the search found every point at which the critical path changes, {breaks}."
     return (
@@ -120,7 +123,7 @@ def _curve_caption(answers: list[Slack]) -> str:
 
 
 def _banded(slack: Slack) -> bool:
-    return any(interval_matters(t.slack, t.low, t.high) for t in slack.tolerances)
+    return slack.measured > 0 and any(interval_matters(t.slack, t.low, t.high) for t in slack.tolerances)
 
 
 def interval_matters(slack: float | None, low: float | None, high: float | None) -> bool:
@@ -168,13 +171,13 @@ def _curve_layers(answers: list[Slack], x: Spec, y: Spec) -> list[Spec]:
     out: list[Spec] = []
     for s in answers:
         colour = MODES[s.mode]
-        interval = [
-            {"change": t.share, "low": digits(t.low or NEAREST), "high": digits(FARTHEST if t.high is None else t.high)}
-            for t in s.tolerances
-            if t.slack is not None
-        ]
-        if _banded(s):
-            out.append(marks.mark("area", interval, of(x, "low"), y, x2="high", orient="horizontal", color=colour, opacity=0.2, clip=True))
+        if s.band is not None and _banded(s):
+            ends = ((float(a), s.band(float(a))) for a in grid)
+            band: Rows = [
+                {"at": digits(a), "low": digits(max(low / s.measured - 1.0, LOWEST)), "high": digits(max(high / s.measured - 1.0, LOWEST))}
+                for a, (low, high) in ends
+            ]
+            out.append(marks.mark("area", band, x, of(y, "low"), y2="high", color=colour, opacity=0.2, clip=True))
         knots = s.curve.breakpoints
         latencies = np.union1d(grid, knots[(knots > NEAREST) & (knots < FARTHEST)][:: max(1, len(knots) // 40)])
         curve = [{"at": digits(a), "change": digits(max(s.penalty(a) - 1.0, LOWEST / 2))} for a in latencies.tolist()]

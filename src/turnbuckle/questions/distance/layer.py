@@ -15,7 +15,7 @@ from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import along
 from turnbuckle.projection.uncertainty import DrawnMachine
-from turnbuckle.questions.distance.question import Distance
+from turnbuckle.questions.distance.distance import Distance
 from turnbuckle.replay.timeline import Change, no_change
 
 
@@ -41,7 +41,7 @@ class Through:
         """Return the change that the layer makes with some of its numbers replaced; arrays of shape (points, 1)."""
         source = self.distance.plain()
         given = {n: np.reshape(v, (-1, 1)).astype(np.float64) for n, v in numbers.items()}
-        far = DrawnMachine({**source.values, **self.distance.through(source), **given}, source.copies_vanish)
+        far = DrawnMachine({**source.values, **self.distance.through(), **given}, source.copies_vanish)
         return timeline_change(anchored(self.distance.ready.run, source, far, self.distance.model))
 
     def seconds(self, numbers: Mapping[ParameterName, Float | float]) -> Float:

@@ -22,9 +22,8 @@ from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
 from turnbuckle.projection.run import Run, on_other
 from turnbuckle.projection.sensitivity import Curve, along, shares
+from turnbuckle.questions.distance.distance import FARTHEST, MODEL
 from turnbuckle.questions.distance.question import (
-    FARTHEST,
-    MODEL,
     STRETCHES,
     THRESHOLDS,
     Slack,

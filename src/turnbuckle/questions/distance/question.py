@@ -16,63 +16,46 @@ The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
-from turnbuckle.cost.slack import slack_seconds
-from turnbuckle.foundation.arrays import Bool, Float, Int
-from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.machine import Machine, Pair, Parameter, load
+from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine.fabric import Pcie
 from turnbuckle.machine.hops import fibre_metres, hops
-from turnbuckle.machine.parameter_names import READS_IN_FLIGHT, ParameterName
-from turnbuckle.profile.classify import BOUNDARY_CLASSES
-from turnbuckle.profile.pieces import Pieces
-from turnbuckle.projection.admission import require_activity, require_calls, require_order
-from turnbuckle.projection.anchor import anchored
+from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.projection.assumptions import uncalled
 from turnbuckle.projection.elsewhere.network import Carried, OnNetwork
-from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, changed, on_network
+from turnbuckle.projection.order import Prepared, on_network
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run, on_other
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source, drawn_target
+from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.distance.carriers import Carrier, carriers
-from turnbuckle.questions.distance.reads_in_flight import covered, covered_draws, window
+from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST, Distance, Mode
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
-from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
+from turnbuckle.replay.timeline import TimelineReplay, no_change, parameters
 from turnbuckle.replay.trust import Trust
 
-Mode = Literal["link", "api", "remoting", "network"]
-
-#: Those that need no machine.
-MODES: Final[tuple[Mode, ...]] = ("link", "api")
-#: Added one-way latencies asked about [s], and points shown a decade.
-NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
+#: Points shown a decade.
+PER_DECADE: Final = 4
 #: Lengthening of the run at which a tolerance is given.
 THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
-#: The machine whose assumptions on reads stand in where the source machine gives none.
-_FABRIC: Final = "cdi-rack-link"
 DRAWS: Final = 100
 STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
-#: Prices of a run whose kernels keep their recorded times.
-MODEL: Final = replace(nething("hold"), replay="timeline")
 _MEDIAN: Final = math.pi / 2
-#: Points of the grid that tolerances of draws are read from.
-_GRID: Final = 24
 #: Instants times breakpoints of one stretch of a curve, unless the caller says how many; never fewer breakpoints than the second.
 _PLACES, _FEWEST = 2_400_000_000, 64
-#: Scenarios times instants of the spread of tolerances, at most.
-_WORK: Final = 400_000_000
-#: Scenarios times parameters of one replay of many.
-_ROWS: Final = 4_000_000
+#: Draws times latencies times instants of a range, at most; never fewer draws than the second.
+_WORK, _FEWEST_DRAWS = 400_000_000, 20
 
 
 @dataclass(frozen=True)
@@ -114,6 +97,7 @@ class Slack(Shown):
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : the parameters of reads in flight that had to be assumed.
     network : the networks that the messages were priced on; None where messages keep their recorded time.
+    band : range of the run time over all that is uncertain; None where nothing was drawn.
     """
 
     question: ClassVar[str] = "distance"
@@ -133,6 +117,8 @@ class Slack(Shown):
     findings: list[Finding] = field(default_factory=list)
     layer: str = ""
     network: Carried | None = None
+    band: Range | None = None
+    pcie: Pcie = "whole"
 
     @property
     def messages_on_path(self) -> float | None:
@@ -158,7 +144,8 @@ class Slack(Shown):
         tolerances = tuple(
             Tolerance(t.share, half(t.slack), t.interval and (half(t.interval[0]), half(t.interval[1]))) for t in self.tolerances
         )
-        return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2)
+        band = self.band and replace(self.band, at=self.band.at / 2, tolerated=tuple((half(a), half(b)) for a, b in self.band.tolerated))
+        return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2, band=band)
 
     def penalty(self, slack: float) -> float:
         """Return the run time at an added latency [s], relative to the recorded run time."""
@@ -173,14 +160,18 @@ class Slack(Shown):
             return None
         return around(float(self.curve(slack)), self.measured, self.repeats, of)
 
+    def range(self, slack: float) -> tuple[float, float] | None:
+        """Return the 90 % range of the run time at an added latency [s], over all that is uncertain; None where nothing was drawn."""
+        return None if self.band is None else self.band(slack)
+
     def tolerance(self, share: float) -> float | None:
         """Return the added one-way latency that lengthens the run by a share [s]; None where the farthest distance does not."""
         return self.curve.reaches(self.measured * (1 + share))
 
     def table(self) -> pl.DataFrame:
-        """Return run time and penalty at the latencies shown, with the 90 % interval where there are `repeats`.
+        """Return run time and penalty at the latencies shown, with the range where it was drawn, and that of one more run with `repeats`.
 
-        Columns: ``slack_s``, ``seconds``, ``penalty``, ``low_seconds``, ``high_seconds``.
+        Columns: ``slack_s``, ``seconds``, ``penalty``, ``lower``, ``upper``, ``low_seconds``, ``high_seconds``.
         """
         latencies = [0.0, *(float(s) for s in shown())]
         rows: dict[str, list[float]] = {
@@ -188,6 +179,8 @@ class Slack(Shown):
             "seconds": [float(self.curve(s)) for s in latencies],
             "penalty": [self.penalty(s) for s in latencies],
         }
+        if self.band is not None:
+            rows["lower"], rows["upper"] = (list(side) for side in zip(*(self.band(s) for s in latencies), strict=True))
         if self.repeats:
             rows["low_seconds"], rows["high_seconds"] = (
                 list(side) for side in zip(*(self.interval(s) or () for s in latencies), strict=True)
@@ -205,11 +198,13 @@ class Slack(Shown):
         return shown()
 
     def points(self) -> list[dict[str, Any]]:
-        """Return the curve at zero and at the latencies shown: run time [s], penalty, interval [s], run time with idle gaps [s]."""
+        """Return the curve at zero and at the latencies shown: run time with its range, penalty, interval of one more run, idle gaps."""
         return [
             {
                 "slack_s": slack,
                 "seconds": float(self.curve(slack)),
+                "lower": None if self.band is None else self.band(slack)[0],
+                "upper": None if self.band is None else self.band(slack)[1],
                 "penalty": self.penalty(slack),
                 "interval": self.interval(slack),
                 "starved_seconds": None if self.starved is None else float(self.starved(slack)),
@@ -274,6 +269,7 @@ def tolerate(
     repeats: Sequence[float] = (),
     machine: Machine | str | None = None,
     network: OnNetwork | str | None = None,
+    pcie: Pcie = "whole",
 ) -> Slack:
     """Return the run time of an inspected profile against added distance.
 
@@ -281,27 +277,28 @@ def tolerate(
     ----------
     seen : the inspected profile, from `inspect`.
     mode : link, api, remoting, or network.
-    draws, seed : of the interval of each tolerance; 0 draws leave it out.
+    draws, seed : of the range of the curve and of each tolerance; 0 draws leave them out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
     classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
     repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
     machine : remoting: the machine, or its name or file, whose layer the calls go through; its round trip is what varies.
+    pcie : link: ``whole`` for a fabric that carries PCIe from end to end, ``local`` for one that ends it at both sides.
 
     network : the network that messages are replayed on, by name or with settings; None keeps their recorded time.
 
     Raises
     ------
     CannotAnswer : A164, A193, as `turnbuckle.projection.elsewhere.network` has them.
-    UsageError : A015 for classes or a machine in another mode, or a machine without a remoting layer; A004 for an unknown class; A427 for a
-        run time that is none.
+    UsageError : A015 for classes, a machine or `pcie` in another mode, or a machine without a remoting layer; A004 for an unknown class;
+        A427 for a run time that is none.
     """
     sound_repeats(repeats)
     carried_by = on_other(network)
     if carried_by is not None:
         ready = on_network(seen.profile, ready or seen.prepared(MODEL), carried_by)
-    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine)
+    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine, pcie)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or breakpoints_affordable(replay)
@@ -313,7 +310,8 @@ def tolerate(
     )
     curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
-    intervals = distance.spread(curve, measured, draws, seed)
+    band = Range.of(distance, curve, measured, draws, seed)
+    intervals = band.tolerated if band is not None else (None,) * len(THRESHOLDS)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
     carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
     carried = carriers(seen.profile, replay, curve, distance.change, carried_at)
@@ -341,6 +339,8 @@ def tolerate(
         findings=findings,
         layer=distance.layer.name if distance.layer is not None else "",
         network=distance.ready.network,
+        band=band,
+        pcie=pcie,
     )
 
 
@@ -378,168 +378,48 @@ def shown() -> Float:
     return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
 
 
-def delaying(classes: Sequence[str]) -> Model:
-    """Return the prices of `MODEL` in which only calls of these classes are delayed."""
-
-    def covers(p: Pieces) -> Bool:
-        return np.isin(p.call_class, list(classes))
-
-    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-        value = machine.value("slack.call")
-        return slack_seconds(np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value)
-
-    charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
-    return replace(MODEL, charges=charges)
-
-
 @dataclass(frozen=True)
-class Distance:
-    """A profile prepared for replay at added distances.
+class Range:
+    """The 90 % range of the run time at added latencies, and of what is tolerated, over everything uncertain; all from the same draws.
 
     Attributes
     ----------
-    source : the machine of the recording, with the assumptions on reads in flight.
-    model : the prices of pieces.
-    layer : the machine as declared whose remoting layer the calls go through.
+    at : added latencies [s], shape (latencies,).
+    lower, upper : ends of the range of the run time there [s].
+    tolerated : per threshold the range of the tolerance [s], None where even the farthest distance stays within.
     """
 
-    mode: Mode
-    ready: Prepared
-    replay: TimelineReplay
-    source: Machine
-    assumed: Mapping[ParameterName, Parameter]
-    model: Model = MODEL
-    layer: Machine | None = None
+    at: Float
+    lower: Float
+    upper: Float
+    tolerated: tuple[tuple[float | None, float | None], ...]
+
+    def __call__(self, slack: float) -> tuple[float, float]:
+        """Return the range at a latency [s]; between two latencies drawn it lies on straight lines."""
+        return float(np.interp(slack, self.at, self.lower)), float(np.interp(slack, self.at, self.upper))
 
     @classmethod
-    def of(
-        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None
-    ) -> Distance:
-        """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
-        if (mode == "remoting") != (layer is not None):
-            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
-        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
-            raise error_of("A015.layer", found=layer.name)
-        if classes and mode != "api":
-            raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
-        if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
-            raise error_of(
-                "A004.boundary",
-                found=clipped(strange[0], 40),
-                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or None,
-                name=clipped(strange[0], 40),
-                boundary_classes=", ".join(BOUNDARY_CLASSES),
-            )
-        require_activity(seen.profile)
-        require_calls(seen.profile)
-        ready = ready or seen.prepared(MODEL)
-        require_order(ready)
-        assert ready.timeline is not None
-        fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
-        missing = {n: p for n in READS_IN_FLIGHT if seen.source.value(n) is None and (p := fabric[n]) is not None}
-        source = covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer)
-
-    def change(self, slack: Float, drawn: DrawnMachine | None = None, layer: Mapping[ParameterName, Float] | None = None) -> Change:
-        """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
-        source = drawn or self.plain()
-        values = {**source.values, **(self.through(source) if layer is None else layer), _VARIED[self.mode]: slack}
-        return changed(self.ready, anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
-
-    def through(self, source: DrawnMachine, draws: int = 0, seed: int = SEED) -> dict[ParameterName, Float]:
-        """Return the numbers of the layer, shape (draws, 1); as stated without draws, and none in the other modes."""
-        if self.layer is None:
-            return {}
-        target = Pair(self.source, self.layer).target
+    def of(cls, distance: Distance, curve: Curve, measured: float, draws: int, seed: int) -> Range | None:
+        """Draw the range of a curve; None without draws."""
         if not draws:
-            return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
-        drawn = drawn_target(self.layer, target, source, draws, seed)
-        return {n: v for n, v in drawn.values.items() if n.startswith("remoting.")}
-
-    def unpriced(self) -> list[Finding]:
-        """Return the finding on charges that lack a number of the source machine.
-
-        Such a charge stays as recorded at every distance.
-        """
-        plain = self.plain()
-        missing = anchored(self.ready.run, plain, plain, MODEL).missing
-        names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
-        return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
-
-    def plain(self) -> DrawnMachine:
-        """Return the source machine at its stated values, as arrays."""
-        return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
-
-    def kinks(self) -> list[float]:
-        """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
-        reached = link_bandwidth(self.source, "h2d", self.source)
-        in_flight, trip = window(self.source), self.source.value("link.round_trip")
-        if self.mode != "link" or not reached or not in_flight or not trip:
-            return []
-        return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
-
-    def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
-        """Return the 5 % and 95 % quantile of each tolerance over the draws of reads in flight, or of the layer [s]; None without draws."""
-        if not draws:
-            return [None] * len(THRESHOLDS)
+            return None
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
-        reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
-        finite = [s for s in exact if s]
-        draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
-        if self.mode == "api" or not (reads or self.layer) or not finite:
-            return [(s, s) for s in exact]
-        grid = np.geomspace(min(finite) / 10, min(max(finite) * 10, FARTHEST), _GRID)
-        at, longest = np.concatenate([[0.0], grid]), measured * (1 + np.array(THRESHOLDS))
-        seconds = self._drawn_seconds(at, draws, seed, measured)
-        # a longer distance is never faster: each threshold lies between two neighbours, first looked for around the stated tolerance
-        guess = np.searchsorted(at, [FARTHEST if s is None else s for s in exact], side="right").clip(1, _GRID)
-        below, above = np.full((draws, len(THRESHOLDS)), -1), np.full((draws, len(THRESHOLDS)), len(at))
-        places = np.broadcast_to(np.stack([guess - 1, guess]), (draws, 2, len(THRESHOLDS)))
-        while True:
-            rows = np.repeat(np.arange(draws), places[0].size)
-            reached = seconds(rows, places.reshape(-1)).reshape(places.shape) <= longest
-            below = np.maximum(below, np.where(reached, places, -1).max(axis=1))
-            above = np.minimum(above, np.where(reached, len(at), places).min(axis=1))
-            if (above - below <= 1).all():
-                break
-            places = np.where(above - below > 1, (below + above) // 2, np.maximum(below, 0))[:, None, :]
-        tolerances = [[_crossed(at, seconds, d, int(k), t) for k, t in zip(above[d], longest, strict=True)] for d in range(draws)]
-        quantile = np.quantile(np.array(tolerances), [0.05, 0.95], axis=0, method="nearest")
-        # the stated values are inside, whatever the draws and the grid make of the edges
-        stated = [np.inf if s is None else s for s in exact]
-        low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
-        return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
-
-    def _drawn_seconds(self, at: Float, draws: int, seed: int, measured: float) -> Callable[[Int, Int], Float]:
-        """Return a function of draws and of places in `at` that gives their run times [s]; each pair is replayed once."""
-        drawn = covered_draws(drawn_source(self.source, draws, seed))
-        layers, unchanged = self.through(drawn, draws, seed), float(self.replay.seconds(no_change(len(self.replay.run))))
-        known = np.full((draws, len(at)), np.nan)
-        most = max(_ROWS // parameters(len(self.replay.run)), 1)
-
-        def of(values: Mapping[ParameterName, Float], rows: Int) -> dict[ParameterName, Float]:
-            return {n: v if len(v) == 1 else v[rows] for n, v in values.items()}
-
-        def seconds(rows: Int, places: Int) -> Float:
-            asked = np.unique(np.stack([rows, places], axis=1)[np.isnan(known[rows, places])], axis=0)
-            for first in range(0, len(asked), most):
-                row, place = asked[first : first + most].T
-                change = self.change(at[place][:, None], DrawnMachine(of(drawn.values, row), drawn.copies_vanish), of(layers, row))
-                known[row, place] = np.broadcast_to(self.replay.seconds(change), len(row)) - unchanged + measured
-            return known[rows, places]
-
-        return seconds
+        trips = 2 if distance.mode == "remoting" else 1
+        at = np.unique([0.0, *shown(), *(hop.one_way * trips for hop in hops()), *(s for s in exact if s)])
+        draws = min(draws, max(_WORK // (len(distance.replay.graph.time_ns) * len(at)), _FEWEST_DRAWS))
+        replay, unsure = distance.drawn(at, draws, seed)
+        stated = curve(at)
+        # an order that may be wrong only ever widens what the replay says, and the answer as stated lies inside
+        ends = [np.quantile(sample, [0.05, 0.95], axis=1) for sample in (replay, unsure)]
+        lower, upper = np.minimum.reduce([stated, *(e[0] for e in ends)]), np.maximum.reduce([stated, *(e[1] for e in ends)])
+        bent = [Curve(at, seconds, np.diff(seconds), 0.0) for seconds in (*replay.T, *unsure.T)]
+        reached = [[np.inf if (s := b.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS] for b in bent]
+        quantiles = [np.quantile(part, [0.05, 0.95], axis=0, method="nearest") for part in np.split(np.array(reached), 2)]
+        # the stated values are inside, whatever the draws and the latencies between make of the edges
+        inside = np.array([np.inf if s is None else s for s in exact])
+        low, high = np.minimum.reduce([inside, *(q[0] for q in quantiles)]), np.maximum.reduce([inside, *(q[1] for q in quantiles)])
+        return cls(at, lower, upper, tuple((_within(a), _within(b)) for a, b in zip(low.tolist(), high.tolist(), strict=True)))
 
 
-def _crossed(at: Float, seconds: Callable[[Int, Int], Float], draw: int, place: int, longest: float) -> float:
-    """Return where a draw's run time, linear between the places looked at, exceeds `longest` [s]: between `place` and the one before it."""
-    if place == len(at):
-        return math.inf
-    if place == 0:
-        return float(at[0])
-    low, high = seconds(np.array([draw, draw]), np.array([place - 1, place]))
-    return float(at[place - 1] + (longest - low) * (at[place] - at[place - 1]) / (high - low))
-
-
-#: What varies in each mode.
-_VARIED: Final[Mapping[str, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
+def _within(slack: float) -> float | None:
+    return None if math.isinf(slack) else slack

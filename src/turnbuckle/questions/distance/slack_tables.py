@@ -20,7 +20,6 @@ _BYTES: Final = re.compile(r"(?<=\d) B\b")
 _GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
 #: Ways to be far away, as heads of columns.
 _AWAY: Final = terms("way to be far away")
-_SPREAD: Final = ("link", "remoting")
 
 
 def tolerance_table(*answers: Slack) -> Table:
@@ -32,14 +31,14 @@ def tolerance_table(*answers: Slack) -> Table:
     """
     rows, head = [], ["run may be"]
     for answer in answers:
-        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.mode in _SPREAD else []), ">as fibre"]
+        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.band is not None else []), ">as fibre"]
     for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
         for answer, t in zip(answers, tolerances, strict=True):
             interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
             row += cells(
                 reach(t.slack),
-                *([interval] if answer.mode in _SPREAD else []),
+                *([interval] if answer.band is not None else []),
                 fibre(t.slack / answer.trips) if t.slack is not None else DASH,
             )
         rows.append(row)
@@ -48,9 +47,11 @@ def tolerance_table(*answers: Slack) -> Table:
         f"Largest {varied} at which the run is longer by no more than the share in the first column, and the length of glass "
         "fibre with that delay (5 ns per metre)."
     )
-    if any(answer.mode == "link" for answer in answers):
-        caption += f" Range: 90{NARROW}% of the draws of reads in flight, that is of their number, their size and their round trip"
-        caption += ", which were not measured but assumed." if any(answer.assumed for answer in answers) else "."
+    if any(answer.band is not None for answer in answers):
+        caption += f" Range: 90{NARROW}% of the draws of what is uncertain: the order where no rule derives it"
+        link = any(answer.mode == "link" for answer in answers)
+        caption += ", trips of a command, and reads in flight (their number, size and round trip)" if link else ""
+        caption += "; those of the link were not measured but assumed." if link and any(answer.assumed for answer in answers) else "."
     return Table(caption, head, rows, title="what the run tolerates")
 
 

@@ -25,8 +25,9 @@ from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
+from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance, Mode
 from turnbuckle.questions.distance.network import tolerate_network
-from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode, Slack, tolerate
+from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
 from turnbuckle.show.text import terms
 

@@ -12,7 +12,8 @@ from rich.text import Text
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.projection.run import Answer
-from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS, Slack
+from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
+from turnbuckle.questions.distance.question import THRESHOLDS, Slack
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
 from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
 from turnbuckle.show.target_table import network_words
@@ -21,12 +22,12 @@ from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.projections import print_findings
 from turnbuckle.show.terminal.tables import titled
 from turnbuckle.show.text import terms
+from turnbuckle.show.unknowns import LABELS
 
 if TYPE_CHECKING:
     from turnbuckle.papers.row_slack.binned_slack import Beside
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
-READS = terms("read in flight")
 _MODES = terms("distance")
 
 
@@ -91,13 +92,14 @@ def _print_curve(console: Console, answer: Slack) -> None:
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
     console.print()
     starved = [] if answer.starved is None else ["with idle gaps"]
-    spread = ["90% range"] if answer.repeats else []
+    drawn_too = answer.band is not None and bool((answer.band.lower != answer.band.upper).any())
+    spread = [*(["90% range"] if drawn_too else []), *(["one more run"] if answer.repeats else [])]
     table = titled(console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
         above = [] if answer.starved is None or not answer.measured else [f"{float(answer.starved(slack)) / answer.measured:.3f}x"]
-        ends = answer.interval(slack)
-        interval = [] if ends is None else [f"[{seconds(ends[0])}, {seconds(ends[1])}]"]
+        ends = (answer.range(slack) if drawn_too else None, answer.interval(slack))
+        interval = [f"[{seconds(low)}, {seconds(high)}]" for low, high in filter(None, ends)]
         table.add_row(words, seconds(slack), seconds(float(answer.curve(slack))), *interval, f"{answer.penalty(slack):.3f}x", *above)
 
     for hop in hops():
@@ -109,7 +111,7 @@ def _print_curve(console: Console, answer: Slack) -> None:
         row(f"{quantity(fibre_metres(slack / answer.trips) / 1e3, '1')} km of fibre", slack)
     console.print(table)
     if answer.repeats:
-        console.print(Text(f"90% range: of one more run, from the spread of {len(answer.repeats)} runs without added latency", "dim"))
+        console.print(Text(f"one more run: 90% range, from the spread of {len(answer.repeats)} runs without added latency", "dim"))
     parts = [
         f"{s.what} {s.seconds / answer.measured:.1%}" for s in answer.shares if answer.measured and s.seconds >= 0.005 * answer.measured
     ]
@@ -137,8 +139,9 @@ def _print_tolerances(console: Console, answer: Slack) -> None:
         )
     elif answer.assumed and any(t.low != t.high for t in answer.tolerances):
         console.print(
-            "the range comes from what is unknown about reads in flight: "
-            + ", ".join(f"{READS[name]} {p}" for name, p in answer.assumed.items()),
+            "the range comes from what is assumed of the fabric ("
+            + ", ".join(f"{LABELS[name]} {p}" for name, p in answer.assumed.items())
+            + "), and from what no rule explains",
             style="dim",
         )
     console.print()

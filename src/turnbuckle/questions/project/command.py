@@ -17,6 +17,7 @@ from turnbuckle.show.terminal.asked import (
     Network,
     NetworkSet,
     On,
+    PcieOption,
     PortOption,
     Replay,
     Seed,
@@ -54,6 +55,7 @@ def project(
     kernels: KernelFile = None,
     host: Host = None,
     port: PortOption = None,
+    pcie: PcieOption = "whole",
     model: Method = "nething",
     lambda_: Lambda = None,
     charge: Charges = None,
@@ -94,7 +96,7 @@ def project(
     seen = inspected(profile, source, no_cache, part)
     packed = None if minus is None else inspected(minus, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed, network=carried_by)
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed, network=carried_by, pcie=pcie)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

@@ -23,7 +23,8 @@ from turnbuckle.projection.admission import require_calls
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import answered
 from turnbuckle.projection.uncertainty import uncertain, with_interval
-from turnbuckle.questions.distance.question import FARTHEST, tolerate
+from turnbuckle.questions.distance.distance import FARTHEST
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.sharing import question as sharing
 from turnbuckle.questions.sweep.points import Held, Kind
 from turnbuckle.trace.window import Part

@@ -53,6 +53,14 @@ PortOption = Annotated[
         "holds that they stay",
     ),
 ]
+PcieOption = Annotated[
+    Literal["whole", "local"],
+    Parameter(
+        name="--pcie",
+        help="what a fabric does with PCIe: whole (carries it from end to end) or local (ends it beside host and device, in a protocol of "
+        "its own between them: one trip a command, no limit of read requests)",
+    ),
+]
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),

@@ -27,7 +27,8 @@ from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import DrawnMachine
-from turnbuckle.questions.distance.question import MODEL, Distance, around, delaying, tolerate
+from turnbuckle.questions.distance.distance import MODEL, Distance, delaying
+from turnbuckle.questions.distance.question import around, tolerate
 from turnbuckle.questions.distance.speeds import surface
 from turnbuckle.questions.validate.cases import Ask, Case
 from turnbuckle.questions.validate.measured.measurements import read_measurements

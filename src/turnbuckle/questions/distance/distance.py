@@ -1,0 +1,175 @@
+"""A run made ready for distance: what a longer link, calls that block or a layer change in it, and which machine is so far away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.machine import Change as MachineChange
+from turnbuckle.machine import Machine, Pair, Parameter, load
+from turnbuckle.machine.fabric import Pcie, ended_locally
+from turnbuckle.machine.parameter_names import FABRIC, ParameterName
+from turnbuckle.profile.classify import BOUNDARY_CLASSES
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.admission import require_activity, require_calls, require_order
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
+from turnbuckle.projection.order import Prepared, changed
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.uncertainty import DrawnMachine, uncertain
+from turnbuckle.questions.distance.reads_in_flight import covered, window
+from turnbuckle.replay.timeline import Change, TimelineReplay
+
+Mode = Literal["link", "api", "remoting", "network"]
+
+#: Those that need no machine.
+MODES: Final[tuple[Mode, ...]] = ("link", "api")
+#: Added one-way latencies asked about [s].
+NEAREST, FARTHEST = 100e-9, 100e-3
+#: The machine whose assumptions on a fabric stand in where the source machine gives none.
+_FABRIC: Final = "cdi-rack-link"
+#: Prices of a run whose kernels keep their recorded times.
+MODEL: Final = replace(nething("hold"), replay="timeline")
+
+
+def delaying(classes: Sequence[str]) -> Model:
+    """Return the prices of `MODEL` in which only calls of these classes are delayed."""
+
+    def covers(p: Pieces) -> Bool:
+        return np.isin(p.call_class, list(classes))
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+        value = machine.value("slack.call")
+        return slack_seconds(np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value)
+
+    charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
+    return replace(MODEL, charges=charges)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """A profile prepared for replay at added distances.
+
+    Attributes
+    ----------
+    seen : the inspected profile.
+    source : the machine of the recording, with the assumptions on what distance does to a link.
+    model : the prices of pieces.
+    layer : the machine as declared whose remoting layer the calls go through.
+    """
+
+    mode: Mode
+    seen: Run
+    ready: Prepared
+    replay: TimelineReplay
+    source: Machine
+    assumed: Mapping[ParameterName, Parameter]
+    model: Model = MODEL
+    layer: Machine | None = None
+    pcie: Pcie = "whole"
+
+    @classmethod
+    def of(
+        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None,
+        pcie: Pcie = "whole",
+    ) -> Distance:  # fmt: skip
+        """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
+        if (mode == "remoting") != (layer is not None):
+            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
+        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
+            raise error_of("A015.layer", found=layer.name)
+        if pcie != "whole" and mode != "link":
+            raise error_of("A015.pcie", found=f"--mode {mode} --pcie {pcie}")
+        if classes and mode != "api":
+            raise error_of("A015.api", found=f"--mode {mode} --slack-class {','.join(classes)}")
+        if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
+            raise error_of(
+                "A004.boundary",
+                found=clipped(strange[0], 40),
+                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or None,
+                name=clipped(strange[0], 40),
+                boundary_classes=", ".join(BOUNDARY_CLASSES),
+            )
+        require_activity(seen.profile)
+        require_calls(seen.profile)
+        ready = ready or seen.prepared(MODEL)
+        require_order(ready)
+        assert ready.timeline is not None
+        fabric = {c.parameter: c.set or c.assume for c in _fabric(pcie).changes}
+        missing = {n: p for n in FABRIC if (seen.source.value(n) is None or pcie == "local") and (p := fabric[n]) is not None}
+        source = covered(seen.source.with_parameters(missing))
+        return cls(mode, seen, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer, pcie)
+
+    def change(self, slack: Float) -> Change:
+        """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
+        source = self.plain()
+        values = {**source.values, **self.through(), _VARIED[self.mode]: slack}
+        return changed(self.ready, anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
+
+    def through(self) -> dict[ParameterName, Float]:
+        """Return the numbers of the layer as stated, shape (1, 1); none in the other modes."""
+        if self.layer is None:
+            return {}
+        target = Pair(self.source, self.layer).target
+        return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
+
+    def unpriced(self) -> list[Finding]:
+        """Return the finding on charges that lack a number of the source machine.
+
+        Such a charge stays as recorded at every distance.
+        """
+        plain = self.plain()
+        missing = anchored(self.ready.run, plain, plain, MODEL).missing
+        names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
+        return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
+
+    def plain(self) -> DrawnMachine:
+        """Return the source machine at its stated values, as arrays."""
+        return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
+
+    def kinks(self) -> list[float]:
+        """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
+        reached = link_bandwidth(self.source, "h2d", self.source)
+        in_flight, trip = window(self.source), self.source.value("link.round_trip")
+        if self.mode != "link" or not reached or not in_flight or not trip:
+            return []
+        return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
+
+    def at(self, slack: float) -> Machine:
+        """Return the machine that is so far away [s], as changes of the source: what `turnbuckle project` would be asked for."""
+        away = MachineChange(_VARIED[self.mode], set=Parameter(slack, 0.0, "s", "assumption", "what is asked for"))
+        if self.layer is None:
+            return replace(_fabric(self.pcie), changes=(*_fabric(self.pcie).changes, away)) if self.mode == "link" else _blocking(away)
+        ways = self.layer.changes or tuple(MachineChange(n, set=p) for n, p in self.layer.parameters.items())
+        return replace(self.layer, base="source", changes=(*(c for c in ways if c.parameter.startswith("remoting.")), away), parameters={})
+
+    def drawn(self, slack: Float, draws: int, seed: int) -> tuple[Float, Float]:
+        """Draw run times [s] as `project` does: by the replay, and with what no rule derives; shapes (latencies, draws)."""
+        question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
+        pairs = ((declared, Pair(self.seen.source, declared)) for declared in map(self.at, slack.tolist()))
+        sampled = [question.samples(declared, pair, self.model) for declared, pair in pairs]
+        replay, unsure = (np.stack(side) for side in zip(*sampled, strict=True))
+        return replay, unsure
+
+
+def _fabric(pcie: Pcie) -> Machine:
+    """Return what is assumed of a fabric of any length, as changes of the source."""
+    fabric = load(_FABRIC)
+    fabric = replace(fabric, name="distance", changes=tuple(c for c in fabric.changes if c.parameter in FABRIC))
+    return ended_locally(fabric) if pcie == "local" else fabric
+
+
+def _blocking(away: MachineChange) -> Machine:
+    """Return the source with every crossing call delayed."""
+    return Machine(name="distance", title="", summary="", year=0, coupling="relative", base="source", changes=(away,))
+
+
+#: What varies in each mode.
+_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
