@@ -385,11 +385,7 @@ impl Engine<'_> {
     /// How long the sender of a rendezvous pins its buffer before it offers the message, also while the receiver is late [ps].
     fn pinned(&self, message: u32) -> Time {
         let m = message as usize;
-        if self.messages.leaves[m] == Leaves::Ready as u8 {
-            self.messages.delay.get(m).copied().unwrap_or(0)
-        } else {
-            0
-        }
+        if self.messages.leaves[m] == Leaves::Ready as u8 { self.messages.delay.get(m).copied().unwrap_or(0) } else { 0 }
     }
 
     /// A message may leave: an eager one once its buffer is pinned, a rendezvous once the receiver's answer is told.
