@@ -72,11 +72,12 @@ def test_a_message_by_every_path_is_its_closed_form() -> None:
         later = 1e-5 + COPY if path != "host" else 0.0
         assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(max(expected, later + 1e-5), rel=1e-6), path
     pinned = replace(BARE, path="gpudirect", costs="seed_G")
-    assert seconds(one, pinned) == pytest.approx(both + 4e-6 + WIRE, rel=1e-6)
+    assert seconds(one, pinned) == pytest.approx(both + WIRE, rel=1e-6), "the sender pins while the receiver computes"
+    assert seconds(one, replace(pinned, pin_seconds=2e-5)) == pytest.approx(1e-5 + 2e-5 + WIRE, rel=1e-6)
     assert seconds(one, replace(pinned, pinned="never")) == pytest.approx(both + WIRE, rel=1e-6)
     assert seconds(one, replace(pinned, device_eager_limit_bytes=1e6)) == pytest.approx(1e-5 + 4e-6 + WIRE, rel=1e-6)
     shaken = seconds(one, replace(pinned, handshake=True, hop_seconds=1e-6))
-    assert shaken == pytest.approx(both + 2e-6 + 4e-6 + 2e-6 + WIRE, rel=1e-6), "the receiver comes last: its answer, the pin, the way"
+    assert shaken == pytest.approx(both + 2e-6 + 2e-6 + WIRE, rel=1e-6), "the receiver comes last: its answer, then the way"
 
 
 def test_memory_pinned_once_costs_once() -> None:

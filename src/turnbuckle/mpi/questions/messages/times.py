@@ -115,10 +115,11 @@ class _Places:
         return np.where(self.begins[ops], 0.0, self.done[np.maximum(ops - 1, 0)])
 
     def can_leave(self, program: Program, messages: Int) -> Float:
-        """Return when each message is sent and, if it waits for its receive, that is posted."""
+        """Return when each message is sent or, if its receive comes after its memory is pinned, by how long pinning takes before that."""
         sent, posted = self.done[self.send[messages]], self.post[messages]
+        pinned = program.delay_seconds[messages] if len(program.delay_seconds) else 0.0
         rendezvous = (np.asarray(program.leaves)[messages] == Leaves.READY) & (posted >= 0)
-        return np.asarray(np.where(rendezvous, np.maximum(sent, self.done[posted]), sent))
+        return np.asarray(np.where(rendezvous, np.maximum(sent, self.done[posted] - pinned), sent))
 
 
 def message_times(traffic: Traffic, setup: Setup, replay: Replayed) -> MessageTimes:
