@@ -42,6 +42,7 @@ VERBS = {
     "papers/models/node/nvprof_additive.py": ("model additive",),
     "papers/models/ssi/question.py": ("model ssi",),
     "papers/row_slack/binned_slack.py": ("slack",),
+    "projection/elsewhere/network.py": ("project",),
     "projection/model.py": ("project", "model additive"),
     "projection/project.py": ("project", "report"),
     "projection/run.py": ("project",),

@@ -45,7 +45,8 @@ class Way:
     def take(self) -> None:
         """Put what arrives into the queue, with the time at which it is due; an empty piece is the end."""
         free, piece = 0, b"-"
-        while piece:
+        # A socket that is shut down still gives what its peer goes on sending, which would never end.
+        while piece and self.held >= 0:
             with self.changed:
                 self.changed.wait_for(lambda: self.held < MOST)
             try:

@@ -288,8 +288,7 @@ def link_bandwidth(machine: Priced, direction: LinkWay, source: Priced) -> Float
         return reached
     distance = machine.value("slack.link")
     if distance is not None and source.value("slack.link") is None:
-        # the GPU is the source's: what reached its bandwidth there had as much in flight (Little's law)
-        there = link_bandwidth(source, direction, source)
+        there = link_bandwidth(source, direction, source)  # what the same GPU reached there it had in flight (Little's law)
         tags = tags if there is None else np.maximum(tags, there * trip / request)
     return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(distance)))
 
@@ -451,30 +450,21 @@ def _distance_charges() -> list[Charge]:
 
     def trips(number: int, commands: bool = False) -> Callable[[Pieces, Priced, Priced], Float]:
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-            command = machine.value("link.command_trips") if commands else 0
-            each = number + (COMMAND_TRIPS if command is None else command)
-            return trip_seconds(each, _or_zero(machine.value("slack.link")))
+            stated = machine.value("link.command_trips") if commands else 0
+            return trip_seconds(number + (COMMAND_TRIPS if stated is None else stated), _or_zero(machine.value("slack.link")))
 
         return seconds
 
     def commanded(p: Pieces) -> Bool:
         return np.asarray(((p.kind == "launch") & p.idle_device) | np.isin(p.kind, ("copy_h2d", "copy_d2h")))
 
+    def queued(p: Pieces) -> Bool:
+        return np.isin(p.call_class, ("launch", "copy", "memset"))
+
+    read = lambda p: (p.kind == "copy_h2d") | ((p.kind == "migration") & (p.direction == "migration_h2d"))  # noqa: E731
     return [
-        Charge(
-            "distance of commands",
-            commanded,
-            trips(0, commands=True),
-            "difference",
-            falls="delivery",
-            replayed=lambda p: np.isin(p.call_class, ("launch", "copy", "memset")),
-        ),
-        Charge(
-            "distance of reads",
-            lambda p: (p.kind == "copy_h2d") | ((p.kind == "migration") & (p.direction == "migration_h2d")),
-            trips(READ_TRIPS),
-            "difference",
-        ),
+        Charge("distance of commands", commanded, trips(0, commands=True), "difference", falls="delivery", replayed=queued),
+        Charge("distance of reads", read, trips(READ_TRIPS), "difference"),
         Charge("distance of faults", lambda p: p.kind == "migration", trips(REPORT_TRIPS, commands=True), "difference"),
         Charge("distance of returns", lambda p: p.kind == "sync", trips(RETURN_TRIPS), "difference", falls="return"),
     ]

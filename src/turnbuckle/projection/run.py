@@ -30,7 +30,7 @@ from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
-from turnbuckle.projection.elsewhere.network import OnNetwork
+from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
 from turnbuckle.projection.order import Prepared, on_network, prepared
 from turnbuckle.projection.projection import Projection, faster
@@ -375,7 +375,7 @@ class Run(Shown):
         return answer
 
     def export(self, path: str | Path, on: str | Machine, model: Model | None = None, network: OnNetwork | str | None = None) -> Path:
-        """Write measured and projected time lines for a trace viewer: ``turnbuckle export``.
+        """Write measured and projected time lines for a trace viewer, and return the path: ``turnbuckle export``.
 
         Parameters
         ----------
@@ -383,10 +383,6 @@ class Run(Shown):
         on : the target, by name, file or object.
         model : the price list; `nething` where it is None.
         network : as in `project`.
-
-        Returns
-        -------
-        The path written.
 
         Raises
         ------
@@ -545,11 +541,6 @@ def part_of(trace: Trace, part: Part | str | None) -> Trace:
     """Return a part of a recording, as `turnbuckle.trace.window.cut` does, by its name or as a `Part`."""
     chosen = Part.parse(part) if isinstance(part, str) else part
     return cut(trace, chosen, exchange_numbers, steady_ns) if chosen else trace
-
-
-def on_other(network: OnNetwork | str | None) -> OnNetwork | None:
-    """Return the network given, by its name or as it is."""
-    return OnNetwork(network) if isinstance(network, str) else network
 
 
 def machine_of(machine: str | Machine) -> Machine:

@@ -270,3 +270,8 @@ class _Lags:
             paid=None if graph.paid is None else np.append(graph.paid, np.full(count, -1, dtype=np.int32)),
         )  # fmt: skip
         return made, np.append(self.added, added)
+
+
+def on_other(network: OnNetwork | str | None) -> OnNetwork | None:
+    """Return the network given, by its name or as it is."""
+    return OnNetwork(network) if isinstance(network, str) else network

@@ -15,7 +15,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Change as MachineChange
 from turnbuckle.machine import Machine, Pair, Parameter, load
 from turnbuckle.machine.fabric import Pcie, ended_locally
-from turnbuckle.machine.parameter_names import FABRIC, ParameterName
+from turnbuckle.machine.parameter_names import FABRIC, READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, require_order
@@ -24,7 +24,6 @@ from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.projection.order import Prepared, changed
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import DrawnMachine, uncertain
-from turnbuckle.questions.distance.reads_in_flight import covered, window
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
 Mode = Literal["link", "api", "remoting", "network"]
@@ -173,3 +172,24 @@ def _blocking(away: MachineChange) -> Machine:
 
 #: What varies in each mode.
 _VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
+
+
+def window(machine: Machine) -> float:
+    """Return the most bytes that a device can have requested and not yet received."""
+    return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
+
+
+def covered(source: Machine) -> Machine:
+    """Raise the assumed reads in flight to what the observed bandwidth needs.
+
+    By Little's law, a link that reached B over a round trip R had B x R bytes in flight.
+    """
+    tags, request, trip = (source.parameters[n] for n in READS_IN_FLIGHT)
+    bandwidth, efficiency = source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
+    if bandwidth is None:
+        return source
+    needed = bandwidth * (1.0 if efficiency is None else min(efficiency, 1.0)) * trip.value / request.value
+    if needed <= tags.value:
+        return source
+    note = f"at least what the observed bandwidth needs over the round trip; {tags.note}"
+    return source.with_parameters({"link.tags": replace(tags, value=needed, note=note)})

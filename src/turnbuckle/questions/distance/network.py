@@ -19,8 +19,8 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.projection.admission import require_order
-from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
-from turnbuckle.projection.run import Run, on_other
+from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, on_other, other_network
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along, shares
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL
 from turnbuckle.questions.distance.question import (
