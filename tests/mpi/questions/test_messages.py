@@ -226,7 +226,8 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "eager_limit_bytes": ("", "100 kB"), "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),
     "staging": ("", "once a call"), "handshake": ("path=gpudirect", "true"), "buffers": ("", "host if call isend"),
     "fidelity": ("ranks_per_node=2 path=host", "logp"),
-    "collectives": ("path=host", "tracer"), "compute": ("", "2"), "seed": ("mapping=random ranks_per_node=2", "3"),
+    "collectives": ("path=host", "tracer"), "compute": ("", "2"), "compute_of": ("", "2 if rank 0"),
+    "seed": ("mapping=random ranks_per_node=2", "3"),
 }  # fmt: skip
 
 

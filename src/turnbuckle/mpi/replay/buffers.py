@@ -64,13 +64,7 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
             raise _refused(f"size {clause}")
         return np.asarray(_COMPARED[sign](messages.size_bytes, parse(clause.removeprefix(sign).strip(), "B")))
     if about == "rank":
-        ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", clause)
-        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
-            raise _refused(f"rank {clause}")
-        if int(ends[1]) >= traffic.ranks:
-            raise _refused(f"rank {clause} of {traffic.ranks:,}, counted from 0")
-        rank = (traffic.rank_of if len(traffic.rank_of) else np.arange(len(traffic.tail_seconds)))[traffic.rank[call]]
-        return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
+        return threads_of(clause, traffic)[traffic.rank[call]]
     name = clause.lower().removeprefix("mpi_")
     if name not in traffic.calls:
         raise error_of(
@@ -80,6 +74,17 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
             calls=", ".join(traffic.calls[:12]) or "not named",
         )
     return np.asarray(traffic.call[call] == traffic.calls.index(name))
+
+
+def threads_of(clause: str, traffic: Traffic) -> Bool:
+    """Return a mask of the threads of ranks that a clause (``3`` or ``0-3``) names, shape (threads,).  Raises A099."""
+    ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", clause)
+    if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+        raise _refused(f"rank {clause}")
+    if int(ends[1]) >= traffic.ranks:
+        raise _refused(f"rank {clause} of {traffic.ranks:,}, counted from 0")
+    rank = traffic.rank_of if len(traffic.rank_of) else np.arange(len(traffic.tail_seconds))
+    return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
 
 
 def _refused(found: str) -> TurnbuckleError:

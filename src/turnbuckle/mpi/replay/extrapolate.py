@@ -258,7 +258,7 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
         gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
         tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
         messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / old),
-        rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of,
+        rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of, recording=None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -74,6 +74,15 @@ class Rounds:
     begin: Int = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
 
+class Recording(NamedTuple):
+    """Recording that traffic was read from: what ran between the calls stands in it."""
+
+    trace: Trace
+    first_ns: int  #: instant from which ``start_seconds`` counts [ns]
+    last_ns: int  #: end of the run [ns]
+    threads: tuple[int, ...]  #: global id of each thread, in the order of their numbers
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Recorded activities of all ranks: compute, messages and collectives.
@@ -96,6 +105,7 @@ class Traffic:
     start_seconds : recorded begin of each activity after the first of all [s]; empty where it is unknown.
     staged : number of recorded copies between GPU and host that stage messages; they are part of the compute.
     recorder : format of the recording, which selects the advice that messages give; empty without a recording.
+    recording : where the regions and kernels between the calls stand; None for a schedule, and for more ranks than were recorded.
     """
 
     ranks: int
@@ -115,6 +125,7 @@ class Traffic:
     unknown: tuple[int, str] = (0, "")
     staged: int = 0
     recorder: str = ""
+    recording: Recording | None = field(default=None, repr=False, compare=False)
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Return the time of each rank (thread) outside exchanges, with its compute times a factor [s], shape (ranks,)."""
@@ -206,6 +217,7 @@ def recorded(profile: Profile) -> Traffic:
         unknown=(unknown_calls.height, in_words(unknown_calls, profile.trace, profile.first_ns)),
         staged=len(np.unique(staging_pairs(rows, profile.trace).copy)),
         recorder=recorder_of(profile.trace.facts),
+        recording=Recording(profile.trace, first, profile.last_ns, tuple(number)),
     )
 
 

@@ -22,9 +22,8 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
 from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, ranged, replayed, shapes
-from turnbuckle.mpi.questions.messages.setup import Setup, network_of, program_of
+from turnbuckle.mpi.questions.messages.setup import Setup, fitted, network_of, program_of
 from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
-from turnbuckle.mpi.replay.extrapolate import repeated
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.placement import MOST_RANKS, traffic_matrix
 from turnbuckle.questions.sharing.differences import Difference, differences, scattered
@@ -262,9 +261,8 @@ def study(
     progress: Callable[[float], object] | None = None,
 ) -> GpuDirectStudy:
     """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat."""
-    each, setup = shapes(ranks_per_node), setup or Setup()
-    if setup.ranks and setup.ranks != traffic.ranks:
-        traffic = repeated(traffic, setup.ranks)
+    each, asked = shapes(ranks_per_node), setup or Setup()
+    traffic, setup = fitted(traffic, asked)
     rows: list[Row] = []
     cases: list[Case] = []
     sizes: list[SizeClass] = []
@@ -284,7 +282,7 @@ def study(
         cases += _faster_nics(traffic, of_shape)
         if progress is not None:
             progress((k + 1) / (len(each) + 1))
-    answered = ranged(Answered(traffic, setup, tuple(rows)))
+    answered = replace(ranged(Answered(traffic, setup, tuple(rows))), setup=asked)
     best_setup = replace(setup, ranks_per_node=answered.best)
     matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
     together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])

@@ -200,6 +200,7 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
         )
         + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all assumed in device memory'}; compute "
         + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded")
+        + (f", {setup.compute_of}" if setup.compute_of else "")
     )
     if deep:
         from turnbuckle.mpi.questions.messages.tables import print_study

@@ -16,6 +16,7 @@ from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, erro
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup, checked
+from turnbuckle.mpi.replay.compute_rules import with_rules
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.placement import Kind as Placement
@@ -112,8 +113,12 @@ def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     if schedule and asked.part != "whole":
         raise error_of("A069.part", where=held.path.name, found=f"part {clipped(asked.part, 40)}")
     speed = asked.flops_per_second if schedule and not schedules.timed(held.path) else None
-    run = (speed, asked.part)
+    run: tuple[object, ...] = (speed, asked.part)
     traffic = held.once(("traffic", *run), lambda: traffic_of(held.path, flops_per_second=speed, profile=lambda: held.profile(asked.part)))
+    if asked.compute_of:
+        whole, run = traffic, (*run, asked.compute_of)
+        traffic = held.once(("traffic", *run), lambda: with_rules(whole, asked.compute_of))
+        asked = replace(asked, compute_of="")
     share = _unmatched(traffic)
     grid = None
     if asked.ranks not in (0, traffic.ranks):

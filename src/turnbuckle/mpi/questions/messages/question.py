@@ -21,9 +21,9 @@ from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of, shares_gpus
+from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, fitted, network_of, program_of, shares_gpus
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
-from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
+from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
@@ -78,8 +78,7 @@ class Replayed:
 def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
     """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat."""
     checked(setup)
-    if setup.ranks and setup.ranks != traffic.ranks:
-        traffic = repeated(traffic, setup.ranks)
+    traffic, setup = fitted(traffic, setup)
     program, network, node = program_of(traffic, setup)
     compute = traffic.work_seconds(setup.compute)
     graph = traffic if isinstance(traffic, OperationGraph) else None

@@ -17,6 +17,8 @@ from turnbuckle.foundation.settings import known, settings_of
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, Paths, break_even_bytes, of_machine
 from turnbuckle.mpi.replay.buffers import on_device
+from turnbuckle.mpi.replay.compute_rules import with_rules
+from turnbuckle.mpi.replay.extrapolate import repeated
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.node_layout import laid_out, seated
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
@@ -82,6 +84,7 @@ class Setup:
     staging : host copies of collectives: of each message, or once per call of all bytes that a rank puts in and gets.
     fidelity, collectives : fidelity of the replay, and selection of the algorithms of collectives.
     compute : factor on the recorded compute.
+    compute_of : factors on parts of it besides, as rules (`turnbuckle.mpi.replay.compute_rules`).
     seed : seed of a random mapping.
     """
 
@@ -118,6 +121,7 @@ class Setup:
     fidelity: Fidelity = "flow"
     collectives: Selection = "short and long"
     compute: float = 1.0
+    compute_of: str = ""
     seed: int = 0
 
     @property
@@ -356,8 +360,17 @@ def shares_gpus(setup: Setup, network: Network) -> bool:
     return 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node and setup.gpu_shared != "no"
 
 
+def fitted(traffic: Traffic, setup: Setup) -> tuple[Traffic, Setup]:
+    """Return traffic with the parts of its compute and the number of ranks that a setup asks for, and the setup without these parts."""
+    traffic = with_rules(traffic, setup.compute_of)
+    if setup.ranks not in (0, traffic.ranks):
+        traffic = repeated(traffic, setup.ranks)
+    return traffic, replace(setup, compute_of="")
+
+
 def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
+    traffic = with_rules(traffic, setup.compute_of)
     node = mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
