@@ -25,6 +25,7 @@ from turnbuckle.trace.check import sound
 from turnbuckle.trace.merge.alignment import _from_others
 from turnbuckle.trace.merge.merge import Merged, merge
 from turnbuckle.trace.merge.shared_collectives import Group
+from turnbuckle.trace.read import recordings_in
 from turnbuckle.trace.readers.nvprof import reader as nvprof
 
 UTC = 1_700_000_000_000_000_000
@@ -438,3 +439,51 @@ def test_a_solver_that_stages_through_the_host_shares_no_collective(shared: Path
     traces = [nvprof.read(path) for path in sorted((shared / "traces" / "nvprof" / "qcu_wilson_hoststaged_2rank").glob("*.nvvp"))]
     refused("A177", traces)
     assert "P187" in codes(merge(traces, clock="recorded"))
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+
+
+def kept(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Write one recording for each name into a folder, each of another rank."""
+    start, end = run(len(names), 12, np.random.default_rng(7))
+    places = [folder / name for name in names]
+    for number, place in enumerate(places):
+        recorded(start[number], end[number], clock_ns=number * 300 * US, process=(number + 1) << 24).to_parquet(place)
+    return places
+
+
+def test_a_folder_of_ranks_is_their_merge(tmp_path: Path) -> None:
+    """One answer: asked about the folder, and about what `merge` makes of its recordings in the order of their numbers."""
+    names = [f"rank{number}.turnbuckle" for number in (0, 1, 2, 10)]
+    places = kept(tmp_path, names)
+    assert [p.name for p in recordings_in(tmp_path)] == names, "rank10 comes after rank2"
+    whole, merged = Run.read(tmp_path), merge([read(place) for place in places]).trace
+    assert whole.trace.table("processes").drop("file").equals(merged.table("processes").drop("file"))
+    assert whole.trace.kernels.equals(merged.kernels) and whole.trace.name == tmp_path.name
+    here, there = (r.project(on=["gh200"], draws=20)["gh200"] for r in (whole, Run.of(build(merged))))
+    assert (here.seconds, here.interval) == (there.seconds, there.interval)
+
+
+def test_a_folder_is_not_taken_for_ranks_unless_its_files_say_so(tmp_path: Path) -> None:
+    kept(tmp_path, ["rank0.turnbuckle"])
+    refusals.refused("P002", read, tmp_path)
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text("{}")
+    refusals.refused("P013", read, tmp_path)  # what stands in a.json is told, by its name
+    kept(tmp_path, ["rank1.turnbuckle"])
+    assert not recordings_in(tmp_path), "two kinds: which is meant?"
+    refusals.refused("P002", read, tmp_path)
+
+
+def test_a_folder_of_two_runs_is_refused(tmp_path: Path) -> None:
+    kept(tmp_path, ["a.turnbuckle"])
+    start, end = run(1, 12, np.random.default_rng(8))
+    later = recorded(start[0], end[0], process=2 << 24, session_start_utc_ns=UTC + 7 * 24 * 3600 * SECOND)
+    later.to_parquet(tmp_path / "b.turnbuckle")
+    refusals.refused("A178", read, tmp_path)
+
+
+def test_two_real_ranks_in_their_folder(shared: Path) -> None:
+    run = Run.read(shared / "traces/nvprof/qcu_wilson_nccl_2rank")
+    assert run.trace.table("processes").height == 2 and run.project(on=["self"], draws=0)["self"].seconds == run.profile.seconds

@@ -36,7 +36,7 @@ from turnbuckle.projection.order import Prepared, on_network, prepared
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, SEED, project_many
-from turnbuckle.trace.read import read
+from turnbuckle.trace.read import read, recordings_in
 from turnbuckle.trace.secrets import look
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import Part, cut
@@ -117,7 +117,8 @@ class Run(Shown):
         profile = build(part_of(trace, part))
         if clean_seconds is not None:
             profile = cleaned(profile, clean_seconds)
-        if carried := look(Path(path), texts=False).findings():
+        files = recordings_in(Path(path)) or [Path(path)]
+        if carried := [found for file in files for found in look(file, texts=False).findings()]:
             profile = replace(profile, findings=merge([*profile.findings, *carried]))
         return cls.of(profile, source=source, command=command)
 

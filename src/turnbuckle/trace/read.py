@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
+from turnbuckle.trace.merge.merge import merge
 from turnbuckle.trace.readers import kineto, parquet
 from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
@@ -36,6 +38,8 @@ _ENTRY_FILES = (
     "*.goal",
 )
 _SQLITE = (".sqlite", ".sqlite3", ".db")
+#: Ends of the names of files that tools write one of for each rank, each a recording by itself.
+_OF_RANKS = (".sqlite", ".sqlite3", ".db", ".nvvp", ".nvprof", ".json", ".json.gz", ".otf2", ".turnbuckle")
 
 
 def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
@@ -47,14 +51,16 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     that cannot be aligned, or only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or
     cannot be read, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace whose header
     or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or not complete, P035 to P037
-    a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
+    a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.  Of a folder, what
+    `turnbuckle.trace.merge.merge.merge` refuses.
 
     Parameters
     ----------
     path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
         trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
         text file of a rank by liballprof, a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``), or a
-        folder that `Trace.to_parquet` wrote.
+        folder that `Trace.to_parquet` wrote; or a folder with one such file for each rank of a run, which are merged
+        (`turnbuckle.trace.merge`).
     use_cache : keep a copy of big files' tables in the user's cache folder, and use it.
     threads : number of reading threads; 0 means one per core.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -62,6 +68,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     place = Path(path)
     if parquet.sniff(b"", place):
         return _read(parquet, place, use_cache, threads, progress)
+    if parts := recordings_in(place):
+        return merge([read(p, use_cache=use_cache, threads=threads, progress=progress) for p in parts], name=place.name).trace
     member = kineto.archive(place)
     head = _head(member[0] if member else place).removeprefix(MARK)
     for entry in registry.entries("readers").values():
@@ -88,6 +96,23 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
     trace = read_file()
     distrust = cache.store(path, trace, stat_before)
     return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
+
+
+def recordings_in(path: Path) -> list[Path]:
+    """Return the recordings of a folder that holds several of one kind, rank10 after rank2; empty for anything else."""
+    try:
+        inside = [p for p in path.iterdir() if not p.name.startswith(".")] if path.is_dir() and not parquet.sniff(b"", path) else []
+    except OSError:
+        return []
+    kinds = {end: [p for p in inside if p.name.endswith(end) and (p.is_file() or parquet.sniff(b"", p))] for end in _OF_RANKS}
+    several = [files for files in kinds.values() if len(files) > 1]
+    return sorted(several[0], key=_by_number) if len(several) == 1 else []
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts names as people count."""
+    words = re.findall(r"[0-9]+|[^0-9]+", path.name)
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]
 
 
 def _head(path: Path) -> bytes:
