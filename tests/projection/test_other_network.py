@@ -242,3 +242,85 @@ def test_calls_without_their_other_side_keep_their_time_and_are_counted() -> Non
     assert p.network is not None and p.network.kept == 1
     assert p.seconds - p.measured_seconds == pytest.approx(1e-3 - 20e-6, abs=1e-9) or p.seconds >= p.measured_seconds
     assert "A311" in {f.code for f in p.findings} and {"A380", "A381"} <= {f.code for f in p.findings}
+
+
+# --- messages that share links ----------------------------------------------------------------------------------------
+
+
+def two_pairs(later: int) -> Trace:
+    """Ranks 0 and 1 of one node send 1 MB each to ranks 2 and 3 of another, one so much later [us]; each is under way for 10 us."""
+    return recorded(*message(0, 2, 5, 0, 15, 1_000_000), *message(1, 3, 5 + later, 0, 15 + later, 1_000_000), ranks=4)
+
+
+SLOW = ("ranks_per_node=2", "card_bandwidth=1 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("later_us", "together_us"),
+    [
+        (0, 2000),  # both have half of the NIC to the end
+        (500, 2000),  # half of the first alone, then both by half: 500 + 1000, and the second has 500 left for itself
+        (1500, 2500),  # the first is gone before the second begins
+    ],
+)
+def test_messages_under_way_at_once_share_their_nic(later_us: int, together_us: int) -> None:
+    """Closed forms: a message alone takes 1 ms at 1 GB/s; two on one NIC have half of it each while both are under way."""
+    trace = two_pairs(later_us)
+    alone, together = on(trace, *SLOW), on(trace, *SLOW, "fidelity=flow")
+    assert alone.seconds * 1e6 == pytest.approx(5 + later_us + 1000, abs=1)
+    assert together.seconds * 1e6 == pytest.approx(5 + together_us, abs=1)
+    assert {f.code for f in together.findings} >= {"A384"} and {f.code for f in alone.findings} >= {"A381"}
+
+
+def test_when_messages_begin_follows_from_what_they_take() -> None:
+    """Rank 1 sends after it has a message from rank 3, which the slow network delays: by then rank 0's message is gone."""
+    rows = [*message(0, 2, 5, 0, 15, 1_000_000), *message(3, 1, 5, 0, 15, 2_000_000), *message(1, 3, 16, 7, 26, 1_000_000)]
+    trace = recorded(*rows, ranks=4)
+    together = on(trace, *SLOW, "fidelity=flow")
+    assert together.network is not None and together.network.moved == 0
+    # 2 ms from node to node the other way, which nothing shares, then 1 ms alone
+    assert together.seconds * 1e6 == pytest.approx(5 + 2000 + 1 + 1000, abs=20)
+
+
+@pytest.mark.parametrize("fidelity", ["flow", "packet", "logp"])
+def test_its_own_network_keeps_every_instant_however_messages_share(fidelity: str) -> None:
+    for trace in (two_pairs(0), two_pairs(500), ping_pong()):
+        same = on(trace, f"fidelity={fidelity}")
+        assert same.seconds == same.measured_seconds
+
+
+@FEWER
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(1, 2_000_000)), min_size=1, max_size=6), st.integers(1, 40))
+def test_sharing_never_helps_and_a_wider_nic_never_hurts(sends: list[tuple[int, int, int]], rate: int) -> None:
+    rows = [row for k, (_, at, size) in enumerate(sends) for row in message(2 * k, 2 * k + 1, at, 0, at + 10, size)]
+    trace = recorded(*rows, ranks=2 * len(sends))
+    place = ("ranks_per_node=4", f"card_bandwidth={rate / 10} GB/s")
+    alone, together = on(trace, *place), on(trace, *place, "fidelity=flow")
+    wider = on(trace, place[0], f"card_bandwidth={rate / 5} GB/s", "fidelity=flow")
+    assert alone.seconds <= together.seconds + 1e-6 and wider.seconds <= together.seconds + 1e-6
+
+
+def test_a_real_run_loses_to_sharing_what_the_replay_of_its_messages_says(shared: Path) -> None:
+    """Two ways that share only the network: the timeline with every call in it, and the program of `model messages`.
+
+    What four ranks of LAMMPS on two nodes lose between a NIC of 1 GB/s and one of 50 MB/s; priced one by one, messages lose half of it.
+    """
+    run = Run.read(shared / "traces/nsys-local/lammps-melt-4r.sqlite")
+    traffic = traffic_of(run.profile)
+    lost = {}
+    for fidelity in ("logp", "flow"):
+        words = ("ranks_per_node=2", f"fidelity={fidelity}")
+        slow, fast = (
+            run.project(network=OnNetwork("self", (*words, f"card_bandwidth={rate}")), draws=0).projections[0].seconds
+            for rate in ("50 MB/s", "1 GB/s")
+        )
+        lost[fidelity] = slow - fast
+    slow, fast = (replayed(traffic, Setup(path="host", ranks_per_node=2, card_bandwidth=rate)).row.seconds for rate in (5e7, 1e9))
+    assert lost["flow"] == pytest.approx(slow - fast, rel=0.15)
+    assert lost["logp"] < 0.6 * lost["flow"]
+
+
+def test_a_curve_over_latency_takes_no_sharing() -> None:
+    run = Run.of(build(two_pairs(0)))
+    with pytest.raises(TurnbuckleError, match="A099"):
+        run.slack(mode="network", network=OnNetwork("self", ("fidelity=flow",)))

@@ -94,7 +94,8 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 def on_network(profile: Profile, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
     other = other_network(profile, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
-    return replace(ready, timeline=other.timeline.on_network(other.graph, other.added_ns()), network=other.carried)
+    timeline, moved = other.settled()
+    return replace(ready, timeline=timeline, network=replace(other.carried, moved=moved))
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,18 @@ network, and on that of the recording.  So a run on its own network keeps every 
 registry; the network of the recording is named, or fitted to its messages (`turnbuckle.profile.messages.observed_network`).
 
 A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
-began; what is left of the receive after that is the receiver's own.  Messages share nothing: no link, no NIC, no GPU.
+began; what is left of the receive after that is the receiver's own.
+
+By `logp` messages share nothing.  By `flow` (``fidelity=flow``) those that are under way at once share NICs and links, as in `turnbuckle
+model messages`: each takes what the contention engine says, on the recording's network where all begin when they began, on the other where
+all begin when they would.  The latter follows from what messages take, so both are computed in turn until no message changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -29,11 +34,15 @@ from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
 from turnbuckle.profile.messages.observed_network import observed_network
 from turnbuckle.profile.profile import Profile
-from turnbuckle.replay.timeline import TimelineReplay
+from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import what_to_record
 
 #: Name of the network that the recording itself shows.
 OBSERVED = "self"
+#: How often what messages take and when they begin are computed in turn; changes of a lag [ns] and of the run time that count as none.
+_PASSES: Final = 12
+_SETTLED_NS: Final = 1e3
+_SETTLED: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class Prices:
     nodes : number of nodes that the ranks fill.
     message_seconds : from the begin of the send to the end of the receive [s], in the order of `Exchanges.messages`.
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
+    shared : function of when messages begin [s] that returns `message_seconds` where those under way at once share NICs and links; None
+        where they share nothing.
     """
 
     name: str
@@ -73,6 +84,11 @@ class Prices:
     message_seconds: Float = field(repr=False)
     call: Int = field(repr=False)
     call_seconds: Float = field(repr=False)
+    shared: Callable[[Float], Float] | None = field(default=None, repr=False)
+
+    def begun(self, seconds: Float) -> Prices:
+        """Return the prices of messages that begin at these instants [s], shape (messages,); themselves where nothing is shared."""
+        return self if self.shared is None else replace(self, message_seconds=self.shared(seconds))
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,7 @@ class Carried(Declared):
     collectives : collective calls priced.
     unsized : messages whose size is not recorded, priced as if they carried none.
     kept, kept_words : calls that keep their time because their other side is not in the recording; the first of them in words.
+    moved : share of the run time by which messages that share links still changed it in the last pass.
     """
 
     target: Prices
@@ -98,6 +115,7 @@ class Carried(Declared):
     unsized: int
     kept: int
     kept_words: str = ""
+    moved: float = 0.0
 
     @property
     def findings(self) -> list[Finding]:
@@ -107,7 +125,8 @@ class Carried(Declared):
         if self.fitted is not None:
             rate = "" if self.source.bandwidth is None else f", {show(self.source.bandwidth, 'B/s')}"
             alone.append(finding("A380", self.fitted, f"{show(self.source.latency_s, 's')}{rate}"))
-        return [*alone, finding("A381")]
+        alone += [finding("A385", 1, f"{self.moved:.1%} of the run time")] if self.moved >= _SETTLED else []
+        return [*alone, finding("A381" if self.target.shared is None else "A384")]
 
 
 @dataclass(frozen=True)
@@ -125,10 +144,34 @@ class Other:
     carried: Carried
     _priced: Callable[[float], Prices] = field(repr=False)
     _added: Callable[[Prices], tuple[Graph, Float]] = field(repr=False)
+    _sends: Int = field(repr=False)
 
     def added_ns(self, latency: float = 0.0) -> Float:
         """Return what the network adds to each lag where its latency between nodes is so much longer [s], shape (edges,) [ns]."""
         return self._added(self._priced(latency) if latency else self.carried.target)[1]
+
+    def settled(self) -> tuple[TimelineReplay, float]:
+        """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it."""
+        target = self.carried.target
+        # from when messages began, so that a run on its own network keeps every instant
+        began = np.asarray(self.timeline.graph.time_ns[self._sends] * 1e-9, dtype=np.float64)
+        added = self._added(target.begun(began))[1]
+        timeline = self.timeline.on_network(self.graph, added)
+        moved = 0.0
+        change = replace(no_change(len(timeline.run)), network=np.ones(1))
+        seconds = float(timeline.seconds(change))
+        for k in range(_PASSES if target.shared is not None else 0):
+            more = self._added(target.begun(timeline.path(change)[0][self._sends]))[1]
+            if (np.abs(more - added) <= _SETTLED_NS).all():
+                return timeline, 0.0
+            # half of the way, so that two messages do not dodge each other for ever
+            added = more if k == 0 else (added + more) / 2
+            timeline, before = self.timeline.on_network(self.graph, added), seconds
+            seconds = float(timeline.seconds(change))
+            moved = abs(seconds / before - 1.0)
+            if k and moved < _SETTLED:
+                break
+        return timeline, moved
 
 
 def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
@@ -160,7 +203,10 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         return made
 
     name = asked.source if asked.name == OBSERVED else asked.name
-    source, target = of(asked.source), of(name, asked.settings)
+    fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
+    source, target = of(asked.source, fidelity), of(name, asked.settings)
+    sends = 2 * matched.messages["activity"].to_numpy().astype(np.int64).clip(0) + 1
+    source = source.begun(np.asarray(graph.time_ns[sends] * 1e-9, dtype=np.float64))
 
     def added(priced: Prices) -> tuple[Graph, Float]:
         return _with_messages(graph, matched, starts, ends, source, priced)
@@ -174,7 +220,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
         in_words(matched.alone, profile.trace, profile.first_ns),
     )  # fmt: skip
-    return Other(timeline, added(target)[0], carried, later, added)
+    return Other(timeline, added(target)[0], carried, later, added, sends)
 
 
 def _with_messages(graph: Graph, matched: Exchanges, starts: Int, ends: Int, source: Prices, target: Prices) -> tuple[Graph, Float]:

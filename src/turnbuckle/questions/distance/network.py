@@ -70,6 +70,8 @@ def tolerate_network(
         raise error_of("A015.network", found=f"--mode network with {', '.join(given)}")
     sound_repeats(repeats)
     asked = on_other(network) or OnNetwork(OBSERVED)
+    if any(word.partition("=")[0].strip() == "fidelity" for word in asked.settings):
+        raise error_of("A099.curve", found="fidelity")
     ready = seen.prepared(MODEL)
     require_order(ready)
     assert ready.timeline is not None and ready.trust is not None

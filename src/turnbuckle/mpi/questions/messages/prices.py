@@ -1,13 +1,14 @@
-"""Prices of messages and collectives on a network, each alone: what a timeline of kernels, copies and messages takes from this room.
+"""Prices of messages and collectives on a network: what a timeline of kernels, copies and messages takes from this room.
 
-Every price is a replay of the one message, or of the one collective whose members begin together, by the contention engine in `logp`: the
-parameters and the costs are those of `turnbuckle model messages`.
+Every price is a replay of the one message, or of the one collective whose members begin together, by the contention engine: the parameters
+and the costs are those of `turnbuckle model messages`.  By `flow` and `packet` messages can also be priced together (`Prices.shared`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,12 +31,12 @@ from turnbuckle.replay.contention.network_file import read_network
 #: Settings of `Setup` that change the price of a message alone, and so of a timeline.
 SETTINGS: Final = (
     "ranks_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth", "overhead_seconds", "overhead_bandwidth",
-    "gap_seconds", "handshake", "collectives",
+    "gap_seconds", "handshake", "collectives", "fidelity",
 )  # fmt: skip
 #: Bandwidth where the messages of a recording show none [B/s].
 _UNLIMITED: Final = 1e15
 #: Messages that are priced in one replay, each between two ranks of its own.
-_TOGETHER: Final = 4096
+_AT_ONCE: Final = 4096
 
 
 def prices(
@@ -69,12 +70,15 @@ def prices(
     priced = [_collectives(group, node[rank[group.activity]], setup) for group in rounds]
     call = np.concatenate([np.zeros(0, dtype=np.int64), *(group.activity.reshape(-1) for group in rounds)])
     network = network_of(setup, 1)
+    ready = rendezvous(pairs).to_numpy()
+    ends = (rank[pairs["activity"].to_numpy()], rank[pairs["activity_r"].to_numpy()])
     return Prices(
         name=read_network(setup.network).name if setup.network else "observed",
         latency_s=network.latency, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
         overhead_s=setup.overhead_seconds, nodes=int(node.max(initial=0)) + 1,
-        message_seconds=_messages(size, near, rendezvous(pairs).to_numpy(), setup),
+        message_seconds=_messages(size, near, ready, setup),
         call=call, call_seconds=np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)]),
+        shared=None if setup.fidelity == "logp" else partial(_together, ends, size, ready, node, setup),
     )  # fmt: skip
 
 
@@ -107,9 +111,9 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
     kinds, kind = np.unique(np.column_stack([size, near, ready]), axis=0, return_inverse=True)
     seconds = np.zeros(len(kinds))
     # every message has nodes of its own, so that none waits for another; a machine may have no more than so many
-    most = (read_network(setup.network).nodes // 2 if setup.network else 0) or _TOGETHER
-    for first in range(0, len(kinds), max(min(most, _TOGETHER), 1)):
-        some = slice(first, first + max(min(most, _TOGETHER), 1))
+    most = (read_network(setup.network).nodes // 2 if setup.network else 0) or _AT_ONCE
+    for first in range(0, len(kinds), max(min(most, _AT_ONCE), 1)):
+        some = slice(first, first + max(min(most, _AT_ONCE), 1))
         sizes, inside, waits = kinds[some].T
         send = 2 * np.arange(len(sizes))
         none = np.full(len(sizes), -1)
@@ -117,6 +121,21 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
         node = np.stack([send, send + (inside == 0)], axis=1).reshape(-1)
         seconds[some] = _ends(replace(_alone(2 * len(sizes)), messages=messages), node, setup)[1::2]
     return seconds[kind.reshape(-1)]
+
+
+def _together(ends: tuple[Int, Int], size: Float, ready: Bool, node: Int, setup: Setup, begins: Float) -> Float:
+    """Return the time of each message where all begin at given instants [s] and share the network, shape (messages,) [s].
+
+    Every end is a thread of its rank, so that only links hold messages up; `ends` are the ranks of senders and receivers.
+    """
+    count = len(size)
+    send, receive, none = np.arange(count), count + np.arange(count), np.full(count, -1)
+    alone = _alone(2 * count)
+    traffic = replace(
+        alone, ranks=len(node), rank_of=np.concatenate(ends), gap_seconds=np.append(begins, np.zeros(count)),
+        messages=Messages(send, none, receive, receive, none, size, ready),
+    )  # fmt: skip
+    return _ends(traffic, node, setup)[count:] - begins
 
 
 def _collectives(group: Rounds, node: Int, setup: Setup) -> Float:
@@ -145,4 +164,4 @@ def _ends(traffic: Traffic, node: Int, setup: Setup) -> Float:
     network = network_of(setup, int(node.max(initial=0)) + 1)
     # whether a message waits for its receive is recorded
     made = program(traffic, layout=laid_out(node, network.made_of), eager_limit=np.inf, selection=setup.collectives)
-    return replay(made, network, "logp").ends[: traffic.ranks]
+    return replay(made, network, setup.fidelity).ends[: len(traffic.tail_seconds)]
