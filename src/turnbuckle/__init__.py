@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turnbuckle import model
     from turnbuckle.cli.doctor import examined as doctor
     from turnbuckle.examples import sample
     from turnbuckle.first_edition import ask, build, inspect, load, tolerate, write
@@ -76,6 +77,7 @@ _PLACES = {
     "doctor": "cli.doctor:examined",
     "machines": "machine.catalog:all_machines",
     "merge": "questions.merge.question:merge",
+    "model": "model",
     "nething": "projection.model:nething",
     "order": "questions.order.question:of_runs",
     "read": "projection.run:Run.read",
@@ -118,6 +120,7 @@ __all__ = [
     "load",
     "machines",
     "merge",
+    "model",
     "nething",
     "order",
     "read",
@@ -136,7 +139,7 @@ def __getattr__(name: str) -> Any:
     room, _, names = (_PLACES | _FORMER).get(name, "").partition(":")
     if not room:
         raise AttributeError(f"module 'turnbuckle' has no attribute {name!r}")
-    return reduce(getattr, names.split("."), import_module(f"turnbuckle.{room}"))
+    return reduce(getattr, filter(None, names.split(".")), import_module(f"turnbuckle.{room}"))
 
 
 def __dir__() -> list[str]:

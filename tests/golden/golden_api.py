@@ -21,6 +21,7 @@ HELD_BY_OTHERS = {
     "Finding": "in the findings of answers",
     "Machine": "of Machine.load",
     "Model": "of nething and additive",
+    "model": "every question of the net in test_golden_in_python.py",
     "Order": "of order",
     "Pair": "of Machine.load",
     "Parameter": "of Machine.load",

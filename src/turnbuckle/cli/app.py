@@ -13,6 +13,7 @@ from rich.console import Console
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
+from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
@@ -38,7 +39,9 @@ VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}
 
 def _register(name: str, entry: registry.Entry, sentence: str | None) -> None:
     above, _, verb = name.rpartition(" ")
-    (models_app if above else app).command(entry.place, name=verb, help=sentence)
+    # one function answers `turnbuckle model NAME` and `turnbuckle.model.NAME`; its command is made when it is asked for
+    place = f"turnbuckle.show.terminal.model_answer:{name}" if above else entry.place
+    (models_app if above else app).command(place, name=verb, help=sentence)
 
 
 for _name, _entry in VERBS.items():
@@ -79,7 +82,11 @@ def dispatch(words: Sequence[str]) -> int:
         refuse_old_options(words)
         raise error_of("A002", problem=str(e).splitlines()[0] if str(e) else type(e).__name__) from e
     _keep_inputs(bound.arguments)
-    return int(command(*bound.args, **bound.kwargs) or 0)
+    asked = ON_COMMAND_LINE.set(True)
+    try:
+        return int(command(*bound.args, **bound.kwargs) or 0)
+    finally:
+        ON_COMMAND_LINE.reset(asked)
 
 
 #: Options that name what is written.

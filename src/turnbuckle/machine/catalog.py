@@ -46,8 +46,8 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_places()))
 
 
-def load(name_or_path: str) -> Machine:
-    """Return a machine of the catalogue by name, or any machine by the path of its TOML file.
+def load(name_or_path: str | Machine) -> Machine:
+    """Return a machine of the catalogue by name, or any machine by the path of its TOML file; one made in Python as it is.
 
     A text with a path separator or the ending ``.toml`` is a path.  The bases of the machine are read as well, so the
     result is either complete or relative to the source machine of the profile.
@@ -57,6 +57,8 @@ def load(name_or_path: str) -> Machine:
     MachineError : M001 (with the nearest name), M012, M013, or what `turnbuckle.machine.load.read` raises.
     UsageError : A426 where several are named.
     """
+    if isinstance(name_or_path, Machine):
+        return name_or_path
     if _is_path(name_or_path):
         return _chained(Path(name_or_path), name_or_path, ())
     return _named(name_or_path)

@@ -125,7 +125,7 @@ class Run(Shown):
     @classmethod
     def of(cls, profile: Profile, *, source: str | Machine | None = None, command: str = "") -> Run:
         """Make a run of a profile in memory; `source` as in `read`."""
-        named = machine_of(source) if source else None
+        named = load(source) if source else None
         if named is not None and named.relative:
             Pair(named, named)  # says why a relative machine cannot be a source
         machine, fits, findings = observed_machine(profile, named)
@@ -146,6 +146,11 @@ class Run(Shown):
         if started is None or not started.tells or started.end_ns >= self.profile.last_ns or "clean_ns" in self.trace.facts.get("part", {}):
             return None
         return Run.of(build(part_of(self.trace, "steady")), source=self.stated, command=self.command)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the recording."""
+        return self.trace.name
 
     @property
     def trace(self) -> Trace:
@@ -244,7 +249,7 @@ class Run(Shown):
                 raise error_of("A014", found=f"--on {names}")
             targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
         else:
-            targets = tuple(self.source if m == "self" else machine_of(m) for m in (DEFAULT_TARGETS if asked is None else asked))
+            targets = tuple(self.source if m == "self" else load(m) for m in (DEFAULT_TARGETS if asked is None else asked))
         if pcie == "local":
             targets = tuple(t if t is self.source else ended_locally(t) for t in targets)
         if any(target is not self.source for target in targets):
@@ -390,7 +395,7 @@ class Run(Shown):
         CannotAnswer : A121, A122; with a network A164, A193.
         ReportError : R001 to R003.
         """
-        target = self.source if on == "self" else machine_of(on)
+        target = self.source if on == "self" else load(on)
         written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network))
         return written
 
@@ -542,8 +547,3 @@ def part_of(trace: Trace, part: Part | str | None) -> Trace:
     """Return a part of a recording, as `turnbuckle.trace.window.cut` does, by its name or as a `Part`."""
     chosen = Part.parse(part) if isinstance(part, str) else part
     return cut(trace, chosen, exchange_numbers, steady_ns) if chosen else trace
-
-
-def machine_of(machine: str | Machine) -> Machine:
-    """Return the machine given, or load it by name or file."""
-    return machine if isinstance(machine, Machine) else load(machine)

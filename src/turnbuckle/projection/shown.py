@@ -7,13 +7,13 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-import polars as pl
-
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from turnbuckle.show.figures.figure import Figure
 
 #: Rows of a table that a prompt shows.
@@ -44,6 +44,8 @@ class Shown(Declared, ABC):
         return json.dumps(finite(self.as_dict()), indent=indent)
 
     def __repr__(self) -> str:
+        import polars as pl  # the help of a verb does without
+
         with pl.Config(tbl_rows=_ROWS, tbl_cols=6, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=40):
             return f"{self.headline()}\n{self.table()}"
 
@@ -69,5 +71,7 @@ class Shown(Declared, ABC):
         if self.question in views:
             drawn: str = registry.load("services", "terminal as html")(views[self.question].load(), self)
             return drawn
+        import polars as pl
+
         with pl.Config(tbl_rows=60, tbl_cols=20, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
             return f"<p>{html.escape(self.headline())}</p>{self.table()._repr_html_()}"

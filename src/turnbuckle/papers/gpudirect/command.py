@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,9 @@ from rich.table import Table
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse, show
-from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import FormatOption, Output, rank_counts
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import rank_counts
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.tables import unframed
 
@@ -60,9 +61,7 @@ def patterns(
     collectives: Algorithms = "tracer",
     eager_limit: Eager = "8 KiB",
     set_: Set = None,
-    format: FormatOption = "table",
-    output: Output = None,
-) -> int:
+) -> ModelAnswer:
     """Compare GPUDirect with host copies on declared patterns: the paper's four applications beside its ranges, or by message size."""
     from turnbuckle.mpi.questions.messages.setup import with_settings
     from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER, ON_ONE_SWITCH
@@ -78,8 +77,8 @@ def patterns(
     each = rank_counts(ranks_per_node, "--ranks-per-node 1,2,4,6")
     if by_size:
         several = [parse(word, "B") for word in (_SIZES if sizes is None else sizes).split(",")]
-        return _sized(several, rank_counts(ranks or "64", "--ranks 64"), each, setup, format, output)
-    return _applications(names, ranks, each, setup, format, output)
+        return _sized(several, rank_counts(ranks or "64", "--ranks 64"), each, setup)
+    return _applications(names, ranks, each, setup)
 
 
 def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Sequence[str]) -> None:
@@ -95,7 +94,7 @@ def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Seque
         raise error_of("A051.ranks", found="ranks")
 
 
-def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
+def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], setup: Any) -> ModelAnswer:
     from turnbuckle.papers.gpudirect import patterns as paper
 
     asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
@@ -105,19 +104,14 @@ def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], 
         for app in asked.values():
             several = app.ranks if ranks == "all" else counts or (app.ranks[0], app.ranks[-1])
             replays += paper.replayed(app, setup, ranks=several, ranks_per_node=per_node)
-    if format != "table":
-        answer = paper.Answered(replays, setup)
-        write_answer(answer.as_dict(), answer.rows(), format, output)
-    else:
-        _print(replays, setup, output)
-    return 0
+    answer = paper.Answered(replays, setup)
+    return ModelAnswer(answer.as_dict(), answer.rows(), partial(_print, replays=replays, setup=setup))
 
 
-def _print(replays: Sequence[Any], setup: Any, output: Path | None) -> None:
+def _print(console: Terminal, replays: Sequence[Any], setup: Any) -> None:
 
     from turnbuckle.papers.gpudirect.patterns import ASSUMED, spans
 
-    console = console_for(output)
     console.note(_headline(replays), "bold")
     for app in dict.fromkeys(r.application.name for r in replays):
         of_application = [r for r in replays if r.application.name == app]
@@ -191,7 +185,7 @@ def _cell(compared: Any, verdict: str) -> str:
     return f"{_range(compared.found_low, compared.found_high)}\n{verdict}"
 
 
-def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
+def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any) -> ModelAnswer:
 
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
     from turnbuckle.mpi.questions.patterns.question import SIZED, by_size, crossover
@@ -207,25 +201,23 @@ def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any
         for what in SIZED
         for n in dict.fromkeys(per_node)
     ]
-    if format != "table":
-        held = {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")}
-        document = {
-            "label": LABEL, "setup": held, "paths": asdict(setup.paid), "break_even_bytes": break_even_bytes(setup.paid), "replays": rows,
-            "crossovers": crossovers,
-        }  # fmt: skip
-        write_answer({"schema_version": SCHEMA_VERSION, **document}, rows, format, output)
-    else:
-        _print_sized(replays, crossovers, list(dict.fromkeys(per_node)), setup, output)
-    return 0
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "label": LABEL,
+        "setup": {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")},
+        "paths": asdict(setup.paid),
+        "break_even_bytes": break_even_bytes(setup.paid),
+        "replays": rows,
+        "crossovers": crossovers,
+    }
+    shown = {"replays": replays, "crossovers": crossovers, "per_node": list(dict.fromkeys(per_node)), "setup": setup}
+    return ModelAnswer(document, rows, partial(_print_sized, **shown))
 
 
-def _print_sized(
-    replays: Sequence[Any], crossovers: Sequence[dict[str, Any]], per_node: list[int], setup: Any, output: Path | None
-) -> None:
+def _print_sized(console: Terminal, replays: Sequence[Any], crossovers: Sequence[dict[str, Any]], per_node: list[int], setup: Any) -> None:
 
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 
-    console = console_for(output)
     edge = break_even_bytes(setup.paid)
     alone = "GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on"
     console.note(f"declared synthetic patterns; by the closed form of one message {alone}", "bold")

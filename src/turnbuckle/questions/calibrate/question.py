@@ -456,4 +456,4 @@ def of_files(files: Sequence[str | Path], base: str | Machine | None = None) -> 
     """
     read = [read_origin(Path(file)) for file in files]
     one_device([origin for origin, _ in read])
-    return calibrate(read, load(base) if isinstance(base, str) else base)
+    return calibrate(read, None if base is None else load(base))

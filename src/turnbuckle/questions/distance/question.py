@@ -298,7 +298,7 @@ def tolerate(
     carried_by = on_other(network)
     if carried_by is not None:
         ready = on_network(seen.profile, ready or seen.prepared(MODEL), carried_by)
-    distance = Distance.of(seen, mode, ready, classes, load(machine) if isinstance(machine, str) else machine, pcie)
+    distance = Distance.of(seen, mode, ready, classes, None if machine is None else load(machine), pcie)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or breakpoints_affordable(replay)

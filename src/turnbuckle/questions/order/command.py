@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -11,9 +11,8 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
-from turnbuckle.show.terminal.output import write_frame, write_json
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source
 from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.show.terminal.tables import unframed
 
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
 
     from turnbuckle.questions.order.question import Order
 
-Recordings = Annotated[list[Path], Parameter(help="two or more recordings of one program, disturbed differently; the first is replayed")]
+Recordings = Annotated[
+    list[Recorded], Parameter(help="two or more recordings of one program, disturbed differently; the first is replayed")
+]
 Slack = Annotated[str, Parameter(name="--slack", help="added one-way latency at which the order is tried out")]
 _SHOWN = 12
 _LONGEST = 3600.0  # [s]
@@ -34,11 +35,9 @@ def order(
     *,
     slack: Slack = "10 us",
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Find which order several recordings have in common: dependencies across threads and streams, and how many may be false."""
     from turnbuckle.questions.order import question as orders
 
@@ -47,16 +46,16 @@ def order(
         raise error_of("A017.slack", found=slack[:40], longest=_LONGEST)
     answers = [inspected(path, source, no_cache, part) for path in recordings]
     order_found = orders.order([a.profile for a in answers])
-    if format in ("csv", "parquet"):
-        write_frame(order_found.table(), format, output)
-        return 0
-    delayed = (delay, *orders.at_distance(answers[0], order_found, delay))
-    if format == "json":
-        keys = dict(zip(("slack_s", "seconds_by_rules", "seconds_with_order"), delayed, strict=True))
-        write_json({**order_found.as_dict(), **keys, "provenance": [a.provenance() for a in answers]}, output)
-    else:
-        show(console_for(output), order_found, delayed)
-    return 0
+
+    @cache
+    def delayed() -> tuple[float, float, float]:  # a table does without
+        return (delay, *orders.at_distance(answers[0], order_found, delay))
+
+    def document() -> dict[str, Any]:
+        keys = dict(zip(("slack_s", "seconds_by_rules", "seconds_with_order"), delayed(), strict=True))
+        return {**order_found.as_dict(), **keys, "provenance": [a.provenance() for a in answers]}
+
+    return ModelAnswer(document, order_found.table(), lambda console: show(console, order_found, delayed()))
 
 
 def show(console: Console, answer: Order, delayed: tuple[float, float, float] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -15,12 +15,11 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
-from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
-from turnbuckle.show.terminal.output import emit, write_answer
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, Charts, NoCache, PartOptions, Recorded, Source, listed
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, provenance_of
 from turnbuckle.show.terminal.tables import titled, unframed
 from turnbuckle.show.text import terms
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from turnbuckle.questions.sharing.question import Form, Sharer, Sharing
     from turnbuckle.questions.sharing.surface import SharingSurface
 
-Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
+Recording = Annotated[Recorded, Parameter(help="a recording of a run on a GPU, of any kind")]
 Runs = Annotated[str, Parameter(name="--runs", help="how many at once, or how many times as large a GPU")]
 Forms = Annotated[
     str,
@@ -69,7 +68,7 @@ Kernels = Annotated[
     ),
 ]
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are different even if they have the same number", negative=())]
-Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
+Beside = Annotated[Recorded | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
 Cores = Annotated[
     int,
     Parameter(help="host cores that all runs share; a waiting call releases its core; 0: one per thread", show_default=False),
@@ -100,14 +99,12 @@ def sharing(
     differences: Steps = False,
     charts: Charts = None,
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.questions.sharing import question as study
-    from turnbuckle.questions.sharing.surface import parameter_differences
+    from turnbuckle.questions.sharing.surface import parameter_differences, sharing_surface
 
     counts, forms = _counts(runs), _forms(form)
     mapped = surface or latency is not None or bandwidth is not None or charts is not None
@@ -139,31 +136,29 @@ def sharing(
         with working("replaying"):
             second = study.ready(other, units=units, apart=apart)
             pairs = [pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
-        if format != "table":
-            rows = [p.as_dict() for p in pairs]
-            provenances = {"provenance": seen.provenance(), "provenance_beside": other.provenance()}
-            write_answer({"schema_version": SCHEMA_VERSION, "rows": rows, **provenances}, rows, format, output)
-        else:
-            _print_pairs(output, pairs, cores, (seen.profile.trace.name, other.profile.trace.name))
-        return 0
+        rows = [p.as_dict() for p in pairs]
+        document = {"schema_version": SCHEMA_VERSION, "rows": rows, **provenance_of(seen), "provenance_beside": other.provenance()}
+        names = (seen.profile.trace.name, other.profile.trace.name)
+        return ModelAnswer(document, rows, partial(_print_pairs, pairs=pairs, cores=cores, names=names))
     if mapped:
         asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
-        mapped_answer = _surface(run, forms, counts, asked, charts)
-        points = [p.as_dict() for p in mapped_answer.points]
-        emit(mapped_answer, points, show_surface, format, output, provenance=seen.provenance())
-        return 0
+        with working("replaying"):
+            grid = sharing_surface(run, forms, counts, **asked)
+        if charts is not None:
+            save(grid.figures(), charts)
+        points = [p.as_dict() for p in grid.points]
+        return ModelAnswer({**grid.as_dict(), **provenance_of(seen)}, points, partial(show_surface, answer=grid), grid.figures)
     with working("replaying"):
         answer = study.sharing(run, counts, forms, bandwidth=rate, **given)
         steps = {f: parameter_differences(run, f, max(counts), bandwidth=rate, **given) for f in forms} if differences else {}
-    if format != "table":
-        document = {**answer.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
-        write_answer(document, document["differences" if differences else "rows"], format, output)
-    else:
-        console = console_for(output)
+    document = {**answer.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), **provenance_of(seen)}
+
+    def view(console: Console) -> None:
         show(console, answer)
         if differences:
             _print_steps(console, steps, max(counts))
-    return 0
+
+    return ModelAnswer(document, document["differences" if differences else "rows"], view)
 
 
 def _counts(text: str) -> list[int]:
@@ -234,9 +229,7 @@ def show(console: Console, answer: Sharing) -> None:
     _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)
 
 
-def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
-
-    console = console_for(output)
+def _print_pairs(console: Console, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
     words = {"shared": "on one GPU", "loose": "on a GPU each, behind one link"}
     for p in pairs:
         line = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
@@ -342,19 +335,6 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
 
 
 # --- surface ----------------------------------------------------------------------------------------------------------
-
-
-def _surface(run: Sharer, forms: list[Form], counts: list[int], given: dict[str, Any], charts: Path | None) -> SharingSurface:
-    """Replay the run at every point, and draw the maps."""
-    from turnbuckle.questions.sharing.surface import sharing_surface
-
-    with working("replaying"):
-        answer = sharing_surface(run, forms, counts, **given)
-    if charts is not None:
-        from turnbuckle.questions.sharing.figures import sharing_figure
-
-        save([sharing_figure(answer)], charts)
-    return answer
 
 
 def show_surface(console: Console, answer: SharingSurface) -> None:

@@ -22,7 +22,7 @@ from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, plain, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, listed
+from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, MachineName, NoCache, Output, PartOptions, Source, listed
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, titled
@@ -131,7 +131,7 @@ def _above(value: float, option: str) -> float:
     return value
 
 
-def _read(word: str, source: str | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
+def _read(word: str, source: MachineName | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
     """A recording, or measured copies: the first bytes tell."""
     name, equals, file = word.partition("=")
     if not equals or not name or not file or Path(word).exists():

@@ -84,7 +84,7 @@ def sheet(
         peaks = {way: found.raw_bandwidth for way, found in links.items() if found is not None}
         machine = _on_link(on, host, node).with_parameters(given)
         return Sheet(on, machine, links, _with_device(peaks, device_memory), host_memory, assumed)
-    declared = (load(on) if isinstance(on, str) else on).with_parameters(given)
+    declared = load(on).with_parameters(given)
     machine = declared.resolved(source) if source is not None else declared
     links, peaks = {}, {}
     for way in LINK_WAYS:

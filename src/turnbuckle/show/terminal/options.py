@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import seconds_of
 
+if TYPE_CHECKING:
+    from turnbuckle.machine import Machine
+    from turnbuckle.projection.run import Run
+
+    #: What names a machine or a recording; in Python a machine, or a run that was read, stands for its name as well.
+    MachineName: TypeAlias = str | Machine
+    Recorded: TypeAlias = Path | Run
+else:
+    MachineName = str
+    Recorded = Path
 Format = Literal["table", "json", "csv", "parquet"]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
@@ -28,7 +38,8 @@ Minus = Annotated[
     Parameter(name="--minus", help="a run of the same program, all ranks on one node: what this one copies beyond that goes to the NIC"),
 ]
 Source = Annotated[
-    str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")
+    MachineName | None,
+    Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out"),
 ]
 NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
 

@@ -19,6 +19,8 @@ from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.recording import command_line
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from turnbuckle.foundation.findings import Finding
 
 Rows = list[dict[str, Any]]
@@ -85,7 +87,7 @@ def write_text(text: str, output: Path | None) -> None:
         draft.write_text(text, encoding="utf-8", errors="replace")
 
 
-def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
+def write_answer(document: dict[str, Any], rows: Rows, format: str, output: Path | None) -> None:
     """Write an answer for programs: the whole document as JSON, or its flat table as CSV or Parquet."""
     if format == "json":
         write_json(document, output)
@@ -116,13 +118,19 @@ def emit(
     write_answer(document, document[rows] if isinstance(rows, str) else rows, format, output)
 
 
-def write_rows(rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
+def write_rows(rows: Rows, format: str, output: Path | None) -> None:
     """Write a flat table as CSV or Parquet; nested values are left out of the columns."""
+    write_frame(frame_of(rows), format, output)
+
+
+def frame_of(rows: Rows | pl.DataFrame) -> pl.DataFrame:
+    """Return a flat table as a Polars frame; nested values are left out of the columns."""
     import polars as pl
 
+    if isinstance(rows, pl.DataFrame):
+        return rows
     names = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict | list)))
-    frame = pl.DataFrame([{k: row.get(k) for k in names} for row in rows], infer_schema_length=None)
-    write_frame(frame, format, output)
+    return pl.DataFrame([{k: row.get(k) for k in names} for row in rows], infer_schema_length=None)
 
 
 def write_frame(frame: Any, format: str, output: Path | None) -> None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import sys
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import ProfileError, error_of
+from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.progress import reading
 
 if TYPE_CHECKING:
     from turnbuckle.projection.run import Run
-    from turnbuckle.show.terminal.options import PartOptions
+    from turnbuckle.show.terminal.options import MachineName, PartOptions, Recorded
+
+#: Whether the words of this process are those of `turnbuckle.cli`; another program has words of its own.
+ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
 
 
-def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Run:
-    """Read a recording, or a part of one."""
+def inspected(profile: Recorded, source: MachineName | None, no_cache: bool, part: PartOptions | None = None) -> Run:
+    """Read a recording, or a part of one.  A run that Python read already stays as it is (A056 with an option of reading)."""
     from turnbuckle.projection.run import Run
 
+    if isinstance(profile, Run):
+        asked_of_reading = {"--source": source is not None, "--no-cache": no_cache, **({} if part is None else part.idle())}
+        refuse_idle(asked_of_reading, "the run was read already", "give it to turnbuckle.read")
+        return profile
     try:
         with reading(profile) as progress:
             asked = {} if part is None else part.asked()
@@ -29,6 +38,11 @@ def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptio
         raise
 
 
+def provenance_of(run: Run | None) -> dict[str, Any]:
+    """Return the key of a document that says where its recording comes from; none without a recording."""
+    return {} if run is None else {"provenance": run.provenance()}
+
+
 def _refuse_schedule(path: Path) -> None:
     """Raise A077 where a file that no reader takes is a schedule: what reads it is another verb."""
     untimed = next((module for entry in registry.entries("untimed").values() if (module := entry.load()).sniff(path)), None)
@@ -36,7 +50,7 @@ def _refuse_schedule(path: Path) -> None:
         raise error_of("A077.recording", where=path.name, found=untimed.HOLDS, name=path.name) from None
 
 
-def refuse_asked(path: Path, asked: dict[str, object], found: str) -> None:
+def refuse_asked(path: Recorded, asked: dict[str, object], found: str) -> None:
     """Raise A077 where an option is given that needs a recording; `found` says what the file holds instead."""
     given = [name for name, value in asked.items() if value is not None]
     if given:
@@ -44,7 +58,9 @@ def refuse_asked(path: Path, asked: dict[str, object], found: str) -> None:
 
 
 def command_line() -> str:
-    """The command line with folders left out, so that no user or project name of this machine enters an output."""
+    """Return the command line without folders, so that no user or project name of this machine enters an output; empty in Python."""
+    if not ON_COMMAND_LINE.get():
+        return ""
     return " ".join(["turnbuckle", *(_without_folder(word) for word in sys.argv[1:])])
 
 

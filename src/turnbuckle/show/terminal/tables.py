@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
 
 from rich.console import Console
 from rich.table import Table
@@ -13,10 +14,13 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.units import show
 from turnbuckle.show.terminal.cells import plain
 
+if TYPE_CHECKING:
+    from turnbuckle.show.terminal.options import Recorded
 
-def is_table(path: Path) -> bool:
+
+def is_table(given: Recorded) -> TypeGuard[Path]:
     """Whether a file is taken for a table: by its name, so that a recording is never read as text."""
-    return path.suffix.lower() in (".csv", ".txt", ".tsv")
+    return isinstance(given, Path) and given.suffix.lower() in (".csv", ".txt", ".tsv")
 
 
 def span(low: float, high: float, unit: str, value: float | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,9 +14,8 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import show
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import FormatOption, Output
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in 
 _WIDE = 8
 
 
-def fabric(
-    name: Name = None, /, *, nodes: Nodes = None, check: Check = False, format: FormatOption = "table", output: Output = None
-) -> int:
+def fabric(name: Name = None, /, *, nodes: Nodes = None, check: Check = False) -> ModelAnswer:
     """Show a machine as a network: parts, wires with their sources, routes between parts, shared wires, bisection."""
     from turnbuckle.mpi.questions.fabric import question as study
     from turnbuckle.replay.contention.network_file import bundled, read_network
@@ -43,24 +41,12 @@ def fabric(
         if nodes is not None:
             raise error_of("A052.machine", found=f"--nodes {nodes}")
         fabrics = [study.fabric(read_network(n)) for n in bundled()]
-        if format != "table":
-            listed = [_row(f) for f in fabrics]
-            write_answer({"schema_version": SCHEMA_VERSION, "networks": listed}, listed, format, output)
-        elif check:
-            for each in fabrics:
-                _remarks(console_for(output), each)
-        else:
-            _print_all(console_for(output), fabrics)
-        return 0
+        listed = [_row(f) for f in fabrics]
+        document = {"schema_version": SCHEMA_VERSION, "networks": listed}
+        return ModelAnswer(document, listed, partial(_all_remarks if check else _print_all, result=fabrics))
     result = study.fabric(read_network(name), nodes or 0)
-    if format != "table":
-        ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in result.ways]
-        write_answer(result.as_dict(), ways, format, output)
-    elif check:
-        _remarks(console_for(output), result)
-    else:
-        _print(console_for(output), result)
-    return 0
+    ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in result.ways]
+    return ModelAnswer(result.as_dict(), ways, partial(_remarks if check else _print, result=result))
 
 
 def _row(result: Fabric) -> dict[str, object]:
@@ -182,6 +168,11 @@ def _print_together(console: Terminal, result: Fabric) -> None:
     for t in result.together:
         table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
     console.print(table)
+
+
+def _all_remarks(console: Terminal, result: list[Fabric]) -> None:
+    for each in result:
+        _remarks(console, each)
 
 
 def _remarks(console: Terminal, result: Fabric, *, with_head: bool = True) -> int:

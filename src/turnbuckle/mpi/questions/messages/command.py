@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -13,20 +14,22 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, Source, rank_counts
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, Charts, NoCache, PartOptions, Recorded, Source, rank_counts
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected, refuse_asked
+from turnbuckle.show.terminal.recording import inspected, provenance_of, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
     from turnbuckle.mpi.questions.messages.question import Answered
     from turnbuckle.mpi.replay.messages import Traffic
+    from turnbuckle.show.figures.figure import Figure
 
 Recording = Annotated[
-    Path, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL")
+    Recorded,
+    Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL"),
 ]
 Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
@@ -90,11 +93,9 @@ def messages(
     study: InDepth = False,
     charts: Charts = None,
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
 
     --study answers more questions with more replays; --charts draws its figures.
@@ -119,30 +120,28 @@ def messages(
     )  # fmt: skip
     refuse_varied(set_ or [])
     each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
-    recording_read: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache, part)
-    if recording_read is None:
+    run = None
+    if isinstance(recording, Path) and schedules.sniff(recording):
         refuse_asked(recording, part.given(), "a schedule, which states no times")
-    traffic = traffic_of(recording, flops_per_second=parsed(flops_per_second, "FLOP/s"), profile=lambda: recording_read.profile)
+    else:
+        recording = run = inspected(recording, source, no_cache, part)
+    traffic = traffic_of(recording, flops_per_second=parsed(flops_per_second, "FLOP/s"))
     deep = None
     with working("replaying"):
         if study or charts is not None:
             deep = studied(traffic, setup, ranks_per_node=each)
         answer = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
-    if charts is not None and deep is not None:
+
+    def figures() -> list[Figure]:
         from turnbuckle.mpi.questions.messages.figures import figures
 
-        save(figures(deep), charts)
-    if format != "table":
-        about = {
-            **answer.as_dict(),
-            **({"study": deep.as_dict()} if deep else {}),
-            **({"provenance": recording_read.provenance()} if recording_read else {}),
-        }
-        rows = [c.as_dict() for c in deep.cases] if deep else [r.as_dict() for r in answer.rows]
-        write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
-    else:
-        show(console_for(output), answer, deep)
-    return 0
+        return figures(deep or studied(traffic, setup, ranks_per_node=each))
+
+    if charts is not None:
+        save(figures(), charts)
+    about = {**answer.as_dict(), **({"study": deep.as_dict()} if deep else {}), **provenance_of(run)}
+    rows = [{k: v for k, v in row.as_dict().items() if k != "links"} for row in (deep.cases if deep else answer.rows)]
+    return ModelAnswer(about, rows, partial(show, answer=answer, deep=deep), figures)
 
 
 def _seen(traffic: Traffic) -> str:

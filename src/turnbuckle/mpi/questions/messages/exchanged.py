@@ -20,6 +20,7 @@ from turnbuckle.mpi.replay.compute_rules import with_rules
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.placement import Kind as Placement
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.sweep.points import Held, Kind, hashed
 from turnbuckle.replay.contention.network_file import read_network
 from turnbuckle.trace.window import Part
@@ -81,28 +82,26 @@ def _possible(name: str, value: float | str) -> None:
                 raise
 
 
-def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
+def traffic_of(given: Path | Run, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
     """Return the traffic of a recording or of a schedule.
 
     Raises A068, A069; A077 to A079, an impossible schedule; P0xx; A164.
 
     Parameters
     ----------
+    given : a schedule, a recording, or one that was read.
     flops_per_second : speed of each rank [FLOP/s]; needed for a time-independent trace, refused for recordings and GOAL.
-    profile : function that returns the recording as a `turnbuckle.profile.profile.Profile`; the file is read if left out.  Not called for
-        a schedule.
+    profile : function that reads a recording as a `turnbuckle.profile.profile.Profile`; the file itself is read if left out.
     """
-    schedule = schedules.sniff(path)
-    counts_flops = schedule and not schedules.timed(path)
+    schedule = given if isinstance(given, Path) and schedules.sniff(given) else None
+    counts_flops = schedule is not None and not schedules.timed(schedule)
     if counts_flops and flops_per_second is None:
-        raise error_of("A068", where=path.name, found="no flops_per_second")
+        raise error_of("A068", where=given.name, found="no flops_per_second")
     if flops_per_second is not None and not counts_flops:
-        raise error_of("A069.speed", where=path.name, found=f"{flops_per_second:g} FLOP/s")
-    if schedule:
-        return schedules.read(path, flops_per_second=flops_per_second)
-    if profile is None:
-        profile = Held(path).profile
-    return recorded(profile())
+        raise error_of("A069.speed", where=given.name, found=f"{flops_per_second:g} FLOP/s")
+    if schedule is not None:
+        return schedules.read(schedule, flops_per_second=flops_per_second)
+    return recorded(given.profile if isinstance(given, Run) else (profile or Held(given).profile)())
 
 
 def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,19 +14,19 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.terminal.console import Terminal, console_for
+from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, provenance_of
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.networks.limppy import Protocol
     from turnbuckle.mpi.questions.network.question import Answered
 
 Given = Annotated[
-    Path | None,
+    Recorded | None,
     Parameter(help="a recording that holds all ranks of an MPI run, or a CSV of messages: message, from, to, size [B], after, delay [s]"),
 ]
 PatternOption = Annotated[
@@ -82,21 +83,18 @@ def network(
     legacy_headers: Legacy = False,
     acknowledged: Acknowledged = False,
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
     from turnbuckle.mpi.networks import message_graphs
     from turnbuckle.mpi.networks.limppy import Protocol
     from turnbuckle.mpi.questions.network import question as study
 
-    console = console_for(output if format == "table" else None)
     if (given is None) == (pattern is None):
         raise error_of("A089.nothing", found="both" if given else "none")
-    table = given is not None and given.suffix.lower() == ".csv"
-    if given is None or table:
+    table = given if isinstance(given, Path) and given.suffix.lower() == ".csv" else None
+    if given is None or table is not None:
         idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache, **part.idle()}
         refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
     if given is not None:
@@ -111,8 +109,8 @@ def network(
     if given is None:
         assert pattern is not None
         messages = study.of_graph(message_graphs.pattern(pattern, parse(message_size or "64 KiB", "B")), protocol)
-    elif table:
-        messages = study.of_graph(message_graphs.read(given), protocol)
+    elif table is not None:
+        messages = study.of_graph(message_graphs.read(table), protocol)
     else:
         from turnbuckle.mpi.replay.messages import recorded
 
@@ -120,12 +118,8 @@ def network(
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
         answer = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
-    if format != "table":
-        document = answer.as_dict() if seen is None else {**answer.as_dict(), "provenance": seen.provenance()}
-        write_answer(document, [r.as_dict() for r in answer.rows], format, output)
-    else:
-        _print(console, answer)
-    return 0
+    document = {**answer.as_dict(), **provenance_of(seen)}
+    return ModelAnswer(document, [r.as_dict() for r in answer.rows], partial(_print, answer=answer))
 
 
 def _two(text: str, unit: str) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -13,9 +14,8 @@ from turnbuckle.foundation.errors import UnitError, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.papers.numbers import printed
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import FormatOption, Output
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
 
 if TYPE_CHECKING:
     from turnbuckle.papers.numbers import Interval
@@ -32,11 +32,8 @@ At = Annotated[list[str] | None, Parameter(help="latencies or bandwidths asked f
 Claimed = Annotated[str | None, Parameter(help="a printed ratio of run time at --at over run time at --from, to be held against the gain")]
 
 
-def bound(
-    *, gain: Gain, from_: From, to: To, at: At = None, claimed: Claimed = None, format: FormatOption = "table", output: Output = None
-) -> int:
+def bound(*, gain: Gain, from_: From, to: To, at: At = None, claimed: Claimed = None) -> ModelAnswer:
     """Bound the run time at one latency by a gain known between two others: it is convex in latency, whatever the application."""
-    console = console_for(output if format == "table" else None)
     known_gain = _ratio("--gain", gain)
     if known_gain.value < 1:
         raise (
@@ -56,11 +53,7 @@ def bound(
         raise error_of("A044.claim", found=f"{len(words)} of them")
     claim = None if claimed is None else _ratio("--claimed", claimed)
     document = answer(known_gain, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=claim)
-    if format != "table":
-        write_answer(document, document["bounds"], format, output)
-    else:
-        _print(console, document)
-    return 0
+    return ModelAnswer(document, document["bounds"], partial(_print, document=document))
 
 
 def _ratio(option: str, text: str) -> Interval:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,10 +13,11 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
-from turnbuckle.show.terminal.output import write_answer
-from turnbuckle.show.terminal.progress import reading, working
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NoCache, Recorded, listed
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
@@ -61,14 +63,11 @@ def cxl(
     as_printed: AsPrinted = False,
     tags: Tags = None,
     round_trip: RoundTrip = None,
-    format: FormatOption = "table",
-    output: Output = None,
-) -> int:
+) -> ModelAnswer:
     """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading must save (equations 9 to 11)."""
     from turnbuckle.cost import packet
     from turnbuckle.cost.pcie import Pcie
 
-    console = console_for(output if format == "table" else None)
     if (tags is None) != (round_trip is None):
         raise error_of("A028.pair")
     wire = packet.link(link)
@@ -95,11 +94,7 @@ def cxl(
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
     )
     document["measured_start_up"] = shown
-    if format != "table":
-        write_answer(document, document["rows"], format, output)
-    else:
-        _print_compared(console, document)
-    return 0
+    return ModelAnswer(document, document["rows"], partial(_print_compared, document=document))
 
 
 def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
@@ -291,19 +286,16 @@ def chain(
     *,
     items: Annotated[int | None, Parameter(help="how often the chain runs; as the file says if left out")] = None,
     in_flight: Annotated[int | None, Parameter(help="items under way at once when pipelined; as the file says if left out")] = None,
-    profile: Annotated[Path | None, Parameter(help="a recording for the stage without a time")] = None,
+    profile: Annotated[Recorded | None, Parameter(help="a recording for the stage without a time")] = None,
     per: Annotated[Literal["run", "kernel"], Parameter(help="what one item of the recording is: all of it, or one kernel")] = "run",
     stage: Annotated[str | None, Parameter(help="the stage to take from the recording; the one without a time if left out")] = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
-) -> int:
+) -> ModelAnswer:
     """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
 
     from turnbuckle.papers.models.cxl.chain import play
     from turnbuckle.papers.models.cxl.chain_file import read_chain
 
-    console = console_for(output if format == "table" else None)
     for name, value in (("--items", items), ("--in-flight", in_flight)):
         if value is not None and value < 1:
             raise error_of("A029.count", found=str(value), name=name)
@@ -316,21 +308,13 @@ def chain(
     with working("replaying"):
         played = play(declared)
     document = played.as_dict()
-    if format != "table":
-        write_answer(document, document["flows"], format, output)
-    else:
-        _print_chain(console, played)
-    return 0
+    return ModelAnswer(document, document["flows"], partial(_print_chain, played=played))
 
 
-def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
+def _recorded(chain: Chain, recording: Recorded, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
     from turnbuckle.papers.models.cxl.chain import with_recording
-    from turnbuckle.profile.profile import build
-    from turnbuckle.trace.read import read
 
-    with reading(recording) as progress:
-        profile = build(read(recording, use_cache=not no_cache, progress=progress))
-    return with_recording(chain, profile, per=per, stage=stage)
+    return with_recording(chain, inspected(recording, None, no_cache).profile, per=per, stage=stage)
 
 
 def _print_chain(console: Terminal, played: Played) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,9 +16,9 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import Charts, FormatOption, Output
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import Charts
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.tables import unframed
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from turnbuckle.papers.models.dag.question import Solves
     from turnbuckle.papers.models.dag.supernodes import Supernodes
     from turnbuckle.papers.models.dag.tiers import Fabric
+    from turnbuckle.show.figures.figure import Figure
 
 _RANGE = re.compile(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", re.ASCII)
 _FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
@@ -93,16 +95,13 @@ def dag(
     dependency: Dependency = "0 s",
     one_at_a_time: OneAtATime = False,
     charts: Charts = None,
-    format: FormatOption = "table",
-    output: Output = None,
-) -> int:
+) -> ModelAnswer:
     """Find the critical path of a triangular solve or of any task graph over several GPUs, and where more of them stop paying."""
     from turnbuckle.papers.models.dag.graph import is_graph, read_graph
     from turnbuckle.papers.models.dag.question import sweep
     from turnbuckle.papers.models.dag.supernodes import WIDEST, read_map, read_triangle, supernodes
     from turnbuckle.papers.models.dag.tasks import variants
 
-    console = console_for(output) if format == "table" else None
     options: dict[str, Any] = {"merged": merged, "dependency": parse(dependency, "s"), "one_at_a_time": one_at_a_time}
     options["ranks_per_gpu"] = ranks_per_gpu
     changes = variants(_factor("--integration", integration), _factor("--disaggregation", disaggregation))
@@ -130,15 +129,15 @@ def dag(
             of_supernode = None if owner is None else owner[solved.first[:-1]]
     with working("replaying"):
         solves = sweep(solved, machine, counts, layout, owner=of_supernode, changes=changes, **options)
-    if charts is not None:
+
+    def figures() -> list[Figure]:
         from turnbuckle.papers.models.dag.figures import figures
 
-        save(figures(solves), charts)
-    if console is not None:
-        _print(console, solves)
-    else:
-        write_answer(solves.as_dict(), [run.as_dict() for run in solves.runs], format, output)
-    return 0
+        return figures(solves)
+
+    if charts is not None:
+        save(figures(), charts)
+    return ModelAnswer(solves.as_dict(), [run.as_dict() for run in solves.runs], partial(_print, solves=solves), figures)
 
 
 def _refuse(given: dict[str, Any], subject: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +14,15 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions, listed
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, Charts, MachineName, NoCache, PartOptions, Recorded, listed
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table, span, titled
 
 if TYPE_CHECKING:
     from turnbuckle.papers.models.dgemm.question import Study
+    from turnbuckle.show.figures.figure import Figure
 
 #: Bandwidths at which the lines of a figure are drawn.
 _DRAWN = 61
@@ -30,12 +32,12 @@ Words = list[str] | None
 
 def dgemm(
     times: Annotated[
-        Path | None, Parameter(help="kernel times: a CSV (size, time or rate) or a recording; left out: host time / alpha")
+        Recorded | None, Parameter(help="kernel times: a CSV (size, time or rate) or a recording; left out: host time / alpha")
     ] = None,
     /,
     *,
     on: Annotated[
-        str | None,
+        MachineName | None,
         Parameter(name="--on", help="a machine: its GPU's peak, its link and its launch stand for alpha, bandwidth, latency, launch"),
     ] = None,
     alpha: Annotated[float | None, Parameter(help="acceleration over the host where nothing was measured; 8, the paper's A100")] = None,
@@ -48,17 +50,14 @@ def dgemm(
     kernel: Annotated[str | None, Parameter(help="recording: part of the kernel's name; gemm if left out")] = None,
     size: Annotated[int | None, Parameter(help="recording: N of all these kernels; read off their copies if left out")] = None,
     charts: Charts = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Ask from which size, bandwidth and launch time on a matrix product is worth moving to the device."""
     import numpy as np
 
     from turnbuckle.papers.models.dgemm import question as study
 
-    console = console_for(output) if format == "table" else None
     rate, left_out = parse(host_rate, "FLOP/s"), 0
     machine = None if on is None else load(on)
     coupling = study.Coupling() if machine is None else study.coupling(machine)
@@ -90,18 +89,17 @@ def dgemm(
         "machine": None if machine is None else machine.name,
     }
     answer = study.study(kernel_times, bandwidths=bandwidths, left_out=left_out, **asked)
-    if charts is not None:
+
+    def figures() -> list[Figure]:
         from turnbuckle.papers.models.dgemm.figures import dgemm_figure
 
         low, high = min(bandwidths), max(bandwidths)
         fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)
-        drawn = study.study(kernel_times, bandwidths=fine, left_out=left_out, **asked)
-        save([dgemm_figure(drawn)], charts)
-    if console is not None:
-        _print_dgemm(console, answer)
-    else:
-        write_answer(answer.as_dict(), answer.rows(), format, output)
-    return 0
+        return [dgemm_figure(study.study(kernel_times, bandwidths=fine, left_out=left_out, **asked))]
+
+    if charts is not None:
+        save(figures(), charts)
+    return ModelAnswer(answer.as_dict(), answer.rows(), partial(_print_dgemm, study=answer), figures)
 
 
 def _listed(option: str, words: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
@@ -15,9 +16,9 @@ from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import FormatOption, Output, listed
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import MachineName, listed
 
 if TYPE_CHECKING:
     from turnbuckle.cost.packet import Link
@@ -32,7 +33,7 @@ Links = Annotated[str, Parameter(help="generation and lanes as pcie4-x16, versio
 Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a copy: several times or with commas", negative=())]
 Way = Annotated[Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")]
 Machines = Annotated[
-    list[str] | None,
+    list[MachineName] | None,
     Parameter(name="--on", help="machines whose links are meant, with commas, each with its latency of a copy", negative=()),
 ]
 Latency = Annotated[
@@ -68,9 +69,7 @@ def link(
         bool, Parameter(help="PCIe: AHEAD's equations 3 to 5 as printed, without the MRRS term", negative=())
     ] = False,
     legacy_mrrs: Annotated[bool, Parameter(help="PCIe: that term too, with --legacy-headers", negative=())] = False,
-    format: FormatOption = "table",
-    output: Output = None,
-) -> int:
+) -> ModelAnswer:
     """Price copies over a PCI Express or NVLink connection: bytes on the wire, efficiency, bandwidth and time by size."""
     if not links and on is None:
         raise error_of("A019.nothing")
@@ -79,14 +78,13 @@ def link(
         raise error_of("A019.alone", given=given, missing=missing)
     if pageable_threshold is not None and host_memory is None:
         raise error_of("A019.pageable")
-    console = console_for(output if format == "table" else None)
     given_settings = {"mps": mps, "mrrs": mrrs, "rcb": rcb, "address_bits": address_bits}
     settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
     settings |= {"completion": "rcb"} if rcb is not None else {}
     settings |= {"interval": "symbols"} if symbol_intervals else {}
     settings |= {name: True for name, asked in (("ecrc", ecrc), ("legacy_headers", legacy_headers), ("legacy_mrrs", legacy_mrrs)) if asked}
     document = answer(
-        _links(links, [] if on is None else listed(on), way, settings),
+        _links(links, on or [], way, settings),
         [parse(word, "B") for word in _words(sizes)],
         way,
         latency=None if latency is None else parse(latency, "s"),
@@ -94,11 +92,7 @@ def link(
         threshold=None if pageable_threshold is None else parse(pageable_threshold, "B"),
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
     )
-    if format != "table":
-        write_answer(document, document["rows"], format, output)
-    else:
-        _print(console, document)
-    return 0
+    return ModelAnswer(document, document["rows"], partial(_print, document=document))
 
 
 def _words(sizes: list[str] | None) -> list[str]:
@@ -117,7 +111,7 @@ class Chosen(NamedTuple):
     latency: float = 0.0
 
 
-def _links(names: tuple[str, ...], machines: list[str], way: str, settings: dict[str, Any]) -> list[Chosen]:
+def _links(names: tuple[str, ...], machines: list[MachineName], way: str, settings: dict[str, Any]) -> list[Chosen]:
     """Return the links of the command line, with the settings of PCI Express on those that are PCI Express."""
 
     from turnbuckle.cost.packet import link as named
@@ -125,7 +119,7 @@ def _links(names: tuple[str, ...], machines: list[str], way: str, settings: dict
     from turnbuckle.papers.models.on_machine import wire
 
     links = [Chosen(link, link.name) for name in names for part in name.split(",") if part.strip() for link in [named(part)]]
-    for machine in map(load, machines):
+    for machine in (load(one) for word in machines for one in (listed([word]) if isinstance(word, str) else [word])):
         latency = machine.value("link.d2h.latency" if way == "write" else "link.h2d.latency")
         links.append(Chosen(wire(machine), machine.name, latency or 0.0))
     if not links:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +13,8 @@ from rich.text import Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import titled
 
@@ -40,17 +40,14 @@ def mdm(
     dram: Annotated[str, Parameter(help="bandwidth of the memory")] = "480 GB/s",
     kappa: Annotated[float, Parameter(help="share of a queue that a request waits for")] = 0.5,
     kappa_divergent: Annotated[float | None, Parameter(help="the same in divergent intervals; as --kappa if left out")] = None,
-    profile: Annotated[Path | None, Parameter(help="recording of the kernel: its measured duration stands beside the model's")] = None,
+    profile: Annotated[Recorded | None, Parameter(help="recording of the kernel: its measured duration stands beside the model's")] = None,
     kernel: Annotated[str | None, Parameter(help="part of the kernel's name in the recording")] = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Model a kernel's instructions a cycle and its duration by the memory divergence model: a guess, beside what was measured."""
     from turnbuckle.papers.models.mdm import cost
 
-    console = console_for(output) if format == "table" else None
     if kernel is not None and profile is None:
         raise error_of("A046.kernel")
     if profile is None:
@@ -73,11 +70,7 @@ def mdm(
         document["modelled_seconds"] = {**asdict(modelled), "log_sd": cost.PRIOR_LOG_SD}
     document["measured"] = _measured_kernel(profile, kernel or "", no_cache, part) if profile is not None else None
     document["ratio"] = _ratio(document["measured"], document["modelled_seconds"])
-    if console is not None:
-        _print_mdm(console, document, device)
-    else:
-        write_answer(document, document["intervals"], format, output)
-    return 0
+    return ModelAnswer(document, document["intervals"], partial(_print_mdm, document=document, device=device))
 
 
 def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -> dict[str, Any]:
@@ -93,7 +86,7 @@ def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -
     return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_values}
 
 
-def _measured_kernel(profile: Path, kernel: str, no_cache: bool, part: PartOptions) -> dict[str, Any]:
+def _measured_kernel(profile: Recorded, kernel: str, no_cache: bool, part: PartOptions) -> dict[str, Any]:
     import numpy as np
 
     from turnbuckle.profile.summary.summary import kernel_names

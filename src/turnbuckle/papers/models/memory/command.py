@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,9 +13,8 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, plain
-from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, MachineName, NoCache, PartOptions, Recorded, Source
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
 from turnbuckle.show.terminal.tables import is_table, print_findings, span, titled
 
@@ -28,10 +28,12 @@ _WIDE = 116
 
 
 def memory(
-    work: Annotated[Path, Parameter(help="a table (name, flops, regular, irregular, h2d, d2h), or a recording with unified memory")],
+    work: Annotated[Recorded, Parameter(help="a table (name, flops, regular, irregular, h2d, d2h), or a recording with unified memory")],
     /,
     *,
-    on: Annotated[str | None, Parameter(name="--on", help="machine whose memories are meant; that of the recording if left out")] = None,
+    on: Annotated[
+        MachineName | None, Parameter(name="--on", help="machine whose memories are meant; that of the recording if left out")
+    ] = None,
     memories: Annotated[
         Path | None,
         Parameter(help="CSV of measured bandwidths: memory (hbm, ddr), regular, irregular [B/s], error; replaces the machine's"),
@@ -46,15 +48,12 @@ def memory(
         Literal["full", "none"] | None, Parameter(help="table: copies behind arithmetic as in equation 8 (if left out), or beside it")
     ] = None,
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
     from turnbuckle.papers.models.memory import question as study
 
-    console = console_for(output) if format == "table" else None
     measured = study.read_memories(memories) if memories is not None else None
     if is_table(work):
         if on is None:
@@ -73,12 +72,8 @@ def memory(
         run = inspected(work, source, no_cache, part)
         machine = load(on).resolved(run.source) if on is not None else run.source
         answer = study.from_profile(run.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
-    if console is not None:
-        _print_memory(console, answer)
-    else:
-        document = answer.as_dict()
-        write_answer(document, [_memory_row(r) for r in document["rows"]], format, output)
-    return 0
+    document = answer.as_dict()
+    return ModelAnswer(document, [_memory_row(r) for r in document["rows"]], partial(_print_memory, answer=answer))
 
 
 def _share(text: str) -> tuple[float, float]:

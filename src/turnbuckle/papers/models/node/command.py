@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,18 +11,19 @@ from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, lambdas_of
-from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
-from turnbuckle.show.terminal.recording import inspected, refuse_asked
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source, lambdas_of
+from turnbuckle.show.terminal.output import flattened
+from turnbuckle.show.terminal.recording import inspected, provenance_of, refuse_asked
 from turnbuckle.show.terminal.tables import is_table
 
 if TYPE_CHECKING:
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.papers.models.node.question import Link
 
-Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
+Recording = Annotated[Recorded, Parameter(help="a recording of a run on a GPU, of any kind")]
 TableOrRecording = Annotated[
-    Path,
+    Recorded,
     Parameter(
         help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), what nvprof prints, or a recording"
     ),
@@ -55,12 +58,10 @@ def functions(
     /,
     *,
     top: Annotated[int, Parameter(help="how many functions of each class the table shows; files hold all")] = 5,
-    format: FormatOption = "table",
-    output: Output = None,
     source: Source = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Say where the time goes, function by function: its plain time, and its part of the exclusive time line."""
     import polars as pl
 
@@ -68,21 +69,16 @@ def functions(
     from turnbuckle.papers.models.node.tables import print_functions
     from turnbuckle.trace.recorders import what_to_record
 
-    _for_terminal(format, output)
     if top < 1:
         raise error_of("A037.top", found=str(top))
     run = inspected(profile, source, no_cache, part)
     table = table_of(run.profile)
     if set(table.rows["class"]) <= {"cpu"}:
         raise error_of("A155", where=run.profile.trace.name, fix=what_to_record("gpu", run.profile.trace.facts))
-    if format == "json":
-        write_json({"schema_version": 1, **table.as_dict(), "provenance": run.provenance()}, output)
-    elif format != "table":
-        # a name may hold what steers a terminal
-        write_frame(table.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}")), format, output)
-    else:
-        print_functions(table, top)
-    return 0
+    # a name may hold what steers a terminal
+    rows = table.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}"))
+    document = {"schema_version": 1, **table.as_dict(), **provenance_of(run)}
+    return ModelAnswer(document, rows, partial(print_functions, functions=table, top=top))
 
 
 def additive(
@@ -91,12 +87,10 @@ def additive(
     *,
     lambda_: Lambda = None,
     total: Total = None,
-    format: FormatOption = "table",
-    output: Output = None,
     source: Source = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
     from turnbuckle.papers.models.node.additive import additive_readings, additive_rows, longest_allocation
     from turnbuckle.papers.models.node.nvprof_additive import print_summaries, summary_rows
@@ -104,11 +98,10 @@ def additive(
     from turnbuckle.projection.model import additive as priced
     from turnbuckle.trace.readers.nvprof.reader import is_summary
 
-    _for_terminal(format, output)
     lambdas = lambdas_of(lambda_)
     model = priced(lambdas)
     findings: list[Finding]
-    summary = is_summary(given)
+    summary = isinstance(given, Path) and is_summary(given)
     if total is not None and not summary:
         raise error_of("A400.summary", found=given.name)
     if source is not None and (summary or is_table(given)):
@@ -116,32 +109,31 @@ def additive(
     if summary or is_table(given):
         refuse_asked(given, part.given(), "sums of times")
     recorded: dict[str, Any] = {}
-    if summary:
+    show: Callable[..., None]
+    if isinstance(given, Path) and summary:
         rows, findings = summary_rows(given, lambdas, total)
+        show = print_summaries
     elif is_table(given):
         rows, findings = additive_rows(given, lambdas)
+        show = print_additive
     else:
         run = inspected(given, source, no_cache, part)
         rows, findings = additive_readings(run, lambdas, model)
+        longest = longest_allocation(run)
         recorded = {
-            "longest_allocation_seconds": longest_allocation(run),
+            "longest_allocation_seconds": longest,
             "findings": [f.as_dict() for f in (*findings, *run.findings)],
-            "provenance": run.provenance(),
+            **provenance_of(run),
         }
-    about = {"findings": [f.as_dict() for f in findings], **recorded}
-    if format != "table":
-        write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
-    elif summary:
-        print_summaries(rows, lambdas, findings)
-    elif is_table(given):
-        print_additive(rows, lambdas, findings)
-    else:
-        print_readings(rows, lambdas, recorded["longest_allocation_seconds"], findings)
-    return 0
+        show = partial(print_readings, longest_allocation=longest)
+    document = {"schema_version": 1, "lambda": lambdas, "rows": rows, "findings": [f.as_dict() for f in findings], **recorded}
+    return ModelAnswer(document, rows, partial(show, rows=rows, lambdas=lambdas, findings=findings))
 
 
 def integration(
-    given: Annotated[Path | None, Parameter(help="a recording with MPI, or applications as a table (.csv); left out with shares")] = None,
+    given: Annotated[
+        Recorded | None, Parameter(help="a recording with MPI, or applications as a table (.csv); left out with shares")
+    ] = None,
     /,
     *,
     communication: Communication = None,
@@ -157,15 +149,12 @@ def integration(
     gpus_per_node: GpusPerNode = None,
     mapping: Mapping = None,
     least_size: Least = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
     from turnbuckle.papers.models.node.tables import print_integration
 
-    _for_terminal(format, output)
     _belongs(
         given is not None and not is_table(given),
         {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
@@ -190,18 +179,9 @@ def integration(
     else:
         ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
         document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)
-    if format != "table":
-        rows = document.get("rows")
-        write_answer({"schema_version": 1, **document}, rows if rows is not None else [flattened(document)], format, output)
-    else:
-        print_integration(document)
-    return 0
-
-
-def _for_terminal(format: str, output: Path | None) -> None:
-    """Refuse an output file for a table (A010)."""
-    if format == "table" and output is not None:
-        raise error_of("A010.option", found=f"--output {output.name}")
+    rows = document.get("rows")
+    flat = rows if rows is not None else [flattened(document)]
+    return ModelAnswer({"schema_version": 1, **document}, flat, partial(print_integration, document=document))
 
 
 def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
@@ -279,7 +259,14 @@ def _of_shares(
 
 
 def _of_recording(
-    profile: Path, no_cache: bool, part: PartOptions, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
+    profile: Recorded,
+    no_cache: bool,
+    part: PartOptions,
+    *,
+    ranks_per_node: int | None,
+    off_node: str | None,
+    least_size: str,
+    **how: Any,
 ) -> dict[str, Any]:
     """Return the shares of a recording and the gain from them."""
     from turnbuckle.papers.models.node.application_table import share
@@ -295,4 +282,4 @@ def _of_recording(
         ranks_per_node, recorded_mapping = placement
     how["mapping"] = how["mapping"] or recorded_mapping
     answer = closer(run.profile, ranks_per_node=ranks_per_node, off_node=off_node_share, least_bytes=parse(least_size, "B"), **how)
-    return {**answer.as_dict(), "provenance": run.provenance()}
+    return {**answer.as_dict(), **provenance_of(run)}

@@ -107,9 +107,10 @@ def _bounded(row: dict[str, Any]) -> dict[str, Any]:
     return out | {"saved_seconds": row["summed_seconds"] - row["waits_seconds"] - row["projected_seconds"]}
 
 
-def print_summaries(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
+def print_summaries(
+    console: Terminal, rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]
+) -> None:
     """Print the terms of each process, the projected run time and ratios; without a run time, the bound that is left."""
-    console = Terminal(highlight=False)
     timed = any(row["stated_seconds"] is not None for row in rows)
     columns = ["", "GPU", "data", "control", "waits", *(("CPU, MPI", "then", "run gets", "interval") if timed else ("run gets at most",))]
     table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", *columns)

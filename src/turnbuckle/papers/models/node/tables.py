@@ -21,9 +21,8 @@ _NUMBERS: Final = 60
 _WORDS: Final = {"gpu": "GPU", "control": "control", "data": "data", "mpi": "MPI", "cpu": "CPU"}
 
 
-def print_functions(functions: Functions, top: int) -> None:
+def print_functions(console: Terminal, functions: Functions, top: int) -> None:
     """Print the longest functions of each class, the rest of it as one line, its sum, and both closure defects."""
-    console = Terminal(highlight=False)
     title = f"functions of a run of {ns(functions.run_time_ns)}"
     table = titled(console, title, "", "time", "calls", "average", "of run", "exposed", "of run")
     rows, classes = functions.table(), functions.classes()
@@ -110,9 +109,8 @@ def _digits(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 1e4 else f"{ratio:.3g}"
 
 
-def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
+def print_additive(console: Terminal, rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
     """Print the applications of a table: sum against stated total, projected run time, and ratios over both."""
-    console = Terminal(highlight=False)
     title = f"additive model: {spoken_lambdas(lambdas)}"
     if rows and "scaled_share" in rows[0]:
         table = titled(console, title, "", "scaled share", "run gets", "interval")
@@ -138,10 +136,13 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
 
 
 def print_readings(
-    rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], longest_allocation: float, findings: Sequence[Finding]
+    console: Terminal,
+    rows: Sequence[Mapping[str, Any]],
+    lambdas: Mapping[str, float],
+    longest_allocation: float,
+    findings: Sequence[Finding],
 ) -> None:
     """Print the readings of one recording, term by term."""
-    console = Terminal(highlight=False)
     table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", *(row["name"] for row in rows))
     summed = [row for row in rows if row["summed_seconds"] is not None]
     blank = [""] * (len(rows) - len(summed))
@@ -168,9 +169,8 @@ def print_readings(
     print_findings(console, findings)
 
 
-def print_integration(document: Mapping[str, Any]) -> None:
+def print_integration(console: Terminal, document: Mapping[str, Any]) -> None:
     """Print the speed-ups by fractions, by stages, and the shares of a recording."""
-    console = Terminal(highlight=False)
     if "communication" in document:
         _print_shares(console, document)
     if rows := document.get("rows"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,9 +13,9 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean
-from turnbuckle.show.terminal.console import Terminal, console_for
-from turnbuckle.show.terminal.options import FormatOption, Output
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import MachineName
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def power(
     doubling: Annotated[float | None, Parameter(help="years in which the rate per watt doubles, in place of the fitted trend")] = None,
     base: Annotated[str | None, Parameter(help="part that --doubling starts from; A100-SXM4-40GB if left out")] = None,
     on: Annotated[
-        str | None, Parameter(name="--on", help="a machine: the rate per watt of its GPU grows as the trend does, or as --doubling says")
+        MachineName | None,
+        Parameter(name="--on", help="a machine: the rate per watt of its GPU grows as the trend does, or as --doubling says"),
     ] = None,
     year: Annotated[float, Parameter(help="of the design points")] = 2026,
     package: Annotated[
@@ -43,14 +45,11 @@ def power(
     card: Annotated[str | None, Parameter(help="power of a part on a card; 350 W, or half of the machine's")] = None,
     share: Annotated[str, Parameter(help="of an APU's package for its GPU")] = "50 %",
     exponent: Annotated[float | None, Parameter(help="x of rate ~ power^x; from two boards of one chip if left out")] = None,
-    format: FormatOption = "table",
-    output: Output = None,
-) -> int:
+) -> ModelAnswer:
     """Project what GPUs of a given power compute in a later year, from the trend of the rate per watt."""
 
     from turnbuckle.papers.models.power import question as study
 
-    console = console_for(output) if format == "table" else None
     names = [p.name for p in study.shipped()]
     if base is not None and base not in names:
         raise error_of("A048.part", where="--base", found=base[:40], fix=did_you_mean(base, names) or ", ".join(names))
@@ -75,12 +74,10 @@ def power(
         projection = study.power_study((), doubling_years=doubling, base=start or study.part_named(base or study.PAPER_BASE), **split)
     else:
         projection = study.power_study(within, base=start, **split)
-    if console is not None:
-        _print_power(console, projection, paper, "" if exponent is None else "given", started=start is not None)
-    else:
-        document = {**projection.as_dict(), "published": paper.as_dict()}
-        write_answer(document, [_point_row(p) for p in document["design_points"]], format, output)
-    return 0
+    document = {**projection.as_dict(), "published": paper.as_dict()}
+    by = "" if exponent is None else "given"
+    view = partial(_print_power, projection=projection, paper=paper, exponent=by, started=start is not None)
+    return ModelAnswer(document, [_point_row(p) for p in document["design_points"]], view)
 
 
 def _point_row(point: dict[str, Any]) -> dict[str, Any]:

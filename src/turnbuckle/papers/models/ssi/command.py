@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -13,22 +13,24 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.cells import clean, seconds
-from turnbuckle.show.terminal.console import Terminal, console_for
+from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.idle_options import refuse_idle
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source
-from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import NO_PART, MachineName, NoCache, PartOptions, Recorded, Source
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import inspected, provenance_of
 
 if TYPE_CHECKING:
     from turnbuckle.papers.models.ssi.question import Answered, Distance, Simulated
     from turnbuckle.replay.contention.loop import Link
 
-Recording = Annotated[Path | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")]
+Recording = Annotated[
+    Recorded | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")
+]
 LinkOption = Annotated[
     str | None, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
 ]
-On = Annotated[str | None, Parameter(name="--on", help="instead of --link: a machine, with what a large copy reaches on its link")]
+On = Annotated[MachineName | None, Parameter(name="--on", help="instead of --link: a machine, with what a large copy reaches on its link")]
 Now = Annotated[
     str | None,
     Parameter(
@@ -88,17 +90,14 @@ def ssi(
     in_flight: InFlight = 1,
     queue: Queue = 0,
     source: Source = None,
-    format: FormatOption = "table",
-    output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
-) -> int:
+) -> ModelAnswer:
     """Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance."""
 
     from turnbuckle.papers.models.ssi import question as study
     from turnbuckle.replay.contention.loop import Loop
 
-    console = console_for(output if format == "table" else None)
     if (link is None) == (on is None):
         raise error_of("A087.link")
     over, length = _link(link, width) if link is not None else _machine(on or "", width)
@@ -132,13 +131,9 @@ def ssi(
         loop = Loop(**given, **rest)
     with working("replaying"):
         answer = study.answer(loop, over, today, longer, quantum)
-    if format != "table":
-        about = {**answer.as_dict(), "recorded": None if simulated is None else asdict(simulated)}
-        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in answer.rows]
-        write_answer(about if run is None else {**about, "provenance": run.provenance()}, rows, format, output)
-    else:
-        _print(console, answer, simulated)
-    return 0
+    about = {**answer.as_dict(), "recorded": None if simulated is None else asdict(simulated), **provenance_of(run)}
+    rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in answer.rows]
+    return ModelAnswer(about, rows, partial(_print, answer=answer, simulated=simulated))
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:
@@ -162,7 +157,7 @@ def _link(text: str, width: int) -> tuple[Link, str]:
     return Link(text.strip().lower(), bandwidth, width), _printed_length("pcie" if text.strip().lower().startswith("pcie") else "nvlink")
 
 
-def _machine(name: str, width: int) -> tuple[Link, str]:
+def _machine(name: MachineName, width: int) -> tuple[Link, str]:
     """Return the link of a machine, and its length as the report takes it for its kind; an empty text where the report has no such link."""
     from turnbuckle.papers.models.on_machine import large_copy
     from turnbuckle.replay.contention.loop import Link
