@@ -390,10 +390,33 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     (*event)->id = ++event_count;
     return end_call(C_EVENT, begin, begin + SMALL);
 }
+/* What was allocated last, and where it is: what a pointer leads to. */
+enum { REMEMBERED = 64 };
+static struct { char *from; size_t size; CUpti_ActivityMemoryKind kind; } memories[REMEMBERED];
+static atomic_uint memory_count;
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *wanted, void **into, CUdeviceptr pointer)
+{
+    unsigned type = 0, managed = 0;
+    for (unsigned i = 0; i < REMEMBERED; i++) {
+        const char *from = memories[i].from;
+        if (!from || (char *)(uintptr_t)pointer < from || (char *)(uintptr_t)pointer >= from + memories[i].size) continue;
+        managed = memories[i].kind == CUPTI_ACTIVITY_MEMORY_KIND_MANAGED;
+        type = memories[i].kind == CUPTI_ACTIVITY_MEMORY_KIND_PINNED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (wanted[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *(unsigned *)into[i] = type;
+        else if (wanted[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED) *(unsigned *)into[i] = managed;
+        else return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
 static cudaError_t give_memory(int call, void **memory, size_t size, CUpti_ActivityMemoryKind kind)
 {
     int64_t begin = begin_call(call);
     *memory = malloc(size ? size : 1);
+    unsigned number = memory_count++ % REMEMBERED;
+    memories[number].from = *memory, memories[number].size = size, memories[number].kind = kind;
     KEEP(MEMORY_RECORD, .kind = CUPTI_ACTIVITY_KIND_MEMORY2, .memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
          .memoryKind = kind, .correlationId = correlation, .address = (uint64_t)(uintptr_t)*memory, .bytes = size, .timestamp = (uint64_t)begin,
          .contextId = kind == CUPTI_ACTIVITY_MEMORY_KIND_PINNED ? CUPTI_INVALID_CONTEXT_ID : CONTEXT, .streamId = CUPTI_INVALID_STREAM_ID);

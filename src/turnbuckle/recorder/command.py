@@ -17,8 +17,8 @@ from turnbuckle.foundation.errors import CannotAnswer, ProfileError, clipped, di
 from turnbuckle.foundation.schema import words
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import driver
+from turnbuckle.recorder import mpi_layer, toolchain
 from turnbuckle.recorder import run as record_run
-from turnbuckle.recorder import toolchain
 from turnbuckle.recorder.opencl import record_opencl
 from turnbuckle.show.terminal.options import flat
 from turnbuckle.show.terminal.progress import working
@@ -61,6 +61,10 @@ Cupti = Annotated[Path | None, Parameter(help="folder of the CUPTI to build agai
 Library = Annotated[Path | None, Parameter(help="use this recorder, made with --build, instead of building one")]
 Build = Annotated[bool, Parameter(help="only build the recorder, into the folder named with -o", negative=())]
 Anyway = Annotated[bool, Parameter(help="run the command though there is no driver or device", negative=())]
+MPI = Annotated[
+    bool | None,
+    Parameter(name="--mpi", negative="--no-mpi", help="record MPI too; if left out: where a launcher (mpirun, srun, ...) is used"),
+]
 OpenCL = Annotated[bool, Parameter(name="--opencl", help="record OpenCL instead of CUDA, on any device", negative=())]
 Headers = Annotated[Path | None, Parameter(name="--opencl-headers", help="folder of CL/cl_layer.h; the compiler's own if left out")]
 
@@ -85,8 +89,9 @@ def record(
     anyway: Anyway = False,
     opencl: OpenCL = False,
     opencl_headers: Headers = None,
+    mpi: MPI = None,
 ) -> int:
-    """Run a GPU program and record it: calls, kernels, copies, waits, events, graphs, memory, NVTX ranges.
+    """Run a GPU program and record it: calls, kernels, copies, waits, events, graphs, memory, NVTX ranges, MPI.
 
     turnbuckle record -- ./program ARGUMENTS
 
@@ -105,7 +110,8 @@ def record(
             "--graphs whole": graphs == "whole", "--unified-memory": unified_memory, "--kinds": kinds is not None, "--build": build,
             "--cupti": cupti is not None, "--library": library is not None, "--anyway": anyway,
         }  # fmt: skip
-        return record_opencl(command, output, settings, opencl_headers, cupti_only, _keep)
+        with mpi_layer.beside(command, mpi, cache.folder(), _say) as preload:
+            return record_opencl(command, output, {**settings, **preload}, opencl_headers, cupti_only, _keep)
     if opencl_headers is not None:
         raise error_of("N011.headers")
     if build:
@@ -128,6 +134,7 @@ def record(
         else:
             _note_strangers(library)
         library = record_run.usable(library)
+        settings |= stack.enter_context(mpi_layer.beside(command, mpi, cache.folder(), _say))
         folder = stack.enter_context(record_run.private(place))
         env = record_run.environment(library, folder, settings)
         ran = record_run.run([program, *command[1:]], env)
@@ -148,7 +155,7 @@ def of_command(command: Sequence[str], output: str | Path | None = None, **optio
 
     Raises
     ------
-    NativeError : N001 to N019, N024.
+    NativeError : N001 to N019, N024 to N026.
     CannotAnswer : A182, A183, and A180 where no driver is present.
     """
     from turnbuckle.projection.run import Run
@@ -355,6 +362,7 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
         for name, word in (
             ("api", "calls"), ("kernels", "kernels"), ("graphs", "whole graphs"), ("copies", "copies"), ("memsets", "memory sets"),
             ("syncs", "waits"), ("events", "events"), ("allocations", "allocations"), ("ranges", "ranges"), ("page_faults", "page faults"),
+            ("mpi", "rows of MPI calls"),
         )
         if name in tables
     ]  # fmt: skip

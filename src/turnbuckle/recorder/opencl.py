@@ -11,10 +11,10 @@ from turnbuckle.foundation.errors import CannotAnswer, error_of
 from turnbuckle.recorder import opencl_layer
 from turnbuckle.recorder import run as record_run
 
-#: Settings of the layer; the others belong to CUPTI.
+#: Settings of the layer, and what loads that of MPI beside it; the others belong to CUPTI.
 _SETTINGS: Final = (
     "TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE", "TB_JITTER_FROM_NS", "TB_JITTER_TO_NS",
-    "TB_JITTER_SEED", "TB_LINK_BANDWIDTH",
+    "TB_JITTER_SEED", "TB_LINK_BANDWIDTH", "LD_PRELOAD",
 )  # fmt: skip
 
 

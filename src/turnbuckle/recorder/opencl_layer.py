@@ -5,14 +5,13 @@ Nothing is downloaded, and no OpenCL library is linked: the loader hands the lay
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
-from turnbuckle.recorder.toolchain import compiler, complaint, digest, lent, sources
+from turnbuckle.recorder.toolchain import compiled, compiler, complaint, digest, lent, sources
 
 #: Folders of ``native/`` that make the layer.
 FOLDERS: Final = ("shared", "opencl")
@@ -35,16 +34,7 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise error_of("N016", where="" if headers is None else str(headers), found=first)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
-            made = Path(folder) / target.name
-            first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o", str(made)])
-            if first is not None:
-                raise error_of("N017", found=first)
-            made.replace(target)
-    except OSError as error:
-        raise _unwritten(target.parent, error) from None
+    compiled([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o"], target, "N017", _unwritten)
 
 
 def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:

@@ -201,7 +201,10 @@ def stand_ins() -> Path:
 def sources(folders: tuple[str, ...]) -> list[str]:
     """Return the compiler's words for the C files in these folders of ``native/``, which see each other's headers."""
     places = [native() / folder for folder in folders]
-    return [*(f"-I{place}" for place in places), *(str(path) for place in places for path in sorted(place.glob("*.c")))]
+    return [
+        *(word for place in places for word in ("-iquote", str(place))),
+        *(str(path) for place in places for path in sorted(place.glob("*.c"))),
+    ]
 
 
 def digest(folders: tuple[str, ...], about: object) -> str:
@@ -228,18 +231,26 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
         *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(stand_ins()),
         *sources(FOLDERS), str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
     ]  # fmt: skip
+    compiled(words, target, "N003", unwritten)
+
+
+def compiled(words: list[str], target: Path, refused: str, unwritten: Callable[[Path, OSError], TurnbuckleError]) -> None:
+    """Run a compiler whose words end in ``-o``, and move its output to the file `target`.
+
+    Raises the error of code `refused` with the compiler's first error, and that of `unwritten` where the folder cannot be written.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
             if (first := complaint([*words, str(made)])) is not None:
-                raise error_of("N003", found=first)
+                raise error_of(refused, found=first)
             made.replace(target)
     except OSError as error:
-        raise _unwritten(target.parent, error) from None
+        raise unwritten(target.parent, error) from None
 
 
-def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:
+def unwritten(folder: Path, error: OSError) -> TurnbuckleError:
     return error_of("N012.cache", where=str(folder), found=error.strerror or str(error))
 
 
@@ -269,7 +280,7 @@ def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
 
     Raises N001, N003, N012, and N024 where another user may change the cache.
     """
-    with lent(cache, key(cupti), LIBRARY, lambda target: build(cupti, target), _unwritten) as copy:
+    with lent(cache, key(cupti), LIBRARY, lambda target: build(cupti, target), unwritten) as copy:
         yield copy
 
 

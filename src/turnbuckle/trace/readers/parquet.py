@@ -4,9 +4,10 @@
                    names.parquet     all texts, one column ``name``
                    kernels.parquet   one file per table of ``schema/trace.csv`` that holds rows
 
-Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's columns and types, and as many rows as
-``trace.json`` says.  Indices must lie inside their lists, and starts in order.  Facts and findings must be registered ones.  Rows with
-impossible times are left to `turnbuckle.trace.check.sound`, which counts them as it does in every recording.
+Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's columns and types (older traces lack
+the latest columns), and as many rows as ``trace.json`` says.  Indices must lie inside their lists, and starts in order.  Facts and findings
+must be registered ones.  Rows with impossible times are left to `turnbuckle.trace.check.sound`, which counts them as it does in every
+recording.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, register
 from turnbuckle.trace.cache.parquet_file import named, quietly
 from turnbuckle.trace.cache.parquet_pages import Wrong, check
-from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
+from turnbuckle.trace.trace import LAYOUT, Trace, completed, dtypes
 
 CACHED: Final = False
 ABOUT: Final = "trace.json"
@@ -46,6 +47,9 @@ _DETAIL: Final = 20_000
 _TIMES: Final = ("start_ns", "end_ns", "time_ns")
 #: Number of codes of a coded column.
 _CODES: Final = {("mpi", "kind"): 4, ("api", "level"): 2}
+
+#: Columns that older traces lack.
+_LATER: Final = {("mpi", "memory"), ("mpi", "receive_memory")}
 
 _INT, _TEXT, _LIST, _COUNTS, _SOURCES = (
     "a whole number", "text", "a list of texts", "whole numbers by name", "recordings, each with name, format and SHA-256"
@@ -239,6 +243,7 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
         with named(file) as place:
             lazy = _polars(file, lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False))  # type: ignore[misc]
             schema_of_file = dict(_polars(file, lazy.collect_schema))
+            wanted = {column: kind for column, kind in wanted.items() if column in schema_of_file or (name, column) not in _LATER}
             if schema_of_file != wanted:
                 raise _wrong_table(file, _difference(schema_of_file, wanted), "columns and their types are those of the vocabulary")
             count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
@@ -279,7 +284,7 @@ def _names(file: Path, allowed: int) -> pl.Series:
 
 def _table(name: str, file: Path, rows: int, names: int) -> pl.DataFrame:
     """Return one table, its values checked."""
-    frame = _loaded(file).select(*dtypes(name))
+    frame = completed(name, _loaded(file))
     if frame.height != rows:
         raise _wrong_table(file, f"{frame.height} rows", f"{ABOUT} says {rows}")
     for column in schema.tables("trace")[name]:
@@ -302,7 +307,7 @@ def _most(table: str, column: schema.Column, names: int) -> int | None:
     if column.name in ("name", "short_name") and column.type == "int32":
         return names
     for words in ("directions", "memories"):
-        if column.meaning == f"index into {words}":
+        if column.meaning.startswith(f"index into {words}"):
             return len(schema.words(words))
     if (table, column.name) in _CODES:
         return _CODES[table, column.name]

@@ -37,19 +37,11 @@ static int64_t memory_mb, flush_ms;
 
 /* ---- begin and end ---- */
 
-static void tell_clock(void)
-{
-    int64_t at, width, to_utc = clock_to_utc(&at, &width);
-    output_begin();
-    output_fact("clock %" PRId64 " 0 %" PRId64 " %" PRId64, at, to_utc, width);
-    output_end();
-}
-
 static void finish(void)
 {
     if (atomic_exchange(&ended, 1) || !recording) return;
     commands_stop();
-    tell_clock();
+    output_clock();
     output_begin();
     delay_tell_totals();
     link_tell_totals();
@@ -83,6 +75,16 @@ static void refuse(const char *why)
     }
 }
 
+/* Of the MPI layer, where that is loaded too: it asks where the buffers of messages are. */
+extern void tb_places_offer(int (*place)(const void *pointer)) __attribute__((weak));
+
+static int place(const void *pointer)
+{
+    struct region region;
+    if (!recording || !region_at(pointer, &region)) return -1;
+    return region.kind == MEMORY_UNKNOWN ? PAGEABLE : (int)region.kind; /* a mapping is memory that the host reads */
+}
+
 /* Returns whether there is anything to do. */
 static int begin(void)
 {
@@ -109,7 +111,7 @@ static int begin(void)
     delay_tell_settings();
     link_tell_settings();
     output_end();
-    tell_clock();
+    output_clock();
     output_begin();
     output_columns();
     output_end();
@@ -117,6 +119,7 @@ static int begin(void)
     pthread_atfork(NULL, NULL, in_child);
     atexit(finish);
     recording = 1;
+    if (tb_places_offer) tb_places_offer(place);
     return 1;
 }
 

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "output.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -170,6 +172,14 @@ void output_fact(const char *format, ...)
         if ((unsigned char)line[i] < ' ') line[i] = ' ';
     line[length + 1] = '\n';
     put(line, (size_t)length + 2);
+}
+
+void output_clock(void)
+{
+    int64_t at, width, to_utc = clock_to_utc(&at, &width);
+    output_begin();
+    output_fact("clock %" PRId64 " 0 %" PRId64 " %" PRId64, at, to_utc, width);
+    output_end();
 }
 
 void output_columns(void) { put(columns, sizeof columns - 1); }

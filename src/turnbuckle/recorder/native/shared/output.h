@@ -4,7 +4,7 @@
  * ROW_NUMBERS numbers after its kind; a column without a value is empty.  Only whole lines are handed to the system, so what
  * was flushed is readable however the program ends.  One file a process.
  *
- * Everything but output_open, output_flush and output_close is called between output_begin and output_end, which lock.
+ * Everything but output_open, output_clock, output_flush and output_close is called between output_begin and output_end, which lock.
  */
 #ifndef TURNBUCKLE_OUTPUT_H
 #define TURNBUCKLE_OUTPUT_H
@@ -41,6 +41,9 @@ void output_end(void);
 
 /* One fact: a line with '#' in front.  Bytes that would end the line become blanks. */
 void output_fact(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The fact "#clock": how CLOCK_MONOTONIC stands to UTC.  Not between output_begin and output_end. */
+void output_clock(void);
 
 /* The line that names the columns; once, before the first record. */
 void output_columns(void);

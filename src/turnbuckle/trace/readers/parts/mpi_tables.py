@@ -150,7 +150,8 @@ class Calls:
         order = np.lexsort((np.arange(len(self)), columns["outer"], columns["rank"], columns["start_ns"]))
         thread = id_of(columns["rank"] + 1, columns["thread"])
         # a copy in their order: the arrays' memory is not polars' to keep
-        return mpi_table(lambda name: (thread if name == "thread" else columns[name])[order])
+        nothing = np.full(len(self), NO, dtype=np.int64)
+        return mpi_table(lambda name: (thread if name == "thread" else columns.get(name, nothing))[order])
 
 
 def mpi_table(values: Callable[[str], Int]) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from turnbuckle.trace.ids import id_of, process_number, thread_number
 from turnbuckle.trace.readers.parts.mpi_tables import Names
 from turnbuckle.trace.readers.recorded.clocks import aligned
 from turnbuckle.trace.readers.recorded.delays import link_of, link_words, slack_of, slack_words
+from turnbuckle.trace.readers.recorded.mpi import carried_by, communicators_of, not_told
 from turnbuckle.trace.readers.recorded.text import FIRST, KINDS, Recorded, load
 from turnbuckle.trace.readers.rocprof.rows import BEGUN, MARK, PUSHED, short_name
 from turnbuckle.trace.trace import Trace, dtypes
@@ -171,7 +172,7 @@ class _Assembly:
             "analysis_duration_ns": self._length(),
             "size_bytes": sum(file.size_bytes for file in self.all_files), "sha256": _digest(self.all_files),
             "recorder": {
-                "processes": len(self.files), "records": sum(counts.values()), "dropped": sum(map(_dropped, self.files)),
+                "processes": len(set(self.process)), "records": sum(counts.values()), "dropped": sum(map(_dropped, self.files)),
                 "writing_ns": sum(_writing_ns(f) for f in self.files),
             },
         }  # fmt: skip
@@ -214,7 +215,7 @@ class _Assembly:
             ("P194", len(refused) + unknown + closed, ", ".join(missing)), ("P195", mapped, ""),
             ("P196", filled + len(lines), "; ".join(unseen)),
         ]  # fmt: skip
-        findings = [finding(code, count, detail) for code, count, detail in counted if count]
+        findings = [finding(code, count, detail) for code, count, detail in [*counted, *not_told(files)] if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
             findings.append(finding("P193", delayed, slack_words(files)))
         if link := link_of(files):
@@ -260,6 +261,9 @@ class _Process:
         yield "overheads", self._overheads("L", pl.lit(DELAY, pl.Int64))
         yield "streams", self._streams()
         yield "mpi_ranks", self._rank()
+        communicators = communicators_of(self.file, self.whole.base)
+        yield "mpi_communicators", communicators
+        yield "mpi", self._mpi(communicators)
 
     def _done(self, letters: str) -> None:
         """Remove records that are in tables now, to free their memory."""
@@ -401,6 +405,14 @@ class _Process:
     def _streams(self) -> pl.DataFrame:
         return self._rows("R", context="ctx", stream="stream", kind="what", priority="dst").filter(pl.col("stream").is_not_null())
 
+    def _mpi(self, communicators: pl.DataFrame) -> pl.DataFrame:
+        rows = self._rows(
+            "I", thread=self._thread(), name=pl.col("name"), kind=pl.col("what"), size_bytes=_size(), receive_bytes=_positive("submitted"),
+            partner="stream", root="dev", tag="node", communicator="ctx", request="event", memory=_known_memory("src"),
+            receive_memory=_known_memory("dst"),
+        )  # fmt: skip
+        return self._named(carried_by(rows.drop("process"), self.file.names, communicators))
+
     def _rank(self) -> pl.DataFrame:
         """Return the rank that a launcher gave the process, under its first thread."""
         number = self.file.number("rank", -1)
@@ -429,6 +441,11 @@ def _memory(column: str) -> pl.Expr:
     return pl.when(pl.col(column).is_between(0, _MEMORIES - 1)).then(column).otherwise(0).cast(pl.Int64)
 
 
+def _known_memory(column: str) -> pl.Expr:
+    """Return a kind of memory, null where it is not stated."""
+    return pl.when(pl.col(column).is_between(0, _MEMORIES - 1)).then(column)
+
+
 # --- clocks, processes, devices ---------------------------------------------------------------------------------------
 
 
@@ -450,15 +467,22 @@ def _begin(file: Recorded, moved_by: int) -> int:
 
 
 def _processes(files: list[Recorded]) -> list[int]:
-    """Return a number for every file: the process's own, or a free one where another file has it (a program that executed another)."""
-    taken: set[int] = set()
+    """Return a number for each file: the process's own, or a free one where another file has it (a program that executed another).
+
+    The recorder of the GPU and that of MPI each write a file of one process, which has one number.
+    """
+    taken: dict[int, set[bool]] = {}
+    of_pid: dict[int, list[int]] = {}
     out = []
     for file in files:
-        pid = file.number("pid")
-        if not 0 < pid < _LARGEST_PID or pid in taken:
-            pid = next(n for n in range(_LARGEST_PID, 2 * _LARGEST_PID) if n not in taken)
-        taken.add(pid)
-        out.append(pid)
+        pid, of_mpi = file.number("pid"), file.one("api") == "mpi"
+        number = next((n for n in of_pid.get(pid, []) if of_mpi not in taken[n]), None)
+        if number is None:
+            sound = 0 < pid < _LARGEST_PID and pid not in taken
+            number = pid if sound else next(n for n in range(_LARGEST_PID, 2 * _LARGEST_PID) if n not in taken)
+            of_pid.setdefault(pid, []).append(number)
+        taken.setdefault(number, set()).add(of_mpi)
+        out.append(number)
     return out
 
 

@@ -39,6 +39,8 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "U": ("unified memory", "start end dev bytes what src dst ret"),
     "N": ("ranges", "start corr tid name what domain"),
     "L": ("delays", "start end corr tid what"),
+    "I": ("MPI calls", "start end tid name what bytes submitted stream dev node ctx event src dst"),
+    "B": ("communicators", "start ctx what blocks dev address"),
 }
 _PIECE: Final = 32 << 20
 _LONGEST_LINE: Final = 1 << 20
