@@ -55,7 +55,7 @@ def compiler(command: Sequence[str]) -> list[str]:
 def build(mpicc: Sequence[str], target: Path, *, strict: bool = False) -> None:
     """Compile the layer into the file `target`.  Raises N026 with the compiler's first error, N012 where the folder cannot be written."""
     words = [*mpicc, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-ldl", "-o"]
-    compiled(words, target, "N026", unwritten)
+    compiled(words, target, lambda first: error_of("N026", found=first), unwritten)
 
 
 @contextmanager

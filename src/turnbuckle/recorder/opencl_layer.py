@@ -34,7 +34,8 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise error_of("N016", where="" if headers is None else str(headers), found=first)
-    compiled([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o"], target, "N017", _unwritten)
+    words = [*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o"]
+    compiled(words, target, lambda first: error_of("N017", found=first), _unwritten)
 
 
 def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:

@@ -231,26 +231,29 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
         *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(stand_ins()),
         *sources(FOLDERS), str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
     ]  # fmt: skip
-    compiled(words, target, "N003", unwritten)
+    compiled(words, target, lambda first: error_of("N003", found=first), unwritten)
 
 
-def compiled(words: list[str], target: Path, refused: str, unwritten: Callable[[Path, OSError], TurnbuckleError]) -> None:
+def compiled(
+    words: list[str], target: Path, refused: Callable[[str], TurnbuckleError], unwritten: Callable[[Path, OSError], TurnbuckleError]
+) -> None:
     """Run a compiler whose words end in ``-o``, and move its output to the file `target`.
 
-    Raises the error of code `refused` with the compiler's first error, and that of `unwritten` where the folder cannot be written.
+    Raises the error of `refused`, which is given the compiler's first error, and that of `unwritten` where the folder cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
             if (first := complaint([*words, str(made)])) is not None:
-                raise error_of(refused, found=first)
+                raise refused(first)
             made.replace(target)
     except OSError as error:
         raise unwritten(target.parent, error) from None
 
 
 def unwritten(folder: Path, error: OSError) -> TurnbuckleError:
+    """Return N012: the folder cannot be written."""
     return error_of("N012.cache", where=str(folder), found=error.strerror or str(error))
 
 
