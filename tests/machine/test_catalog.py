@@ -198,6 +198,7 @@ OUR_OWN = (
     "NVIDIA/TransformerEngine issue 2053",
     "the host of a DGX H100, by which",
     "by construction",
+    "ProjectPhysX/FluidX3D, single-GPU benchmark table",
     "NVIDIA open-gpu-doc, manuals/volta/gv100/dev_pbdma.ref.txt",
     "NVIDIA CCCL, libcudacxx/include/cuda/__device/arch_traits.h",
     "NVIDIA developer blog, Programming Tensor Cores in CUDA 9",

@@ -41,7 +41,7 @@ A_CLOCK: dict[str, dict[ParameterName, int]] = {
 ALIKE = {
     "v100-sxm2-32": "v100-sxm2", "summit": "v100-sxm2", "lassen": "v100-sxm2", "cori-gpu": "v100-sxm2", "a100-sxm4-80": "a100-sxm4-40",
     "a100-pcie-40": "a100-sxm4-40", "perlmutter": "a100-sxm4-40", "narval": "a100-sxm4-40", "h100-pcie": "h100-sxm5",
-    "h200-sxm": "h100-sxm5", "gh200": "h100-sxm5", "gh200-141": "h100-sxm5", "frontier": "mi250x", "mi300a": "mi300x",
+    "h200-sxm": "h100-sxm5", "gh200": "h100-sxm5", "gh200-141": "h100-sxm5", "frontier": "mi250x", "mi210": "mi250x", "mi300a": "mi300x",
 }  # fmt: skip
 PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.int8"))]
 

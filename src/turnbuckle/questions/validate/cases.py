@@ -66,6 +66,8 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "sharing": {"measured": "text", "cores": "count"},
     "remoting": {"layer": "text", "measured": "text"},
     "projection": {"on": "text", "alpha": "text"},
+    "kernels": {"rows": "words", "of": "text"},
+    "table": {"measured": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
     "counts": {"variants": "words"},
     "repeat": {"others": "words"},
@@ -305,7 +307,7 @@ class _Reading:
         asks = tuple(self._ask(k, t) for k, t in enumerate(self._several("ask")))
         if not asks and not waits:
             raise self._flaw("A417.nothing", ())
-        if asks and not a.file and any(ask.model != "rate" for ask in asks):
+        if asks and not a.file and any(ask.model not in ("rate", "table") for ask in asks):
             raise self._flaw("A417.source", ("a",))
         self._parts(a, b, asks)
         known, why, blind, weak = (str(about.get(key, "")) for key in ("known", "why", "blind", "weak"))

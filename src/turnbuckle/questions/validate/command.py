@@ -245,7 +245,8 @@ def _print_card(console: Console, card: list[Group]) -> None:
                 tau, p_value, count = g.orders[0]
                 held = (f"tau {tau:.2f}", f"p {p_value:.2g} of {count}")
             median, worst = ("" if v is None else f"{v:.1%}" if v < 1 else f"{v:.0%}" for v in (g.median, g.worst))
-            table.add_row(f"  {MODEL_TITLES.get(g.model, g.model)}", f"{g.cases}", f"{g.count}", median, worst, *held)
+            aside = f" [dim]({g.right} of {g.directions} on the right side of 1)[/dim]" if g.directions else ""
+            table.add_row(f"  {MODEL_TITLES.get(g.model, g.model)}{aside}", f"{g.cases}", f"{g.count}", median, worst, *held)
         console.print(table)
 
 

@@ -31,6 +31,7 @@ COLOURS: Final = {
     "counts": "#999933",
     "repeat": "#8a94a0",
     "nothing": "#b5bcc4",
+    "constant": "#c7a76c",
     "logp": "#117733",
     "count": "#ddcc77",
     "shared": "#44aa99",

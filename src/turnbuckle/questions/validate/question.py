@@ -38,8 +38,8 @@ LARGE_BYTES: Final = 1e6
 NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
-    "whole runs on another GPU of the same vendor (single kernels are held against two benchmarks)",
-    "collectives of more than two ranks, and copies between devices that share a host's link",
+    "whole runs on another GPU of the same vendor, from a recording (benchmarks and public tables are held against the ratio alone)",
+    "collectives of more than two ranks (of GPUs their time is kept), and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
 )
@@ -142,6 +142,7 @@ class Validation(Shown):
             float(np.mean(scores)) if scores else None, len({cluster.get(name, name) for name in cases}),
             sum(bool(about.blind) for name, about in abouts.items() if name in cases),
             sum(bool(about.weak) for name, about in abouts.items() if name in cases),
+            sum(r.direction is True for r in rows), sum(r.direction is not None for r in rows),
         )  # fmt: skip
 
     @property

@@ -22,9 +22,12 @@ from turnbuckle.questions.validate.cases import Case, Side
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.card`.
 KINDS: Final = (
     "run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing",
-    "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",
+    "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels",
+    "kernel pairs", "collectives", "tables", "replay",
     "variants", "ranking", "noise",
 )  # fmt: skip
+#: Kinds whose values are ratios of two machines: above 1 one of them is faster, below it the other.
+RATIOS: Final = ("kernels", "kernel pairs", "collectives", "tables")
 _POINTS: Final = {"direction": pl.String, "memory": pl.String, "size_bytes": pl.Float64, "seconds": pl.Float64}
 
 
@@ -82,6 +85,13 @@ class Row:
         low, high = (self.predicted if end is None else end for end in (self.low, self.high))
         missed = max(low - self.measured, self.measured - high, 0.0)
         return (high - low + 2.0 / (1.0 - LEVEL) * missed) / abs(self.measured)
+
+    @property
+    def direction(self) -> bool | None:
+        """Return whether a ratio is predicted on the side of 1 that it was measured on; None for other values, and where either is 1."""
+        if self.kind not in RATIOS or not self.predicted or not self.measured or 1.0 in (self.predicted, self.measured):
+            return None
+        return (self.predicted > 1.0) == (self.measured > 1.0)
 
     @property
     def covered(self) -> bool | None:
