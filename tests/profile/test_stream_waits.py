@@ -13,6 +13,7 @@ from strategies import trace_of
 
 from turnbuckle.profile.dependencies import dependencies as rules
 from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.run import Run
 from turnbuckle.trace.trace import Trace
@@ -68,6 +69,73 @@ def test_independent_streams_are_left_alone() -> None:
         waits = r.choice(launches, int(r.integers(1, launches)), replace=False)
         found += orders(run_of(r, launches, sorted(waits.tolist()), False)) > 0
     assert found <= 4
+
+
+# --- a stream without work between two others ---------------------------------------------------------------------------
+
+RECORD = "cudaEventRecord"
+
+
+def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> Profile:
+    """Work on stream 7, a stream of its own that waits for it and records, other work on stream 9, and work on stream 8 that waits.
+
+    With `rival` the work on stream 9 ends last, and stream 8 waits for that instead.
+    """
+    api: list[Row] = []
+    kernels: list[Row] = []
+    now, number = 1_000, 0
+
+    def launched(stream: int, least: int, long: float) -> int:
+        nonlocal now, number
+        number += 1
+        api.append(call(now, now + CALL, number))
+        begin = max(now + DELIVERY + int(r.exponential(1_000)), least)
+        end = begin + int(long * np.exp(0.3 * r.normal()))
+        kernels.append(on_device(begin, end, number, stream=stream))
+        now += CALL + 500
+        return end
+
+    def named(name: str) -> None:
+        nonlocal now
+        api.append(call(now, now + 1_000, 100_000 + len(api), name))
+        now += 1_500
+
+    for _ in range(turns):
+        first = launched(7, 0, 60_000.0)
+        named(RECORD)
+        named(RENAMED)
+        named(RECORD)
+        beside = launched(9, 0, 140_000.0 if rival else 8_000.0)
+        named(RENAMED)
+        least = (beside if rival else first) + 700 if waiting else 0
+        end = launched(8, least, 20_000.0)
+        now = max(first, beside, end, now) + int(r.exponential(10_000)) + 5_000
+    trace = trace_of({"api": api, "kernels": kernels})
+    return build(replace(trace, names=trace.names.replace([RENAMED], ["cudaStreamWaitEvent"])))
+
+
+def joined(profile: Profile) -> list[tuple[int, int]]:
+    """The streams of each order that was found."""
+    made = dependencies(profile)
+    stream = activities(profile)["stream"].fill_null(-1).to_numpy()
+    rows = np.flatnonzero(made.kind == EDGE["event"])
+    return [(int(stream[(made.source[k] - 1) // 2]), int(stream[(made.target[k] - 1) // 2])) for k in rows]
+
+
+def test_a_stream_without_work_passes_a_wait_on() -> None:
+    for seed in range(10):
+        found = joined(passed_on(np.random.default_rng(seed), 20, True))
+        assert set(found) == {(7, 8)} and len(found) >= 15, "not the work beside, which ended before"
+
+
+def test_what_ended_last_held_the_work_back() -> None:
+    for seed in range(10):
+        assert set(joined(passed_on(np.random.default_rng(seed), 20, True, rival=True))) == {(9, 8)}
+
+
+def test_streams_that_do_not_wait_pass_nothing_on() -> None:
+    found = [joined(passed_on(np.random.default_rng(seed), int(turns), False)) for seed, turns in enumerate([3, 5, 10, 20] * 25)]
+    assert sum(bool(f) for f in found) <= 1
 
 
 # --- recordings that have the table, without it ------------------------------------------------------------------------

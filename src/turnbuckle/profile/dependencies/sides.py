@@ -131,6 +131,8 @@ class Host:
         #: cudaFree and its kin wait for the device they free on; the stream-ordered ones, and those of addresses, do not.
         self.frees: Bool = by_name(name, trace.names, _frees, False)
         self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
+        #: Calls that record an event on a stream.
+        self.records: Bool = by_name(name, trace.names, lambda n: "EventRecord" in n, False)
         self.opencl: Bool = by_name(name, trace.names, opencl, False)
         self.polled: Int = (rows["polled_ns"] - first_ns).fill_null(NEVER).to_numpy()
         #: Launches with attributes, the only ones that can let a kernel overlap the one before it on its stream.
