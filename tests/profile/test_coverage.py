@@ -76,6 +76,6 @@ def test_graphs_of_real_recordings(shared: Path, name: str, graphs: tuple[int, i
 def test_what_was_not_recorded_has_no_time_not_none_of_it() -> None:
     kernel = {"start_ns": 100, "end_ns": 300, "name": 4, "correlation": 9, **ON_DEVICE}
     alone, called = (build(replace(trace_of(rows), names=NAMES)) for rows in ({"kernels": [kernel]}, {"api": [call(0, 0, 9)]}))
-    shares = [describe(p, observed_machine(p)[0], {})["categories_ns"] for p in (alone, called)]
+    shares = [describe(p, observed_machine(p)[0], {}, None)["categories_ns"] for p in (alone, called)]
     assert shares[0] == {"kernel": 200, "copy": 0, "mpi": 0, "api": None, "cpu": 0}
     assert shares[1] == {"kernel": None, "copy": None, "mpi": 0, "api": 50, "cpu": 0}

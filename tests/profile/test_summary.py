@@ -18,6 +18,7 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.describe import describe, transfer_distribution
 from turnbuckle.profile.summary.offload import offload_map
 from turnbuckle.profile.summary.placement import nic_bound
+from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.trace.trace import Trace
 
 # --- launches ---------------------------------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ def test_tables_add_up_on_any_run(trace: Trace) -> None:
 def test_the_description_of_any_run_is_plain_and_finite(trace: Trace) -> None:
     seen = build(trace)
     source, fits, _ = observed_machine(seen)
-    found = describe(seen, source, fits)
+    found = describe(seen, source, fits, start_up(seen))
     assert found["closure_defect_ns"] == 0 and sum(found["categories_ns"].values()) == found["run_time_ns"]
 
     def walk(value: object, path: str) -> None:

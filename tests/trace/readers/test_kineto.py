@@ -27,6 +27,7 @@ from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.describe import describe
 from turnbuckle.profile.summary.host_work import host_work
+from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.projection.model import Replay, nething
 from turnbuckle.projection.project import project
 from turnbuckle.questions.anonymise.question import anonymise
@@ -260,7 +261,7 @@ def test_devices_alone(written: Callable[..., Trace]) -> None:
     """Without host calls their number and cost are unknown, not 0."""
     profile = build(written([e for k in range(3) for e in launched(10.5 + 50 * k, k + 1) if e["cat"] == "kernel"]))
     source, fits, _ = observed_machine(profile)
-    shown = describe(profile, source, fits)
+    shown = describe(profile, source, fits, start_up(profile))
     assert (shown["kernels"]["count"], shown["api"], shown["launch"], shown["profiler_overhead_share"]) == (3, None, None, None)
 
 

@@ -14,6 +14,7 @@ from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.describe import describe
+from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.trace import Trace
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.readers.rocprof import reader as rocprof
@@ -186,7 +187,7 @@ def test_inspect_and_facts(database: Database) -> None:
     trace = database.turns(20).read()
     profile = build(trace)
     source, fits, _ = observed_machine(profile, None)
-    said = describe(profile, source, fits)
+    said = describe(profile, source, fits, start_up(profile))
     assert said["kernels"]["count"] == 20 and said["copies"]["h2d"]["bytes"] == 20 * 4096 and said["closure_defect_ns"] == 0
     assert trace.facts["format"] == "rocpd" and trace.facts["schema_version"] == str(database.version)
     assert trace.facts["tables"]["region"] == 60 and trace.facts["session_start_utc_ns"] is None

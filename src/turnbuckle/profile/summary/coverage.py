@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.profile.classify import CALL_CLASS, call_classes
+from turnbuckle.profile.classify import CALL_CLASS, by_name, call_classes
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.check import nested_calls
 
@@ -43,7 +43,7 @@ def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[st
         return None
     meant = call_classes(api["name"], profile.trace.names) == CALL_CLASS["launch"]
     if graphs:
-        meant &= profile.trace.text(api).str.contains("GraphLaunch", literal=True).fill_null(False).to_numpy()
+        meant &= by_name(api["name"], profile.trace.names, lambda text: "GraphLaunch" in text, False)
     calls = np.flatnonzero(meant & (api["result"].fill_null(0) == 0).to_numpy())
     if not len(calls):
         return {"count": 0, "with_rows": 0, "share": None}

@@ -14,13 +14,13 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import host_work, summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
-from turnbuckle.profile.summary.start_up import start_up
+from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 
 
-def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Return the complete answer of ``inspect`` about one profile.
+def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit], begun: StartUp | None) -> dict[str, Any]:
+    """Return the complete answer of ``inspect`` about one profile, of which `begun` is the start-up.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     return {
         "run_time_ns": profile.run_time_ns,
         "kernel_window_ns": summary.kernel_window_ns(profile),
-        "start_up": None if (recognised := start_up(profile)) is None else recognised.as_dict(),
+        "start_up": None if begun is None else begun.as_dict(),
         "kernels": summary.kernels(profile) if gpu else None,
         "copies": summary.copies(profile) if gpu and "copies" not in silent else None,
         "memsets": {"count": trace.memsets.height} if gpu and "memsets" not in silent else None,

@@ -23,7 +23,7 @@ class Summary(Shown):
 
     def profile(self) -> dict[str, Any]:
         """Return everything that is said about the profile, as `turnbuckle.profile.summary.describe` has it."""
-        return describe(self.run.profile, self.run.source, self.run.fits)
+        return describe(self.run.profile, self.run.source, self.run.fits, self.run.start_up)
 
     def table(self) -> pl.DataFrame:
         """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
