@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -96,6 +97,12 @@ def test_no_folder_is_overfull() -> None:
     folders = {p.parent for p in modules()} - {PACKAGE}
     entries = {f: [e.name for e in f.iterdir() if e.name not in ("__pycache__", "__init__.py", "fields.csv")] for f in folders}
     assert {f.relative_to(PACKAGE).as_posix(): names for f, names in entries.items() if len(names) > 13} == {}
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    """They are imported by their names alone: the second would not be collected."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_page_is_read_in_ten_minutes() -> None:
