@@ -307,6 +307,19 @@ _EVENT_ORDER = Run(
         kernel("D", 37, 52, 8), kernel("E", 52.5, 58, 9),
     )
 )  # fmt: skip
+_EVENT_PASSED = Run(
+    (
+        launch("launch A", 0, 2), Bar("record", "host", 2.5, 3.5, "cudaEventRecord"), Bar("wait", "host", 4, 5, "cudaStreamWaitEvent"),
+        Bar("record 2", "host", 5.5, 6.5, "cudaEventRecord"), launch("launch B", 7, 9),
+        Bar("wait 2", "host", 9.5, 10.5, "cudaStreamWaitEvent"),
+        launch("launch C", 11, 13), kernel("A", 4, 20, 8), kernel("B", 11, 16, 10), kernel("C", 20.5, 25, 9),
+        launch("launch D", 28, 30), Bar("record 3", "host", 30.5, 31.5, "cudaEventRecord"),
+        Bar("wait 3", "host", 32, 33, "cudaStreamWaitEvent"),
+        Bar("record 4", "host", 33.5, 34.5, "cudaEventRecord"), launch("launch E", 35, 37),
+        Bar("wait 4", "host", 37.5, 38.5, "cudaStreamWaitEvent"), launch("launch F", 39, 41),
+        kernel("D", 32, 48, 8), kernel("E", 39, 44, 10), kernel("F", 48.5, 53, 9),
+    )
+)  # fmt: skip
 _GRAPH = Run(
     (
         Bar("graph", "host", 0, 4, "cudaGraphLaunch"), Bar("graph again", "host", 28, 32, "cudaGraphLaunch"),
@@ -386,6 +399,9 @@ RULES: tuple[Rule, ...] = (
          "A takes 6 µs longer"),
     Rule("event-order", "event", "Without a table of events, the calls around a wait and the device's times tell", _EVENT_ORDER,
          (("A", "added", 4),), "A takes 4 µs longer"),
+    Rule("event-passed", "event", "A stream without work passes a wait on: a record right behind a wait, and a wait behind the next launch",
+         _EVENT_PASSED, (("A", "added", 4),), "A takes 4 µs longer: C waits for it, by a stream that has no work, and B does not",
+         {}, ("host", "stream 8", "stream 10", "stream 9")),
     Rule("graph", "graph", "A node of a CUDA graph waits for the nodes it followed in every launch", _GRAPH, (("a", "added", 5),),
          "a takes 5 µs longer in the first launch", {}, ("host", "stream 20", "stream 21", "stream 22")),
     Rule("fault", "fault", "A kernel stands still while pages it touched are moved in", _FAULT,

@@ -64,6 +64,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         {"X": (7, 24), "N": (24.5, 30), "Y": (30.5, 37)},
     ),
     "event": ([("A ends", "B begins", 0)], {"A": (7, 33), "C": (33, 40), "B": (33.5, 39)}),
+    "event-passed": ([("A ends", "C begins", 0), ("D ends", "F begins", 0)], {"A": (4, 24), "C": (24.5, 29)}),
     "event-order": ([("A ends", "B begins", 0), ("D ends", "E begins", 0)], {"A": (7, 26), "C": (26, 33), "B": (26.5, 32)}),
     "graph": (
         [("a ends", "b begins", 0), ("a ends", "c begins", 0), ("a' ends", "b' begins", 0), ("a' ends", "c' begins", 0)],
@@ -172,6 +173,8 @@ def synchronised(name: str, row: dict[str, Any], **more: list[dict[str, Any]]) -
 
 #: Twice a launch, a wait and a launch on another stream, and no table of events.
 UNTOLD = RULES["event-order"].run
+#: The same by way of a stream without work, with work on a third stream launched between.
+PASSED = RULES["event-passed"].run
 
 
 RECORD = {"events": [{"by": "record", "event": 5, "stream": 8}]}
@@ -202,6 +205,17 @@ BESIDE: dict[str, tuple[Callable[[], Any], str, list[tuple[str, str, float]]]] =
         lambda: bars(UNTOLD, B={"more": {"context": 2}}, E={"more": {"context": 2}}), "event", [],
     ),
     "event: without a table, waits by another thread": (lambda: bars(UNTOLD, wait={"track": "host 2"}), "event", []),
+    "event: nothing is passed on without a record behind the wait": (
+        lambda: bars(PASSED, record_2={"what": "cudaGetDevice"}, record_4={"what": "cudaGetDevice"}), "event", [],
+    ),
+    "event: what is passed on once only": (lambda: bars(PASSED, record_2={"what": "cudaGetDevice"}), "event", []),
+    "event: what is passed on, but work began before the other had ended": (lambda: bars(PASSED, C={"start": 18}), "event", []),
+    "event: the work launched between ended last and held the other back": (
+        lambda: bars(PASSED, B={"end": 20.4}, E={"end": 48.4}), "event", [("B ends", "C begins", 0), ("E ends", "F begins", 0)],
+    ),
+    "event: waits passed on by another thread": (
+        lambda: bars(PASSED, wait={"track": "host 2"}, record_2={"track": "host 2"}), "event", [],
+    ),
     "event: the table decides where there is one": (
         lambda: tables(UNTOLD, events=[{"by": "launch C", "event": 5, "stream": 9}]), "event", [],
     ),
