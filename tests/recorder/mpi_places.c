@@ -1,4 +1,4 @@
-/* mpi_places.c - one rank sends itself buffers in every kind of memory that a GPU library in the process tells of.
+/* mpi_places.c - ranks exchange buffers in every kind of memory that a GPU library in the process tells of, each with the one across.
  *
  *   mpi_places LIBRARY   loads it only after the first message, as a program's runtime does; of the CUDA stand-in it allocates and copies
  */
@@ -10,15 +10,21 @@
 
 enum { BYTES = 4096 };
 
+static int partner;
+
 static void exchange(void *from, void *to, int tag)
 {
-    MPI_Sendrecv(from, BYTES, MPI_CHAR, 0, tag, to, BYTES, MPI_CHAR, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(from, BYTES, MPI_CHAR, partner, tag, to, BYTES, MPI_CHAR, partner, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 int main(int count, char **words)
 {
     static char plain[BYTES], other[BYTES];
+    int rank, size;
     MPI_Init(&count, &words);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    partner = size - 1 - rank;
     exchange(plain, other, 0);
     void *library = count > 1 ? dlopen(words[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (count > 1 && !library) return fprintf(stderr, "%s\n", dlerror()), 3;
@@ -34,7 +40,7 @@ int main(int count, char **words)
     if (give) give(&device, BYTES), give_pinned(&pinned, BYTES), give_managed(&managed, BYTES, 1);
     if (copy) memset(plain, 1, BYTES), copy(device, plain, BYTES, 1);
     exchange(device, other, 1);
-    exchange((char *)device + 0, pinned == plain ? other : pinned, 2);
+    exchange(device, pinned == plain ? other : pinned, 2);
     exchange(managed, other, 3);
     exchange(plain, other, 4);
     MPI_Allreduce(device, plain == device ? other : plain, BYTES, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD);

@@ -216,6 +216,22 @@ def test_where_buffers_are_by_amd(built: Path, here: Path, name: str, options: l
     assert found == ({**CUDA_PLACES, 3: ("pinned", "pageable")} if "hsa" in name else CUDA_PLACES)
 
 
+def test_a_verdict_stands_on_recorded_buffers(built: Path, here: Path) -> None:
+    """Two ranks exchange what AMD's library places: of 22 ends 6 in device memory; without a recording all would be taken to be there."""
+    from turnbuckle.mpi.questions.messages.question import paths
+    from turnbuckle.mpi.questions.messages.setup import Setup
+    from turnbuckle.mpi.replay.messages import recorded as traffic_of
+
+    library = here / "libamdhip64.so.6"
+    words_ = ["gcc", *WARNINGS, "-shared", "-fPIC", "-DHIP=6", f"-Wl,-soname,{library.name}", str(HERE / "standin_places.c")]
+    subprocess.run([*words_, "-o", str(library)], check=True)
+    traffic = traffic_of(build(recorded.together(plain(built, here, str(library), ranks=2))))
+    found = paths(traffic, ranks_per_node=[1])
+    said = "buffers as recorded: 6 in device memory, 2 in unified memory, 14 in host memory"
+    assert found.buffers == said and found.verdict.sentence.endswith(said)
+    assert 0 < found.gain(1) < paths(traffic, Setup(buffers="device"), ranks_per_node=[1]).gain(1)
+
+
 def test_a_library_that_cannot_be_asked_leaves_places_unknown(built: Path, here: Path) -> None:
     library = here / "libze_loader.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libze_loader.so.1", "-x", "c", "/dev/null", "-o", str(library)], check=True)

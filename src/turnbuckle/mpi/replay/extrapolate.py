@@ -30,7 +30,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
-from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.messages import Memory, Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 
 #: Largest number of dimensions that are tried.
@@ -334,6 +334,7 @@ class _Copies:
             step=old.step[m],
             size_bytes=old.size_bytes[m],
             ready=old.ready[m] if len(old.ready) else old.ready,
+            memory=np.stack([old.memory[m, 0], old.memory[counterpart, 1]], axis=1) if len(old.memory) else old.memory,
         )
 
     def _dealt(self, source: Int, target: Int) -> tuple[Int, Int]:
@@ -363,7 +364,7 @@ class _Copies:
         for collective in self.traffic.rounds:
             members = self.traffic.rank[collective.activity]
             groups, which = np.unique(members, axis=0, return_inverse=True)
-            made: dict[tuple[int, int], list[tuple[Int, Int, Int, Int]]] = {}
+            made: dict[tuple[int, int], list[tuple[Int, Int, Int, Int, Memory]]] = {}
             for n, group in enumerate(groups):
                 instance = np.flatnonzero(which.reshape(-1) == n)
                 slabs, root = self._slabs(group, collective.root)
@@ -371,13 +372,16 @@ class _Copies:
                     column = np.searchsorted(group, self.template[ranks])
                     activity = self.call(collective.activity[instance][:, column], ranks)
                     begin = self.call(collective.begin[instance][:, column], ranks) if collective.begin.size else collective.begin
-                    made.setdefault((len(ranks), root), []).append((instance, np.full(len(instance), k), activity, begin))
+                    memory = collective.memory[instance][:, column] if len(collective.memory) else collective.memory
+                    made.setdefault((len(ranks), root), []).append((instance, np.full(len(instance), k), activity, begin, memory))
             for (_, head), parts in made.items():
                 instance, number = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
                 order = np.lexsort([number, instance])
                 activity = np.concatenate([p[2] for p in parts])[order]
                 begin = np.concatenate([p[3] for p in parts])[order] if collective.begin.size else collective.begin
-                yield replace(collective, block_bytes=collective.block_bytes[instance[order]], activity=activity, root=head, begin=begin)
+                memory = np.concatenate([p[4] for p in parts])[order] if len(collective.memory) else collective.memory
+                block = collective.block_bytes[instance[order]]
+                yield replace(collective, block_bytes=block, activity=activity, root=head, begin=begin, memory=memory)
 
     def _slabs(self, group: Int, root: int) -> tuple[list[Int], int]:
         """Return the ranks of each new row or plane that repeats a recorded one, and the index of its root."""

@@ -8,7 +8,7 @@ time no message or collective explains (a test, a probe, the creation of a commu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.schema import words
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, Exchanges, exchanges, in_words, operation
@@ -28,6 +29,14 @@ from turnbuckle.trace.trace import Trace
 
 #: Collectives among all ranks in which every partner gets the same buffer, or a buffer of the same size.
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
+#: Places of buffers.
+Memory = np.ndarray[tuple[int, int], np.dtype[np.int8]]
+#: Indices of the memories that are a device's own.  Unified memory is none: libraries move it through the host, whatever else they can.
+ON_DEVICE: Final = tuple(code for code, word in enumerate(words("memories")) if word in ("device", "array", "device_static"))
+UNIFIED: Final = tuple(code for code, word in enumerate(words("memories")) if word.startswith("managed"))
+#: The place of a buffer that the recorder could not tell.
+UNKNOWN: Final = words("memories").index("unknown")
+_NO_MEMORY: Final[Memory] = np.zeros((0, 2), dtype=np.int8)
 #: More messages need hundreds of gigabytes, and their operations exceed the 32-bit numbers that count them.
 MOST_MESSAGES: Final = 250_000_000
 
@@ -43,6 +52,8 @@ class Messages:
     step : step within a collective; -1 for other messages.
     size_bytes : size of each message [B].
     ready : whether the message was sent by a synchronous send, which waits for its receiver at every size; empty where none was.
+    memory : where the sender's buffer and the receiver's are, shape (messages, 2): index into the vocabulary's `memories`, -1 where it is
+        not recorded; empty where no buffer is.
     """
 
     send: Int
@@ -52,6 +63,7 @@ class Messages:
     step: Int
     size_bytes: Float
     ready: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    memory: Memory = field(default_factory=lambda: _NO_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class Rounds:
     activity : call of each member by its rank in the communicator, shape (instances, members).
     root : rank of the root in the communicator; 0 where there is none.
     begin : call that starts the collective where another call completes it, else -1, shape (instances, members); empty where all block.
+    memory : where each member's buffers are, shape (instances, members), as in `Messages`; empty where no buffer is recorded.
     """
 
     operation: str
@@ -72,6 +85,7 @@ class Rounds:
     activity: Int
     root: int
     begin: Int = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    memory: Memory = field(default_factory=lambda: _NO_MEMORY)
 
 
 class Recording(NamedTuple):
@@ -255,7 +269,13 @@ def _point_to_point(matched: Exchanges, place: Int, tests: Bool) -> tuple[Messag
     # A buffered send completes at its own copy, and a failed test does not wait, so neither waits for the buffer to return.
     held = np.where((mode == "b").to_numpy() | (sent >= 0) & tests[sent], -1, sent)
     ready = (mode == "s").to_numpy()
-    return Messages(send, held, receive, received, np.full(pairs.height, -1), size, ready), np.concatenate(ends)
+    memory = np.stack([pairs[column].fill_null(-1).to_numpy() for column in ("memory", "memory_r")], axis=1)
+    return Messages(send, held, receive, received, np.full(pairs.height, -1), size, ready, _stated(memory)), np.concatenate(ends)
+
+
+def _stated(memory: Memory) -> Memory:
+    """Return places of buffers; an empty array where none is recorded."""
+    return memory if (memory >= 0).any() else _NO_MEMORY
 
 
 def rounds_of(matched: Exchanges, place: Int, trace: Trace) -> tuple[tuple[Rounds, ...], Int]:
@@ -284,6 +304,8 @@ def rounds_of(matched: Exchanges, place: Int, trace: Trace) -> tuple[tuple[Round
         operation=pl.col("does").map_elements(lambda n: operation_of(n, plain=False) or "", return_dtype=pl.String),
         block=carried.fill_null(0).cast(pl.Float64),
         root=pl.col("root").max().over(group).fill_null(-1).clip(0),
+        # a call with one buffer in device memory counts as one whose buffers are there
+        place=pl.when(pl.col("receive_memory").is_in(ON_DEVICE)).then("receive_memory").otherwise(pl.coalesce("memory", "receive_memory")),
     ).filter(pl.col("operation") != "")
     out, seen = [], [np.zeros(0, dtype=np.int64)]
     for key, alike in calls.sort(*group, "me").group_by("operation", "members", "root", maintain_order=True):
@@ -291,7 +313,8 @@ def rounds_of(matched: Exchanges, place: Int, trace: Trace) -> tuple[tuple[Round
         activity = place[alike["at"].to_numpy().astype(np.int64)].reshape(-1, members)
         begin = place[alike["activity"].to_numpy().astype(np.int64)].reshape(-1, members)
         block = alike["block"].to_numpy().reshape(-1, members)[:, 0].astype(np.float64)
-        out.append(Rounds(operation, block, activity, root, np.where(begin == activity, -1, begin)))
+        memory = alike["place"].fill_null(-1).to_numpy().reshape(-1, members)
+        out.append(Rounds(operation, block, activity, root, np.where(begin == activity, -1, begin), _stated(memory)))
         seen.append(activity.reshape(-1))
     return tuple(out), np.concatenate(seen)
 
@@ -312,7 +335,11 @@ def expanded(rounds: Rounds, selection: Selection) -> Messages:
         bounded(len(calls) * len(messages_of.step))
         send, receive = calls[:, messages_of.source].reshape(-1), calls[:, messages_of.target].reshape(-1)
         step = np.broadcast_to(messages_of.step, (len(calls), len(messages_of.step))).reshape(-1)
-        parts.append(Messages(send, send, receive, receive, step, np.outer(block, messages_of.share).reshape(-1)))
+        messages = Messages(send, send, receive, receive, step, np.outer(block, messages_of.share).reshape(-1))
+        if len(rounds.memory):
+            ends = [rounds.memory[selected][:, side].reshape(-1) for side in (messages_of.source, messages_of.target)]
+            messages = replace(messages, memory=np.stack(ends, axis=1))
+        parts.append(messages)
     return joined(parts)
 
 
@@ -321,6 +348,7 @@ def joined(parts: list[Messages], kind: type[np.signedinteger[Any]] = np.int64) 
     count = sum(len(p.send) for p in parts)
     columns = {n: np.empty(count, dtype=kind) for n in ("send", "sent", "receive", "received", "step")}
     size, ready = np.empty(count), np.zeros(count, dtype=np.bool_)
+    memory = np.full((count, 2), -1, dtype=np.int8) if any(len(part.memory) for part in parts) else _NO_MEMORY
     begin = 0
     for part in parts:
         rows = slice(begin, begin + len(part.send))
@@ -329,8 +357,10 @@ def joined(parts: list[Messages], kind: type[np.signedinteger[Any]] = np.int64) 
         size[rows] = part.size_bytes
         if len(part.ready):
             ready[rows] = part.ready
+        if len(part.memory):
+            memory[rows] = part.memory
         begin = rows.stop
-    return Messages(**columns, size_bytes=size, ready=ready)
+    return Messages(**columns, size_bytes=size, ready=ready, memory=memory)
 
 
 def bounded(messages: float) -> None:

@@ -69,7 +69,7 @@ def _nonblocking_beside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], 
         activity[beside] = calls + sum(map(len, begins)) + np.arange(int(beside.sum()))
         begins.append(group.begin[beside] if group.begin.size else np.zeros(0, dtype=np.int64))
         ends.append(group.activity[beside])
-        rounds.append(Rounds(group.operation, group.block_bytes, activity, group.root))
+        rounds.append(Rounds(group.operation, group.block_bytes, activity, group.root, memory=group.memory))
     begin, end = (np.concatenate([np.zeros(0, dtype=np.int64), *parts]) for parts in (begins, ends))
     if not len(begin):
         nothing = np.zeros(0, dtype=np.int64)
@@ -125,7 +125,8 @@ def program(
     ----------
     ranks_per_node : ranks fill one node after the other, unless there is a `layout`.
     charged, inside : costs of messages between nodes, and inside a node (as between nodes, unless given).
-    on_device : whether the buffer of each message is in device memory, in the order of `all_messages`; None for all.
+    on_device : whether the buffer of each message is in device memory, in the order of `all_messages`, or that of each end, shape
+        (messages, 2); None for all.
     eager_limit : messages up to this size leave as soon as they are sent [B].
     selection : rules by which algorithms of collectives are chosen.
     compute : factor on the recorded compute.
@@ -151,12 +152,13 @@ def program(
     if len(staged_calls.call):
         plain = all_of.step[: len(all_of.send) - edges] < 0
         if on_device is not None:
+            on_device = ends_of(on_device)
             # A call with one buffer in device memory has all its buffers there.
-            device_messages = on_device & ~plain
+            device_messages = on_device.any(axis=1) & ~plain
             staged_calls = staged_calls.among(
                 np.append(all_of.send[: len(plain)][device_messages], all_of.receive[: len(plain)][device_messages])
             )
-        on_device = plain if on_device is None else on_device & plain
+        on_device = plain if on_device is None else on_device & plain[:, None]
     threads = len(traffic.tail_seconds)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
     # The compute after a rank's last call is attached to an extra call, which the rank never makes.
@@ -215,7 +217,7 @@ def all_messages(traffic: Traffic, selection: Selection = "short and long") -> t
     kept = len(all_of.send) - edges
     ends = (all_of.send, all_of.sent, all_of.receive, all_of.received, all_of.step)
     send, sent, receive, received, step = (column[:kept].astype(np.int64) for column in ends)
-    kept_messages = Messages(send, sent, receive, received, step, all_of.size_bytes[:kept], all_of.ready[:kept])
+    kept_messages = Messages(send, sent, receive, received, step, all_of.size_bytes[:kept], all_of.ready[:kept], all_of.memory[:kept])
     # Messages of a thread beside a rank belong to the call that started its collective.
     starting_call = np.arange(len(traffic.rank) + edges // 2)
     starting_call[all_of.receive[kept:][: edges // 2]] = all_of.send[kept:][: edges // 2]
@@ -233,25 +235,50 @@ def _all(traffic: Traffic, selection: Selection) -> tuple[Traffic, Messages, int
     return extended, joined([*parts, edges], np.int32), len(edges.send)
 
 
+def ends_of(on_device: Bool) -> Bool:
+    """Return which ends of messages are in device memory, shape (messages, 2), of a mask of messages or of ends.
+
+    >>> ends_of(np.array([True, False])).tolist()
+    [[True, True], [False, False]]
+    """
+    return on_device if on_device.ndim == 2 else np.stack([on_device, on_device], axis=1)
+
+
 class Priced:
-    """Costs of messages by class: 0 without a buffer in device memory, 1 between nodes, 2 inside a node."""
+    """Costs of messages by class.
+
+    ======  =================================================
+    class   messages
+    ======  =================================================
+    0       without a buffer in device memory
+    1, 2    with both there, between nodes and inside a node
+    3, 4    with the sender's there only, as 1 and 2
+    5, 6    with the receiver's there only, as 1 and 2
+    ======  =================================================
+    """
+
+    #: Whether the sender's buffer is in device memory, and the receiver's, by class.
+    SENDER: Final = np.array([False, True, True, True, True, False, False])
+    RECEIVER: Final = np.array([False, True, True, False, False, True, True])
 
     def __init__(self, far: Charges, near: Charges, eager_limit: float) -> None:
         self.far, self.near, self.eager_limit = far, near, eager_limit
 
     def each(self, value: str, otherwise: float = 0.0) -> Float:
         """Return one field of `Charges` for each class."""
-        return np.array([otherwise, getattr(self.far, value), getattr(self.near, value)])
+        return np.array([otherwise, *3 * (getattr(self.far, value), getattr(self.near, value))])
 
     def copies(self, side: str) -> tuple[Float, Float]:
         """Return the fixed cost [s] and the cost per byte [s/B] of a copy at one end, for each class."""
-        fixed, per_byte = np.array([(0.0, 0.0), getattr(self.far, side), getattr(self.near, side)]).T
-        return fixed, per_byte
+        fixed, per_byte = np.array([(0.0, 0.0), *3 * (getattr(self.far, side), getattr(self.near, side))]).T
+        there = self.SENDER if side == "sender" else self.RECEIVER
+        return fixed * there, per_byte * there
 
     def limits(self) -> Float:
         """Return the eager limit of each class: messages up to this size leave as soon as they are sent [B]."""
         device_limits = (self.far.eager_limit, self.near.eager_limit)
-        return np.array([self.eager_limit, *(self.eager_limit if n is None else n for n in device_limits)])
+        limits = [self.eager_limit if n is None else n for n in device_limits]
+        return np.array([self.eager_limit, *limits, *limits, self.eager_limit, self.eager_limit])
 
 
 class Cut(NamedTuple):
@@ -272,9 +299,11 @@ def cut_up(all_of: Messages, edges: int, node: Int, priced: Priced, on_device: B
     count = len(all_of.send)
     on_gpu = all_of.size_bytes > 0
     on_gpu[count - edges :] = False
-    if on_device is not None:
-        on_gpu[: count - edges] &= on_device
     paying = (1 + (node[all_of.send] == node[all_of.receive])).astype(np.uint8)
+    if on_device is not None:
+        ends = ends_of(on_device)
+        paying[: count - edges] += np.select([ends.all(axis=1), ends[:, 0]], [0, 2], 4).astype(np.uint8)
+        on_gpu[: count - edges] &= ends.any(axis=1)
     paying[~on_gpu] = 0
     ready = (all_of.size_bytes > priced.limits()[paying]) | all_of.ready
     leaves = np.where(ready, Leaves.READY, Leaves.EAGER).astype(np.uint8)
@@ -313,8 +342,8 @@ def sent_over(cut: Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, pl
         start[far], end[far] = seat[source[far]], seat[target[far]]
     straight = priced.each("direct") > 0
     if straight.any():
-        direct = np.flatnonzero(straight[cut.paying])
-        start[direct], end[direct] = device[source[direct]], device[target[direct]]
+        leaves, arrives = (np.flatnonzero((straight & there)[cut.paying]) for there in (priced.SENDER, priced.RECEIVER))
+        start[leaves], end[arrives] = device[source[leaves]], device[target[arrives]]
     seconds = priced.each("pin_seconds")
     if not (seconds > 0).any():
         return Carried(source, target, size, cut.leaves, start, end)
@@ -356,7 +385,7 @@ def _ends(
             # A thread beside a rank announces its end after everything else.
             slot[(messages >= count - edges) & (call >= calls)] = steps.kept
         side = {Op.SEND: "sender", Op.AWAIT: "receiver"}.get(op)
-        fixed, per_byte = priced.copies(side) if side else (np.zeros(3), np.zeros(3))
+        fixed, per_byte = priced.copies(side) if side else (np.zeros(len(Priced.SENDER)), np.zeros(len(Priced.SENDER)))
         pays = (fixed > 0) | (per_byte > 0)
         if not pays.any():
             steps.add(call, slot, op, messages)

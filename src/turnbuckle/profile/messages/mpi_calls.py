@@ -88,9 +88,9 @@ class Exchanges:
     Attributes
     ----------
     messages : one row for each message that both sides recorded: activity, done (the send, and the call that completes it), activity_r,
-        done_r (the receive's), size_bytes, comm, source, target (ranks in the communicator), does.
+        done_r (the receive's), size_bytes, comm, source, target (ranks in the communicator), does, memory and memory_r (of the buffers).
     rounds : one row for each member of a collective that all members recorded: comm, k (number of the collective), me (rank in the
-        communicator), activity, done, does, root, size_bytes, receive_bytes.
+        communicator), activity, done, does, root, size_bytes, receive_bytes, memory, receive_memory.
     alone : calls whose other side the profile should hold but does not, in the order of time: kind, does, thread, start_ns.
     """
 
@@ -343,7 +343,7 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
     Where a stream has more of one side, the recording was cut.  Both sides are then counted from the beginning or from the end,
     whichever contradicts the times less.
     """
-    keep = [*_STREAM, "at", "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of"]
+    keep = [*_STREAM, "at", "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of", "memory"]
     keyed = [
         frame.select(keep).with_columns(k=pl.int_range(pl.len()).over(_STREAM), last=pl.len().over(_STREAM)) for frame in (sends, receives)
     ]

@@ -154,13 +154,14 @@ class GpuDirectStudy(Declared):
     @property
     def verdict(self) -> str:
         """Answer in three sentences: the run, its messages by size, and the largest possible gain."""
-        if self.word == "cannot be told" or not self.answered.setup.paid.copies:
+        answered = self.answered
+        if self.word == "cannot be told" or not answered.setup.paid.copies or answered.recorded_on_host:
             return self.answered.verdict.sentence
         shapes = self.answered.shapes
         gains, runs = ([gain(n) for n in shapes] for gain in (self.answered.gain, self.answered.run_gain))
         begins = f"GPUDirect {self.word}" + (f" of {NO_DIFFERENCE:.0%}" if self.word == "makes no difference" else "")
         sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, and the run is {_span(runs)}"
-        sentence += f"{self.answered.verdict.reach}."
+        sentence += f"{self.answered.verdict.reach}{self.answered.recorded_buffers}."
         if self.word == "undecided":
             sentence = f"{self.answered.verdict.sentence}."
         share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of the run time by host copies."

@@ -197,7 +197,7 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
             if paid.copies
             else "one memory: nothing is copied"
         )
-        + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all assumed in device memory'}; compute "
+        + f"; {answer.buffers}; compute "
         + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded")
         + (f", {setup.compute_of}" if setup.compute_of else "")
     )

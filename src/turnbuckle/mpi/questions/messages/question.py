@@ -1,8 +1,8 @@
 """Effect of GPUDirect on a recorded MPI run: its messages replayed by several data paths, for several node shapes.
 
-Every message between ranks is assumed to carry a buffer in device memory, unless `Setup.buffers` says otherwise.  Its path is through host
-memory with copies (``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost
-besides the network (``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
+Buffers of messages are where the recording or `Setup.buffers` says, else in device memory.  A message from there goes through host memory
+with copies (``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the
+network (``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, fitted, network_of, program_of, shares_gpus
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
+from turnbuckle.mpi.replay.buffers import assumed, stated
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
@@ -198,6 +199,26 @@ class Answered(Shown):
         return max(several or unstuck or self.shapes[:1], key=self.gain)
 
     @cached_property
+    def buffers(self) -> str:
+        """Where the buffers of messages are, and whether that is recorded, stated or assumed."""
+        if recorded_places := stated(self.setup.buffers, self.traffic):
+            return recorded_places.sentence
+        if assumed(self.setup.buffers, self.traffic):
+            return "buffers: all assumed in device memory"
+        return f"buffers by rules, not recorded: {self.setup.buffers}"
+
+    @property
+    def recorded_on_host(self) -> bool:
+        """Whether no buffer is in device memory, as recorded."""
+        places = stated(self.setup.buffers, self.traffic)
+        return places is not None and not places.device + places.unknown
+
+    @property
+    def recorded_buffers(self) -> str:
+        """Where the buffers are if that is recorded, to end a sentence with; else empty."""
+        return f"; {self.buffers}" if stated(self.setup.buffers, self.traffic) else ""
+
+    @cached_property
     def verdict(self) -> Verdict:
         """Answer to whether GPUDirect helps."""
         best = self.best
@@ -206,7 +227,7 @@ class Answered(Shown):
         if cannot := self._cannot_be_told():
             return Verdict("cannot be told", best, gain, low, high, self.points, decides, cannot)
         made = Verdict(word, best, gain, low, high, self.points, decides)
-        return replace(made, sentence=self._said(made))
+        return replace(made, sentence=self._said(made) + self.recorded_buffers)
 
     def _cannot_be_told(self) -> str:
         """Say why the recording has no answer; empty where it has one."""
@@ -233,6 +254,8 @@ class Answered(Shown):
         host, direct = (self.row(best, path) for path in ("hostcopy", "gpudirect"))
         if not self.setup.paid.copies:
             return "GPUDirect makes no difference: CPU and GPU have one memory, and there is nothing to copy"
+        if self.recorded_on_host:
+            return "GPUDirect makes no difference: no message of this run begins or ends in device memory"
         if word == "makes no difference":
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run{reach}"
         if word == "undecided":

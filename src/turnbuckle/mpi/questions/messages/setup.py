@@ -16,7 +16,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.settings import known, settings_of
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, Paths, break_even_bytes, of_machine
-from turnbuckle.mpi.replay.buffers import on_device
+from turnbuckle.mpi.replay.buffers import RECORDED, assumed, on_device
 from turnbuckle.mpi.replay.compute_rules import with_rules
 from turnbuckle.mpi.replay.extrapolate import repeated
 from turnbuckle.mpi.replay.messages import Traffic
@@ -80,7 +80,7 @@ class Setup:
     eager_limit_bytes, device_eager_limit_bytes : largest size of messages that leave as soon as they are sent, from host memory and
         straight from device memory [B]; the second does not follow from the first (Open MPI's smcuda 0, UCX 8192).
     handshake : whether a rendezvous pays for its request and the answer.
-    buffers : location of message buffers, as rules (`turnbuckle.mpi.replay.buffers`).
+    buffers : location of message buffers, as rules (`turnbuckle.mpi.replay.buffers`); by default as recorded, else in device memory.
     staging : host copies of collectives: of each message, or once per call of all bytes that a rank puts in and gets.
     fidelity, collectives : fidelity of the replay, and selection of the algorithms of collectives.
     compute : factor on the recorded compute.
@@ -116,7 +116,7 @@ class Setup:
     eager_limit_bytes: float = EAGER_LIMIT
     device_eager_limit_bytes: float = 0.0
     handshake: bool = False
-    buffers: str = "device"
+    buffers: str = RECORDED
     staging: Staging = "each message"
     fidelity: Fidelity = "flow"
     collectives: Selection = "short and long"
@@ -374,7 +374,8 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     node = mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
-    device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
+    everywhere = assumed(setup.buffers, traffic)
+    device = None if everywhere else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
     shared = shares_gpus(setup, network)
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")

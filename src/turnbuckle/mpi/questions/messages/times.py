@@ -20,7 +20,7 @@ from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.cost import gpudirect_seconds, hostcopy_seconds
 from turnbuckle.mpi.questions.messages.question import Replayed, replayed
 from turnbuckle.mpi.questions.messages.setup import Setup, charges_of
-from turnbuckle.mpi.replay.buffers import on_device
+from turnbuckle.mpi.replay.buffers import assumed, on_device
 from turnbuckle.mpi.replay.messages import Messages, Traffic
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.program import Charges, all_messages
@@ -133,7 +133,9 @@ def message_times(traffic: Traffic, setup: Setup, replay: Replayed) -> MessageTi
     if done is None or not len(done.done):
         raise ValueError("the replay did not end, or was not traced")
     messages, call = all_messages(traffic, setup.collectives)
-    device = np.ones(len(call), dtype=np.bool_) if setup.buffers == "device" else on_device(setup.buffers, traffic, messages, call)
+    everywhere = assumed(setup.buffers, traffic)
+    ends = np.ones((len(call), 2), dtype=np.bool_) if everywhere else on_device(setup.buffers, traffic, messages, call)
+    device = ends.any(axis=1)
     copied = setup.path == "hostcopy"
     pieces = np.ones(len(call), dtype=np.int64)
     if copied and setup.chunk_bytes:
@@ -148,44 +150,44 @@ def message_times(traffic: Traffic, setup: Setup, replay: Replayed) -> MessageTi
     wired = bool(parts.parts_of("gpu") and parts.parts_of("host"))
     places = _Places(program, done.done)
     times_of = _of_graph if isinstance(traffic, OperationGraph) else _of_calls
-    seconds, elapsed = times_of(program, done, places, charged, wired, first, last)
+    seconds, elapsed = times_of(program, done, places, charged, wired, first, last, ends[selected])
     count = len(parts.parts)
     node = [np.asarray(v).astype(np.int64)[first] // count for v in (program.start, program.end)]
     return MessageTimes(messages.size_bytes[selected], seconds, elapsed, node[0] != node[1])
 
 
 def _of_calls(
-    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int
+    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int, ends: Bool
 ) -> tuple[Float, Float]:
-    """Return the seconds of messages without and with waiting, where calls come in order."""
+    """Return the seconds of messages without and with waiting, where calls come in order; `ends` are those in device memory."""
     size = np.asarray(program.size_bytes, dtype=np.float64)
     sent, awaited = places.send[first], places.wait[last]
     began = places.before(sent)
     if any(charged.sender):
         copy_seconds = charged.sender[0] + charged.sender[1] * size[first]
-        began = places.before(places.taken[sent]) if wired else began - copy_seconds
+        began = np.where(ends[:, 0], places.before(np.maximum(places.taken[sent], 0)) if wired else began - copy_seconds, began)
     arrived = done.arrived[last]
     # A message that nobody waits for is complete on arrival, and is not copied.
     waited = awaited >= 0
     received = np.where(waited, done.done[awaited], arrived)
     overhead = np.where(waited, received - np.maximum(arrived, places.before(np.maximum(awaited, 0))), 0.0)
-    ends = received
+    over = received
     if any(charged.receiver):
         copy_seconds = charged.receiver[0] + charged.receiver[1] * size[last]
-        ends = np.where(
-            waited, done.done[np.minimum(places.given[awaited], len(done.done) - 1)] if wired else received + copy_seconds, received
-        )
-    seconds = (done.done[sent] - began) + (arrived - places.can_leave(program, first)) + overhead + (ends - received)
-    return seconds, ends - began
+        copied = done.done[np.minimum(places.given[awaited], len(done.done) - 1)] if wired else received + copy_seconds
+        over = np.where(waited & ends[:, 1], copied, received)
+    seconds = (done.done[sent] - began) + (arrived - places.can_leave(program, first)) + overhead + (over - received)
+    return seconds, over - began
 
 
 def _of_graph(
-    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int
+    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int, ends: Bool
 ) -> tuple[Float, Float]:
     """Return the seconds of messages without and with waiting, for a graph of operations.
 
     The processors are occupied for the overheads, and the last operation of an arrival is its copy.
     """
+    del ends  # a schedule places both ends of a message alike
     size = np.asarray(program.size_bytes, dtype=np.float64)
     sent, arrival = places.send[first], np.asarray(program.target)[last].astype(np.int64)
     # An arrival is awaited, then takes the processor, then works.
@@ -194,16 +196,16 @@ def _of_graph(
     if any(charged.sender):
         copy_seconds = charged.sender[0] + charged.sender[1] * size[first]
         began = places.before(places.taken[sent]) if wired else began - copy_seconds
-    ends, copied = done.done[places.wait[last] + 2], np.zeros(len(last))
+    over, copied = done.done[places.wait[last] + 2], np.zeros(len(last))
     if any(charged.receiver):
         # Processor and copy engine are released before the receive is informed.
         announced = np.asarray(program.first)[arrival + 1].astype(np.int64) - 1
-        ends = done.done[announced - 1]
+        over = done.done[announced - 1]
         copied = charged.receiver[0] + charged.receiver[1] * size[last]
         if wired:
             copied = done.done[announced - 2] - places.before(places.taken[announced - 2])
     seconds = (done.done[sent] - began) + (done.arrived[last] - places.can_leave(program, first)) + paid[1] + copied
-    return seconds, ends - began
+    return seconds, over - began
 
 
 def size_classes(hostcopy: MessageTimes, gpudirect: MessageTimes, setup: Setup) -> list[SizeClass]:
