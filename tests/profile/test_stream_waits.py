@@ -61,14 +61,14 @@ def test_streams_that_wait_are_found() -> None:
 
 
 def test_independent_streams_are_left_alone() -> None:
-    """Calls that make a stream wait for what is long over, at random between launches: of 400 runs at most 1 % are given an order."""
+    """Calls that make a stream wait for what is long over, at random between launches: of 120 runs at most 1 % are given an order."""
     r = np.random.default_rng(2)
     found = 0
-    for _ in range(400):
+    for _ in range(120):
         launches = int(r.integers(4, 60))
         waits = r.choice(launches, int(r.integers(1, launches)), replace=False)
         found += orders(run_of(r, launches, sorted(waits.tolist()), False)) > 0
-    assert found <= 4
+    assert found <= 1
 
 
 # --- a stream without work between two others ---------------------------------------------------------------------------
