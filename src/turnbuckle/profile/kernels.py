@@ -10,7 +10,7 @@ import csv
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, Literal
 
@@ -78,6 +78,7 @@ def rules() -> tuple[_Rule, ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def told(name: str) -> KernelKind:
     """Return class, bound and precision that the name of a kernel tells.
 

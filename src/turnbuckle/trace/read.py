@@ -13,7 +13,6 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
-from turnbuckle.trace.merge.merge import merge
 from turnbuckle.trace.readers import kineto, parquet
 from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
@@ -69,6 +68,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     if parquet.sniff(b"", place):
         return _read(parquet, place, use_cache, threads, progress)
     if parts := recordings_in(place):
+        from turnbuckle.trace.merge.merge import merge  # what one recording does not need
+
         return merge([read(p, use_cache=use_cache, threads=threads, progress=progress) for p in parts], name=place.name).trace
     member = kineto.archive(place)
     head = _head(member[0] if member else place).removeprefix(MARK)
