@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert mpicc
     folder = tmp_path_factory.mktemp("mpi")
     mpi_layer.build([mpicc], folder / mpi_layer.LIBRARY, strict=True)
-    for name, libraries in (("mpi_ping_pong", ["-lOpenCL"]), ("mpi_places", ["-ldl"])):
+    for name, libraries in (("mpi_ping_pong", ["-lOpenCL"]), ("mpi_places", ["-ldl"]), ("mpi_fortran", ["-lmpi_mpifh"])):
         done = subprocess.run(
             [mpicc, *WARNINGS, "-Wno-stringop-overflow", str(HERE / f"{name}.c"), *libraries, "-o", str(folder / name)],
             capture_output=True, text=True, check=False,
@@ -74,11 +74,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
 
 
-def plain(built: Path, folder: Path, *arguments: str, ranks: int = 1, **environment: str) -> list[Path]:
-    """Run ``mpi_places`` under the layer alone, and return its files."""
+def plain(built: Path, folder: Path, *arguments: str, ranks: int = 1, program: str = "mpi_places", **environment: str) -> list[Path]:
+    """Run a program under the layer alone, and return its files."""
     env = {**os.environ, **mpi_layer.environment(built / mpi_layer.LIBRARY, {}), "TB_TRACE": str(folder / "%p.trace.csv"), **environment}
     done = subprocess.run(
-        ["mpirun", "-n", str(ranks), str(built / "mpi_places"), *arguments],
+        ["mpirun", "-n", str(ranks), str(built / program), *arguments],
         env=env, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -168,6 +168,16 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
 
     traffic = traffic_of(build(read(here / "run")))
     assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 23, 0)
+
+
+def test_calls_of_fortran(built: Path, here: Path) -> None:
+    """Open MPI's functions for Fortran call PMPI, which is the layer's too."""
+    trace = recorded.together(plain(built, here, ranks=2, program="mpi_fortran"))
+    for rank in (0, 1):
+        rows = calls(trace, rank)
+        assert rows["call"].to_list() == ["init", "isend", "recv", "wait", "allreduce", "finalize"], "each once"
+        assert rows["size_bytes"].to_list()[1:3] == [32, 32] and rows["memory"].to_list()[1:3] == [PLACES["pageable"]] * 2
+    assert not trace.findings or {f.code for f in trace.findings} <= {"P123"}
 
 
 def test_a_program_that_never_begins_mpi_leaves_nothing(built: Path, here: Path) -> None:

@@ -160,3 +160,7 @@ NEIGHBOR(alltoallw,
          (const void *from, const int *sent, const MPI_Aint *places, const MPI_Datatype *types, void *to, const int *got,
           const MPI_Aint *got_places, const MPI_Datatype *got_types, MPI_Comm comm),
          (from, sent, places, types, to, got, got_places, got_types, comm))
+
+BLOCKING_COLLECTIVES(BOTH_NAMES)
+NONBLOCKING_COLLECTIVES(BOTH_NAMES)
+NEIGHBORS(BOTH_NAMES)

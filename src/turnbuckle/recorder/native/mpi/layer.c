@@ -32,13 +32,14 @@ static atomic_ullong skips[CAUSES];
 
 /* ---- the library below ---- */
 
-/* Where PMPI is: in the program's own scope, or, where it was loaded later (Python), in that of the code that calls. */
+/* Where the library's PMPI is: behind this layer in the program's own scope, or, where it was loaded later (Python), in that of the code
+ * that calls. */
 static void *scope(void *caller)
 {
     Dl_info place;
-    if (dlsym(RTLD_DEFAULT, "PMPI_Init")) return RTLD_DEFAULT;
+    if (dlsym(RTLD_NEXT, "PMPI_Init")) return RTLD_NEXT;
     void *library = dladdr(caller, &place) && place.dli_fname ? dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    return library && dlsym(library, "PMPI_Init") ? library : RTLD_DEFAULT;
+    return library ? library : RTLD_NEXT;
 }
 
 static void find(void *caller)
@@ -49,12 +50,14 @@ static void find(void *caller)
 #define X(name) *(void **)&mpi.name = dlsym(from, "PMPI_" #name);
         FUNCTIONS(X)
 #undef X
-        int open_mpi = !!dlsym(from, "ompi_mpi_comm_world");
+        /* not behind the layer: a program may hold the objects itself, by copy relocations */
+        void *objects = from == RTLD_NEXT ? RTLD_DEFAULT : from;
+        int open_mpi = !!dlsym(objects, "ompi_mpi_comm_world");
 #ifdef OPEN_MPI
         const int built = 1;
-        mpi.world = dlsym(from, "ompi_mpi_comm_world"), mpi.self = dlsym(from, "ompi_mpi_comm_self");
-        mpi.comm_null = dlsym(from, "ompi_mpi_comm_null"), mpi.request_null = dlsym(from, "ompi_request_null");
-        mpi.byte = dlsym(from, "ompi_mpi_byte");
+        mpi.world = dlsym(objects, "ompi_mpi_comm_world"), mpi.self = dlsym(objects, "ompi_mpi_comm_self");
+        mpi.comm_null = dlsym(objects, "ompi_mpi_comm_null"), mpi.request_null = dlsym(objects, "ompi_request_null");
+        mpi.byte = dlsym(objects, "ompi_mpi_byte");
 #else
         const int built = 0;
         mpi.world = MPI_COMM_WORLD, mpi.self = MPI_COMM_SELF, mpi.comm_null = MPI_COMM_NULL, mpi.request_null = MPI_REQUEST_NULL;
@@ -74,7 +77,7 @@ static void find(void *caller)
 
 static void finish(void)
 {
-    static const char *const words[CAUSES] = { "intercommunicator", "one_sided", "fortran" };
+    static const char *const words[CAUSES] = { "intercommunicator", "one_sided" };
     if (!atomic_exchange(&recording, 0)) return;
     requests_end();
     output_begin();
@@ -130,10 +133,7 @@ struct call call_begin(const char *name, void *caller)
     if (!begun) {
         int there = 0;
         mpi.Initialized(&there);
-        if (there) { /* MPI_Init did not come through here */
-            start();
-            skipped(STRANGER);
-        }
+        if (there) start(); /* MPI_Init did not come through here */
     }
     call.recorded = recording;
     call.begin = clock_now();
@@ -241,24 +241,4 @@ EXPORT int MPI_Abort(MPI_Comm comm, int code)
     return mpi.Abort(comm, code);
 }
 
-/* Fortran's own entry: what it does inside is not seen where the library calls PMPI itself (Open MPI). */
-static void fortran(const char *name, void *caller, void *error, void *required, void *provided)
-{
-    void (*next)(void *, void *, void *) = NULL;
-    *(void **)&next = dlsym(RTLD_NEXT, name);
-    if (!known) find(caller);
-    if (!next) _exit(1);
-    if (required) next(required, provided, error);
-    else next(error, NULL, NULL);
-    int here = begun;
-    start();
-    if (!here) skipped(STRANGER);
-}
-
-EXPORT void mpi_init_(int *error);
-EXPORT void mpi_init_thread_(int *required, int *provided, int *error);
-void mpi_init_(int *error) { fortran("mpi_init_", __builtin_return_address(0), error, NULL, NULL); }
-void mpi_init_thread_(int *required, int *provided, int *error)
-{
-    fortran("mpi_init_thread_", __builtin_return_address(0), error, required, provided);
-}
+ENDS(BOTH_NAMES)

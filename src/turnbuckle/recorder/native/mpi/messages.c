@@ -362,3 +362,6 @@ EXPORT int MPI_Request_free(MPI_Request *request)
     call_done();
     return out;
 }
+
+MESSAGES(BOTH_NAMES)
+COMPLETIONS(BOTH_NAMES)

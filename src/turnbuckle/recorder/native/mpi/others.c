@@ -99,3 +99,8 @@ TIMED(Win_lock_all, (int asserted, MPI_Win win), (asserted, win))
 TIMED(Win_unlock_all, (MPI_Win win), (win))
 TIMED(Win_flush, (int rank, MPI_Win win), (rank, win))
 TIMED(Win_flush_all, (MPI_Win win), (win))
+
+MAKERS(BOTH_NAMES)
+PROBES(BOTH_NAMES)
+ONE_SIDED(BOTH_NAMES)
+WINDOWS(BOTH_NAMES)

@@ -12,10 +12,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MOST_
 from turnbuckle.trace.readers.recorded.text import Recorded
 
 #: Causes for which the layer tells no message, in words.
-_CAUSES: Final = {
-    "intercommunicator": "on intercommunicators or with processes outside of the world", "one_sided": "one-sided",
-    "fortran": "of a program that begins MPI in Fortran, whose calls this MPI does not let through",
-}  # fmt: skip
+_CAUSES: Final = {"intercommunicator": "on intercommunicators or with processes outside of the world", "one_sided": "one-sided"}
 
 
 def communicators_of(file: Recorded, base: int) -> pl.DataFrame:
