@@ -126,6 +126,9 @@ def test_a_machine_made_in_python_stands_for_a_name() -> None:
         named, made = way("summit").as_dict(), way(summit).as_dict()
         assert named == made
         assert verb == "memory" or way(slower).as_dict() != named
+    lassen = tb.Machine.load("lassen")
+    messages = (tb.model.messages("in/ranks/all.sqlite", network=on, ranks_per_node=1).as_dict() for on in ("lassen", lassen))
+    assert next(messages) == next(messages) and tb.model.fabric(lassen).as_dict() == tb.model.fabric("lassen").as_dict()
     h100 = tb.Machine.load("h100-sxm5")
     assert tb.model.power(on=h100).as_dict() == tb.model.power(on="h100-sxm5").as_dict()
 

@@ -7,9 +7,11 @@ Only ``schema/machine.csv`` lists the parameters, their units and their meanings
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, get_args
@@ -191,6 +193,14 @@ class Machine:
         from turnbuckle.machine.catalog import load  # the catalogue reads machines
 
         return load(name_or_path)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sha256, len(self.parameters), len(self.changes)))
+
+    @property
+    def content(self) -> str:
+        """Return a hash of all that the machine says, in a file or changed in Python."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def __repr__(self) -> str:
         numbers = f"{len(self.changes)} changes of the source" if self.relative else f"{len(self.parameters)} numbers"

@@ -12,9 +12,11 @@ from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
+from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
 from turnbuckle.mpi.questions.messages.question import PATHS, paths, replayed
 from turnbuckle.mpi.questions.messages.setup import Costs, Setup, charges_of, network_of, with_settings
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded
+from turnbuckle.questions.sweep.question import Serial
 
 
 @pytest.mark.parametrize(("costs", "preset"), [("seed_G", SEED_G), ("physics", PHYSICS)])
@@ -303,6 +305,24 @@ def test_a_card_a_gpu_serves_host_copies_too() -> None:
         dealt = with_settings(BARE, [f"path={path}", "ranks_per_node=2", "mapping=round robin"])
         one, two = seconds(four, dealt), seconds(four, replace(dealt, cards="gpu"))
         assert one - two == pytest.approx(1e7 / 12.5e9, rel=0.01), "two messages behind one card, or one behind each"
+
+
+def test_a_machine_made_in_python_stands_for_its_network_with_its_own_copies(tmp_path: Path) -> None:
+    lassen, gh200 = tb.Machine.load("lassen"), tb.Machine.load("gh200")
+    named, given = Setup(network="lassen"), Setup(network=lassen)
+    assert given.paid == named.paid and given.as_dict() == named.as_dict()
+    assert network_of(given, 2) == network_of(named, 2) and network_of(Setup(network=gh200), 2) == network_of(Setup(network="alps"), 2)
+    slow = lassen.with_parameters(
+        {f"link.{way}.latency": tb.Parameter(1e-3, 0.0, "s", "assumption", "this test") for way in ("h2d", "d2h")}
+    )
+    traffic = exchange(2, 1e6)
+    assert Setup(network=slow).paid.copy_latency == 1e-3
+    assert seconds(traffic, Setup(network=slow)) > seconds(traffic, named) + 1e-3
+    refused("A050", network_of, Setup(network=replace(gh200, name="its-own")), 2)
+    (tmp_path / "ring.goal").write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n", encoding="utf-8")
+    machines = [lassen, replace(gh200, name="alps")]
+    swept = tb.sweep(tb.Study("far", MESSAGES, {"ring": tmp_path / "ring.goal"}, axes={"network": machines}), Serial())
+    assert [row["network"] for row in swept.rows()] == ["lassen", "alps"] and not swept.failed
 
 
 def test_a_placement_with_gaps_keeps_the_numbers_of_its_nodes(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def _conditions(setup: Any) -> str:
     from turnbuckle.mpi.questions.messages.setup import network_of
 
     paid, network = setup.paid, network_of(setup, 1)
-    machine = Path(setup.network).name or "one switch"
+    machine = Path(setup.network_name).name or "one switch"
     machine = machine if setup.topology == "as given" else f"a {setup.topology}"
     return (
         f"Replayed by {setup.fidelity} on {machine}, {show(network.bandwidth, 'B/s')} a card, "

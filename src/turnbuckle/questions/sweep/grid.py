@@ -25,7 +25,8 @@ from typing import Any, Final
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.settings import Scalar, known
-from turnbuckle.questions.sweep.points import Kind, hashed
+from turnbuckle.machine import Machine
+from turnbuckle.questions.sweep.points import Kind, Value, hashed
 
 #: Points of one study.
 MOST: Final = 200_000
@@ -47,7 +48,7 @@ class Point:
     ----------
     index : its place in the table.
     recording : by its name in the study.
-    values : what the study sets here, by name.
+    values : what the study sets here, by name; a machine by its own.
     """
 
     index: int
@@ -57,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Study:
-    """Recordings and settings.
+    """Recordings and settings.  A `Machine` stands for its name wherever a setting names one.
 
     Attributes
     ----------
@@ -73,9 +74,9 @@ class Study:
     name: str
     kind: Kind
     recordings: Mapping[str, Path]
-    settings: Mapping[str, Scalar] = field(default_factory=dict)
-    pairs: Sequence[Mapping[str, Scalar]] = ()
-    axes: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    pairs: Sequence[Mapping[str, Value]] = ()
+    axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     folder: Path = Path()
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class Study:
             if set(pair) != set(self.pairs[0]):
                 raise error_of("A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
         for name, values in self.axes.items():
-            if not values or len(set(map(repr, values))) != len(values):
+            if not values or len(set(map(repr, map(_shown, values)))) != len(values):
                 flaw = "a value stands twice" if values else "an axis without values"
                 raise error_of("A084.value", subject=flaw, name=name)
         if not 0 < len(self) <= MOST:
@@ -113,10 +114,10 @@ class Study:
         index = 0
         for recording in self.recordings:
             for values in self._combinations():
-                yield Point(index, recording, values)
+                yield Point(index, recording, {name: _shown(value) for name, value in values.items()})
                 index += 1
 
-    def _combinations(self) -> Iterator[dict[str, Scalar]]:
+    def _combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the settings of each point of one recording."""
         for pair in self.pairs or ({},):
             for values in product(*self.axes.values()):
@@ -139,6 +140,11 @@ class Study:
             made = self.kind.made(values, self.folder)
             out.append((key_of(digest, self.kind.identity(made)), made))
         return out
+
+
+def _shown(value: Value) -> Scalar:
+    """Return a value as a table holds it."""
+    return value.name if isinstance(value, Machine) else value
 
 
 def key_of(digest: str, identity: Any) -> str:

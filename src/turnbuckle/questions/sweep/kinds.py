@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Setting
-from turnbuckle.machine import Pair, Parameter, load, schema
+from turnbuckle.machine import Machine, Pair, Parameter, load, schema
 from turnbuckle.machine.parameter_names import parameter_name
 from turnbuckle.projection.admission import require_calls
 from turnbuckle.projection.model import nething
@@ -53,8 +53,8 @@ class Projected:
     others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
     """
 
-    on: str = field(metadata=_MACHINE)
-    source: str = field(default="", metadata=_MACHINE)
+    on: str | Machine = field(metadata=_MACHINE)
+    source: str | Machine = field(default="", metadata=_MACHINE)
     alpha: float | Literal["auto", "flop", "memory", "hold"] = "auto"
     replay: Literal["auto", "sum", "timeline"] = "auto"
     draws: int = 200
@@ -83,8 +83,12 @@ def _parameters() -> Mapping[str, Setting]:
 
 def _machines(made: Any) -> Mapping[str, Any]:
     """Return name and hash of the machines that a question names, and of the machines that they are based on."""
-    names = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
-    return {name: [m.name, m.sha256, [digest for _, digest in m.lineage]] for name, m in ((n, load(v)) for n, v in names.items())}
+    named = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
+    return {
+        name: [m.name, m.content if m is value else m.sha256, [digest for _, digest in m.lineage]]
+        for name, value in named.items()
+        for m in [load(value)]
+    }
 
 
 def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
@@ -135,7 +139,7 @@ class Distant:
 
     slack_seconds: float
     mode: Literal["link", "api"] = "link"
-    source: str = field(default="", metadata=_MACHINE)
+    source: str | Machine = field(default="", metadata=_MACHINE)
     part: str = "whole"
 
     def __post_init__(self) -> None:
@@ -180,7 +184,7 @@ class Together:
     latency_seconds: float | None = None
     hop_seconds: float = 0.0
     cores: int = 0
-    source: str = field(default="", metadata=_MACHINE)
+    source: str | Machine = field(default="", metadata=_MACHINE)
     part: str = "whole"
 
     def __post_init__(self) -> None:

@@ -19,8 +19,11 @@ from typing import Any, Final, TypeVar
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.settings import Scalar, Setting, known, settings_of
+from turnbuckle.machine import Machine
 
 Made = TypeVar("Made")
+#: What a setting may be; a machine made in Python stands for its name.
+Value = Scalar | Machine
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
 _FILES: Final = (".toml", ".csv", ".txt")
@@ -57,7 +60,7 @@ class Held:
         finally:
             self.reading_seconds += time.perf_counter() - began
 
-    def seen(self, source: str = "", part: str = "whole") -> Any:
+    def seen(self, source: str | Machine = "", part: str = "whole") -> Any:
         """Return a part of the recording inspected, as run on a named machine, or on the recognised one if `source` is empty."""
         from turnbuckle.projection.run import Run
 
@@ -129,7 +132,7 @@ class Kind:
         """Return the release that answers."""
         return self.release or _version()
 
-    def made(self, values: Mapping[str, Scalar], folder: Path) -> Any:
+    def made(self, values: Mapping[str, Value], folder: Path) -> Any:
         """Return the settings of one point.
 
         Parameters
@@ -144,7 +147,7 @@ class Kind:
         legal = self.legal
         fields = settings_of(self.settings)
         given: dict[str, Any] = {}
-        extra: list[tuple[str, Scalar]] = []
+        extra: list[tuple[str, Value]] = []
         for name, value in values.items():
             setting = known(name, legal, f"model {self.name}")
             if setting.file and isinstance(value, str) and ("/" in value or Path(value).suffix.lower() in _FILES):

@@ -56,6 +56,7 @@ from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.foundation.units import parse
+from turnbuckle.machine import Machine
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
 
@@ -143,13 +144,17 @@ def bundled() -> list[str]:
     )
 
 
-def read_network(name: str) -> Described:
-    """Read a network by its name, or by the path of a file.
+def read_network(name: str | Machine) -> Described:
+    """Read a network by its name, or by the path of a file; of a machine, the network of its name or with its GPUs.
 
     Raises
     ------
     UsageError : A050, A061.  UnitError : U0xx.
     """
+    if isinstance(name, Machine):
+        machine = name.name
+        alike = [network for network in bundled() if read_network(network).machine == machine]
+        return read_network(machine if machine in bundled() or not alike else alike[0])
     if name in bundled():
         return _read(f"{name}.toml", files("turnbuckle.replay.contention").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
     if not name.endswith(".toml"):

@@ -16,13 +16,16 @@ from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import show
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.model_answer import ModelAnswer
+from turnbuckle.show.terminal.options import MachineName
 from turnbuckle.show.terminal.tables import unframed
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.questions.fabric.question import Fabric, Way
     from turnbuckle.replay.contention.network_file import Described
 
-Name = Annotated[str | None, Parameter(help="a machine (lassen, frontier, ...) or file.toml; all that come with Turnbuckle if left out")]
+Name = Annotated[
+    MachineName | None, Parameter(help="a machine (lassen, frontier, ...) or file.toml; all that come with Turnbuckle if left out")
+]
 Nodes = Annotated[int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")]
 Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=())]
 

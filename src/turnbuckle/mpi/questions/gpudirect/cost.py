@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.machine import load
+from turnbuckle.machine import Machine, load
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.projection.model import link_bandwidth
 
@@ -39,7 +39,7 @@ SEED_G = Paths(copies=1, pins=1, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_s
 PHYSICS = Paths(copies=2, pins=0, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
 
 
-def of_machine(name: str) -> Paths:
+def of_machine(name: str | Machine) -> Paths:
     """Return the costs of `PHYSICS` with the host copies of a machine of the catalogue: pinned copies on its links, none on one memory.
 
     What the machine does not state, and the name "", keep the values of `PHYSICS`.  Both directions count with their mean.

@@ -16,7 +16,7 @@ from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.model_answer import ModelAnswer
-from turnbuckle.show.terminal.options import NO_PART, Charts, NoCache, PartOptions, Recorded, Source, rank_counts
+from turnbuckle.show.terminal.options import NO_PART, Charts, MachineName, NoCache, PartOptions, Recorded, Source, rank_counts
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected, provenance_of, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, unframed
@@ -37,7 +37,7 @@ Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="bandwidth 
 Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
 Inside = Annotated[str | None, Parameter(name="--inside", help="bandwidth between ranks of one node (75 GB/s)")]
 Machine = Annotated[
-    str, Parameter(name="--network", help="a machine by its name (lassen, ...) or file.toml; options besides replace what it says")
+    MachineName, Parameter(name="--network", help="a machine by its name (lassen, ...) or file.toml; options besides replace what it says")
 ]
 Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
 Charged = Annotated[

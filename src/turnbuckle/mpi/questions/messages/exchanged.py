@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, error_of
+from turnbuckle.machine import Machine
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup, checked
@@ -46,7 +47,9 @@ class Exchange(Setup):
             value = getattr(self, setting.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
                 _possible(setting.name, value)
-        if self.network and not self.network.endswith(".toml"):
+        if isinstance(self.network, Machine):
+            read_network(self.network)
+        elif self.network and not self.network.endswith(".toml"):
             _possible("network", self.network)
         if self.mapping not in _MAPPINGS and not _file(self.mapping):
             raise error_of(
@@ -146,7 +149,8 @@ def _unmatched(traffic: Traffic) -> float:
 def _files(asked: Exchange) -> Mapping[str, Any]:
     """Return hashes of the files that place ranks and describe the network, where the settings name such files."""
     named = {name: getattr(asked, name) for name in ("mapping", "network")}
-    return {name: hashed(Path(file)) for name, file in named.items() if _file(file) and Path(file).is_file()}
+    made = {name: machine.content for name, machine in named.items() if isinstance(machine, Machine)}
+    return made | {n: hashed(Path(file)) for n, file in named.items() if n not in made and _file(file) and Path(file).is_file()}
 
 
 MESSAGES: Final = Kind("messages", Exchange, _exchanged, inputs=_files)

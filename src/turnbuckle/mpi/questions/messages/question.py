@@ -187,7 +187,7 @@ class Answered(Shown):
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
         made = network.made_of
         inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
-        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]
+        parts = [f"{shape}{' of ' + self.setup.network_name if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]
         parts += [f"{show(network.hop_seconds, 's')} per link"] + [f"{show(inside, 'B/s')} inside nodes"] * (inside > 0)
         return ", ".join(parts)
 

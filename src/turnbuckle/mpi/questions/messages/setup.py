@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.settings import known, settings_of
+from turnbuckle.machine import Machine
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, Paths, break_even_bytes, of_machine
 from turnbuckle.mpi.replay.buffers import RECORDED, assumed, on_device
@@ -46,6 +47,8 @@ INSIDE_BANDWIDTH: Final = 75e9
 @dataclass(frozen=True)
 class Setup:
     """Settings of one replay of the messages of a run.
+
+    A `Machine` as `network` stands for the network of its name, or the one with its GPUs; host copies take what this machine states.
 
     Attributes
     ----------
@@ -94,7 +97,7 @@ class Setup:
     gpus_per_node: int = 0
     gpu_shared: Literal["no", "exclusive", "time"] = "no"
     mapping: str = field(default="linear", metadata={"file": True})
-    network: str = field(default="", metadata={"file": True})
+    network: str | Machine = field(default="", metadata={"file": True})
     topology: Literal["as given", "switch", "fat-tree", "torus", "dragonfly"] = "as given"
     taper: float = 1.0
     leaf_cards: int = 18
@@ -130,9 +133,15 @@ class Setup:
         return self.gpus_per_node or self.ranks_per_node
 
     @property
+    def network_name(self) -> str:
+        """Name or file of the network; empty without one."""
+        return self.network.name if isinstance(self.network, Machine) else self.network
+
+    @property
     def paid(self) -> Paths:
         """Costs of copies and pins for a message of a buffer that has been sent before."""
-        preset = of_machine(read_network(self.network).machine if self.network else "") if self.costs == "physics" else SEED_G
+        copying = self.network if isinstance(self.network, Machine) or not self.network else read_network(self.network).machine
+        preset = of_machine(copying) if self.costs == "physics" else SEED_G
         return replace(
             preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=_first(self.copy_seconds, None, preset.copy_latency),
             copy_per_byte=preset.copy_per_byte if self.copy_bandwidth is None else 1.0 / self.copy_bandwidth,
@@ -153,7 +162,7 @@ class Setup:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all settings by name; `turnbuckle.foundation.settings` holds their units and meanings."""
-        return dict(self.__dict__)
+        return {**self.__dict__, "network": self.network_name}
 
     def held(self) -> dict[str, Any]:
         """Return the settings that hold in every replay of a study, which varies the path and the ranks per node."""
