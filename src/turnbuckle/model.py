@@ -40,8 +40,13 @@ def __getattr__(name: str) -> Callable[..., ModelAnswer]:
 
 @cache
 def _in_python(verb: Callable[..., ModelAnswer]) -> Callable[..., ModelAnswer]:
-    """Return a verb as a function that takes Python's values, with its signature and the help of its options as docstring."""
+    """Return a verb as a function that takes Python's values, with its signature and the help of its options as docstring.
+
+    A third party's verb that writes its answer itself stays as it is.
+    """
     hints = get_type_hints(verb, include_extras=True)
+    if hints.get("return") is not ModelAnswer:
+        return verb
     own = list(signature(verb).parameters.values())
     shown = [option for p in own for option in _options(p, hints[p.name])]
     asked = Signature([p.replace(annotation=_plain(p.annotation)) for p in shown], return_annotation=ModelAnswer)

@@ -26,6 +26,7 @@ from cyclopts import Parameter
 
 from turnbuckle.foundation import schema
 from turnbuckle.projection.model import Charge
+from turnbuckle.show.terminal.model_answer import ModelAnswer
 from turnbuckle.show.terminal.options import Profile
 from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.trace.trace import Trace, completed
@@ -49,6 +50,13 @@ def kernels(profile: Profile, /) -> int:
     """Count the kernels of a recording."""
     print(inspected(profile, None, True).trace.kernels.height, "kernels")
     return 0
+
+
+def longest(profile: Profile, /, *, top: Annotated[int, Parameter(help="how many")] = 1) -> ModelAnswer:
+    """List the longest kernels of a recording."""
+    kernels = inspected(profile, None, True).trace.kernels
+    rows = [{"ns": ns} for ns in sorted(kernels["end_ns"] - kernels["start_ns"], reverse=True)[:top]]
+    return ModelAnswer({"rows": rows}, rows, lambda console: console.note(f"{len(rows)} kernels"))
 
 
 def folder():
@@ -75,6 +83,8 @@ lab = lab
 nsys = lab
 [turnbuckle.questions]
 kernels = lab:kernels
+model kernels = lab:kernels
+model longest = lab:longest
 [turnbuckle.machines]
 lab = lab:folder
 [turnbuckle.charges]
@@ -119,6 +129,16 @@ def test_a_foreign_question_is_a_verb(installed: Path) -> None:
     assert asked(installed, "kernels", "run.lab").stdout == "2 kernels\n"
     assert "Count the kernels of a recording" in asked(installed, "kernels", "--help").stdout
     assert " kernels " in asked(installed, "--help").stdout
+
+
+def test_a_foreign_model_is_a_verb_and_a_name_in_python(installed: Path) -> None:
+    assert asked(installed, "model", "longest", "run.lab").stdout == "1 kernels\n"
+    assert json.loads(asked(installed, "model", "longest", "run.lab", "--top", "2", "--format", "json").stdout)["rows"][0]["ns"] == 5000
+    assert asked(installed, "model", "kernels", "run.lab").stdout == "2 kernels\n"
+    look = "import turnbuckle as tb\nprint(tb.model.longest('run.lab', top=2)['rows'], tb.model.kernels('run.lab'))"
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True, cwd=installed)
+    assert done.stdout == "2 kernels\n[{'ns': 5000}, {'ns': 2000}] 0\n"
 
 
 def test_a_foreign_machine_joins_the_catalogue(installed: Path) -> None:

@@ -65,7 +65,11 @@ def test_every_question_has_the_name_of_its_verb(verb: str) -> None:
 
 
 def test_every_verb_of_the_command_line_is_one_of_these() -> None:
-    assert {verb for verb in net.verbs() if not verb.startswith("machines ")} == set(EVERY_VERB) - {"machines"} | {"overview"}
+    machines = {"machines list": tb.machines, "machines show": tb.Machine.load, "machines check": tb.Machine.check}
+    assert net.verbs() == set(EVERY_VERB) - {"machines"} | {"overview"} | set(machines)
+    gh200, twice = tb.Machine.load("gh200"), tb.Parameter(2.0, 0.0, "1", "measured", "this test")
+    assert not [remark for remark in gh200.check() if remark.severity == "error"]
+    assert gh200.with_parameters({"link.h2d.efficiency": twice}).check()[0].severity == "error"
 
 
 @pytest.mark.parametrize("question", api.SHOWN, ids=str)

@@ -39,6 +39,19 @@ class Declared:
         return declared(self)
 
 
+class Ranged(Declared):
+    """An answer with a 90 % range: its two ends are one key of its document."""
+
+    __slots__ = ()
+    low: float
+    high: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return both ends of the range."""
+        return self.low, self.high
+
+
 #: As a value: the key is written by the mapping above it, and described here alone.
 DOCUMENTED: Final = "-"
 

@@ -117,9 +117,14 @@ def goal(path: _Name, what: str, example: str) -> Path:
 
 @contextmanager
 def whole(path: _Name, what: str) -> Iterator[Path]:
-    """Give a path to write to in the file's stead; it takes the file's place at the end, or is gone.
+    """Yield the path of a draft beside a file.  The draft replaces the file at the end; after an error it is deleted, and the file stays.
 
     A link stays a link, and the file behind it is replaced.  A device or a pipe is written to itself.
+
+    Parameters
+    ----------
+    path : the file to write.
+    what : what errors call it, as ``the output``.
 
     Raises
     ------

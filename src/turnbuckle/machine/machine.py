@@ -14,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
+
+if TYPE_CHECKING:
+    from turnbuckle.machine.check import Remark
 
 Nature = Literal["spec", "measured", "assumption"]
 Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "remoting", "relative"]
@@ -193,6 +196,12 @@ class Machine:
         from turnbuckle.machine.catalog import load  # the catalogue reads machines
 
         return load(name_or_path)
+
+    def check(self) -> list[Remark]:
+        """Return what is doubtful about the machine, errors first: ``turnbuckle machines check``."""
+        from turnbuckle.machine.check import check  # which reads machines
+
+        return check(self)
 
     def __hash__(self) -> int:
         return hash((self.name, self.sha256, len(self.parameters), len(self.changes)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.foundation.findings import Finding
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class CopyClass(Declared):
+class CopyClass(Ranged):
     """Copies of one class, added up, whether other work hides them or not.
 
     Attributes
@@ -57,11 +57,6 @@ class CopyClass(Declared):
     high: float
     basis: str = ""
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the ends of the interval [s]."""
-        return self.low, self.high
-
 
 @dataclass(frozen=True)
 class Copies(CopyClass):
@@ -78,7 +73,7 @@ class Copies(CopyClass):
 
 
 @dataclass(frozen=True)
-class KernelClass(Declared):
+class KernelClass(Ranged):
     """Kernels of one class, added up, whether other work hides them or not.
 
     Attributes
@@ -102,11 +97,6 @@ class KernelClass(Declared):
     def ratio(self) -> float | None:
         """Return how many times faster they run on the target; None where they take no time."""
         return self.measured_seconds / self.seconds if self.seconds else None
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the ends of the interval [s]."""
-        return self.low, self.high
 
 
 @dataclass(frozen=True)

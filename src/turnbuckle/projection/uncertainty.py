@@ -444,7 +444,10 @@ def affordable(ready: Prepared) -> int:
 
 
 def thinned(run: Pieces, most: int) -> Pieces:
-    """Merge neighbouring sizes of one class to about `most` pieces: sums kept, size averaged by time."""
+    """Merge pieces of one class whose sizes lie in one eighth of an octave, where there are more than `most` pieces.
+
+    Sums are kept; the size is the mean, weighted by time.
+    """
     if len(run) <= most:
         return run
     fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)

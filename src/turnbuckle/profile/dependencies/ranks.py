@@ -40,7 +40,9 @@ class Meetings:
 
 
 def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetings:
-    """Return all meetings of a profile.
+    """Return the pairs of activities of which one cannot end before the other has begun: messages, collectives and NCCL kernels.
+
+    Pairs that the recorded times contradict are left out and counted.
 
     Parameters
     ----------

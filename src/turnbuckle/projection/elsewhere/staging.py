@@ -14,14 +14,14 @@ import numpy as np
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.fields import Ranged
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.messages.staging_pairs import StagingPairs
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
 
 @dataclass(frozen=True)
-class Staging(Declared):
+class Staging(Ranged):
     """Copies of a run that stage its messages, on one target, and the run without them.
 
     Attributes
@@ -48,11 +48,6 @@ class Staging(Declared):
     high: float
     verdict: str
     decides: str
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the ends of the range of the gain."""
-        return self.low, self.high
 
 
 def direct(timeline: TimelineReplay, pairs: StagingPairs, pin_seconds: float) -> TimelineReplay:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import polars as pl
 
-from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.cores.fits import Fit
@@ -24,7 +24,7 @@ EVEN: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Candidate(Declared):
+class Candidate(Ranged):
     """One fitted law and its answer.
 
     Attributes
@@ -52,11 +52,6 @@ class Candidate(Declared):
         if not self.fitted:
             return None
         return {name: value for (name, _), value in zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)}
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 90 % interval of the cores."""
-        return self.low, self.high
 
 
 @dataclass(frozen=True)

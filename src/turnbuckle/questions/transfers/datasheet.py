@@ -317,7 +317,7 @@ def _question(transfers: Transfers, here: Transfers, draws: int) -> Uncertain:
 
 
 def subject(here: Transfers, there: Transfers | None, all_of_there: bool = False) -> Transfers:
-    """Whose transfers are priced: A's, or B's where that is asked for or only B's are an application."""
+    """Return the transfers to price: `here`, but `there` if asked for, or if it is a recording and `here` a table of measured copies."""
     return there if there is not None and (all_of_there or (here.curves and not there.curves)) else here
 
 

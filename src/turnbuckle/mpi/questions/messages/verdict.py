@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.projection.elsewhere.priors import COPY_LATENCY_SD, NODE_SHARE, half_normal
@@ -37,7 +37,7 @@ class Point(Declared):
 
 
 @dataclass(frozen=True)
-class Verdict(Declared):
+class Verdict(Ranged):
     """Answer to whether GPUDirect helps."""
 
     word: str
@@ -48,11 +48,6 @@ class Verdict(Declared):
     points: tuple[Point, ...] = ()
     decides: str = ""
     sentence: str = ""
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the ends of the range."""
-        return self.low, self.high
 
     @property
     def reach(self) -> str:

@@ -131,9 +131,14 @@ def _ranks(group: Any, members: dict[int, list[int]]) -> list[int] | None:
 
 
 def communicators(makings: list[list[Making]], local_ranks: list[dict[int, int]]) -> Made:
-    """Identify the communicators of all ranks: the k-th child of a communicator on one member is the k-th child on all.
+    """Return which creations of communicators on the ranks are one communicator, and its members.
 
-    `local_ranks` holds, for each rank, its rank inside each communicator where the program asked for it.
+    The k-th communicator that one member makes from a parent is the k-th that every member makes from it.
+
+    Parameters
+    ----------
+    makings : by rank, its creations in the order of its calls; the first has number 2, after the world and the rank alone.
+    local_ranks : by rank, its rank inside each communicator by number of creation, where the program asked for it.
     """
     count = len(makings)
     of_rank = [[1, NO] + [NO] * len(created) for created in makings]

@@ -208,7 +208,11 @@ def crossing(base: float, points: Sequence[tuple[float, float]], share: float) -
 
 
 def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Yield A's run with its calls delayed and its copies slowed: every point by the timeline, and the baselines per kind."""
+    """Yield predicted and measured run times of a program whose calls were delayed or whose copies were slowed.
+
+    One row for each setting by the timeline; one for all delays, and one for all slower copies, by each baseline (`BASELINES`); one for
+    each tolerance that the measurements show.
+    """
     source = case.a.machine
     if source.startswith("./"):
         source = str(data.path(case, source))
