@@ -353,11 +353,12 @@ _SYNC_QUERIES = Run(
 )  # fmt: skip
 _QUEUE = Run(
     (
-        *(launch(f"513 launches/{i}", 3 * i, 3 * i + 2) for i in range(513)), launch("one more", 1540, 3003),
+        *(launch(f"513 launches/{i}", 3 * i, 3 * i + 2) for i in range(513)),
+        launch("one more", 1540, 3003),
         kernel("A", 7, 3000, by="513 launches/0"),
         *(kernel(f"513 kernels/{i}", 2999 + i, 3000 + i, by=f"513 launches/{i}" if i < 513 else "one more") for i in range(1, 514)),
     )
-)  # fmt: skip
+)
 _MEET = Run(
     (
         launch("launch A", 0, 3, "rank 0"), Bar("sync", "rank 0", 5, 26, "cudaDeviceSynchronize"),

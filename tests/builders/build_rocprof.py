@@ -49,12 +49,13 @@ def refused(path: Path) -> ProfileError:
 # --- rocprofv3 ---
 
 KINDS = [
-    ("NONE", []), ("HSA_CORE_API", ["hsa_init", "hsa_queue_create"]),
+    ("NONE", []),
+    ("HSA_CORE_API", ["hsa_init", "hsa_queue_create"]),
     ("HIP_RUNTIME_API", ["hipMalloc", "hipMemcpyAsync", "hipLaunchKernel", "hipGraphLaunch"]),
     ("MARKER_CORE_RANGE_API", ["roctxMarkA", "roctxThreadRangeA", "roctxGetThreadId"]),
     ("MEMORY_COPY", ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST"]),
     ("MEMORY_ALLOCATION", [f"MEMORY_ALLOCATION_{does}" for does in ("NONE", "ALLOCATE", "VMEM_ALLOCATE", "FREE")]),
-]  # fmt: skip
+]
 HSA, HIP, MARKER, COPY, ALLOCATION = range(1, 6)
 
 
@@ -128,7 +129,7 @@ HIP_ROWS = [
     (START + 60_000, START + 61_000, 2, 910, "hipMalloc", "( ptr(0x1500) size(8192))", 3),
     (START + 62_000, START + 63_000, 2, 910, "hipFree", "( ptr(0x1500))", 4),
     (START + 64_000, START + 70_000, 2, 910, "hipMemset", "( dst(0x1500) value(0) sizeBytes(20))", 5),
-]  # fmt: skip
+]
 
 
 def v1_database(path: Path) -> None:

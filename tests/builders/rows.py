@@ -31,9 +31,7 @@ def copy(
     start: int, end: int, direction: int = H2D, size: int = 4096, correlation: int | None = None, memory: int = PINNED, **more: Any
 ) -> Row:
     ends = {H2D: (memory, DEVICE), D2H: (DEVICE, memory)}.get(direction, (DEVICE, DEVICE))
-    return on_device(
-        start, end, correlation, direction=direction, size_bytes=size, source_memory=ends[0], target_memory=ends[1], **more
-    )  # fmt: skip
+    return on_device(start, end, correlation, direction=direction, size_bytes=size, source_memory=ends[0], target_memory=ends[1], **more)
 
 
 def profile_of(**rows: list[Row]) -> Profile:

@@ -72,7 +72,7 @@ def test_line_ends_of_windows() -> None:
         ("a = " + "[" * 500_000, ":1:", "nested too deeply"),
         (f"{'a.' * 70}b = {{ {'a.' * 70}b = 1 }}", ":1:", "nested too deeply"),
     ],
-)  # fmt: skip
+)
 def test_texts_that_are_refused(text: str, at: str, why: str) -> None:
     with pytest.raises(NotToml) as refused:
         parsed(text)

@@ -147,7 +147,7 @@ FACTS = {
     ("2026-onboard", "gpu.fp64_matrix"): ("2026 On-board GPU", "gpu_fp64", ""),
     ("2026-onboard", "link.d2h.latency"): ("2026 On-board GPU", "cpu_gpu_latency", ""),
     ("2026-apu", "launch.call"): ("2026 APU", "kernel_launch_latency", ""),
-}  # fmt: skip
+}
 
 # (machine, parameter): nominal bandwidth of the machine x the share = this measurement
 SHARES = {
@@ -163,7 +163,7 @@ SHARES = {
     ("frontier", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Frontier host-device", "bandwidth_per_dir_measured", "", 0.01),
     ("h200-sxm", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("H200-SXM-141GB", "mem_bandwidth_measured", "", 0.01),
     ("h200-sxm", "link.p2p.efficiency", "link.p2p.bandwidth"): ("NVLink 4", "d2d_measured", "H200", 0.01),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -94,9 +94,7 @@ def number(of: float) -> Parameter:
     ],
 )
 def test_what_a_basis_lacks(basis: Basis, given: list[ParameterName], missing: tuple[str, ...]) -> None:
-    machine = Machine(
-        name="x", title="t", summary="s", year=2020, coupling="pcie", parameters={n: number(1.0) for n in given}
-    )  # fmt: skip
+    machine = Machine(name="x", title="t", summary="s", year=2020, coupling="pcie", parameters={n: number(1.0) for n in given})
     assert lacking(machine, basis) == missing
 
 

@@ -237,8 +237,9 @@ def test_runs_of_the_slack_proxy_are_a_surface(tmp_path: Path) -> None:
         tmp_path, '{"machine": {"gpu": "NVIDIA H100"}}\n' + run.format(-1, 9000) + run.format(1000, 14000) + run.format(1000, 16000)
     )
     assert [(p["size"], p["threads"], p["slack_s"], p["seconds"]) for p in found.surface] == [
-        (512.0, 2.0, 0.0, pytest.approx(9e-6)), (512.0, 2.0, pytest.approx(1e-6), pytest.approx(15e-6))
-    ]  # fmt: skip
+        (512.0, 2.0, 0.0, pytest.approx(9e-6)),
+        (512.0, 2.0, pytest.approx(1e-6), pytest.approx(15e-6)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -568,7 +568,7 @@ def test_work_that_takes_less_ends_the_loop_sooner() -> None:
         ),
     ],
     ids=["each succeeds", "none succeeds", "the work was over before", "other calls between", "sleeps between"],
-)  # fmt: skip
+)
 def test_other_queries_are_no_wait(beside: Callable[[], Any]) -> None:
     run = beside()
     comes_back(run)

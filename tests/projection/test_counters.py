@@ -38,9 +38,10 @@ RAW = (
     '"dram__bytes.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.sum","launch__waves_per_multiprocessor",'
     '"sm__throughput.avg.pct_of_peak_sustained_elapsed"\n'
     '"","","","","","","","","","","","Mbyte","%","usecond","","%"\n'
-    + ABOUT.format(id=0, name=NAME) + '"800","80.00","1,000","2.37","30.00"\n'
+    + ABOUT.format(id=0, name=NAME)
+    + '"800","80.00","1,000","2.37","30.00"\n'
     + "==PROF== Disconnected from process 77\n"
-)  # fmt: skip
+)
 LONG = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name",'
     '"Metric Name","Metric Unit","Metric Value","Rule Name","Rule Type"\n'
@@ -233,9 +234,7 @@ def test_counters_narrow_the_range_and_stay_in_it() -> None:
     """A name that tells nothing leaves everything open; a kernel at 90 % of the bandwidth leaves little."""
     seen = run(("k", BLOCKS))
     target = there(**{**FASTER, "memory_bandwidth": 8e12})
-    plain, narrow, idle = (
-        asked(seen, target, nething(kernels=table)).kernels for table in (None, counted(0.9, 0.1), counted(0.05, 0.05))
-    )  # fmt: skip
+    plain, narrow, idle = (asked(seen, target, nething(kernels=table)).kernels for table in (None, counted(0.9, 0.1), counted(0.05, 0.05)))
     assert plain is not None and narrow is not None and idle is not None
     widths = [np.log(k.high / k.low) for k in (narrow, idle, plain)]
     assert widths[0] < 0.5 * widths[2] and widths[1] < 1.1 * widths[2]

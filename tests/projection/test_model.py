@@ -276,8 +276,9 @@ def test_disaggregation_of_2022_adds_two_microseconds() -> None:
     assert changed == pytest.approx({n: 2e-6 for n in ("link.h2d.latency", "link.d2h.latency", "launch.call", "launch.latency")})
     seen = profile_of(
         api=[call(1_000, 2_000, 1, "cudaMemcpyAsync"), call(12_000, 13_000, 2), call(41_000, 42_000, 3, "cudaMemcpyAsync")],
-        copies=[copy(3_000, 11_000, H2D, 2**17, 1), copy(43_000, 52_000, D2H, 2**17, 3)], kernels=[on_device(15_000, 40_000, 2)],
-    )  # fmt: skip
+        copies=[copy(3_000, 11_000, H2D, 2**17, 1), copy(43_000, 52_000, D2H, 2**17, 3)],
+        kernels=[on_device(15_000, 40_000, 2)],
+    )
     found = project(seen, pair, nething("hold"))
     h2d, d2h = 2.0e-6 + 2**17 / (0.85 * 31.5e9), 2.2e-6 + 2**17 / (0.83 * 31.5e9)
     assert found.seconds - seen.seconds == pytest.approx(2e-6 + 8e-6 * 2e-6 / h2d + 9e-6 * 2e-6 / d2h)

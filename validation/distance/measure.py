@@ -220,10 +220,11 @@ def publish(journal: Journal, programs: Mapping[str, Any], about: Mapping[str, A
             real = {"waited_ns": round(statistics.median(waited))} if waited else {}
             points.append({**asdict(setting), **real, "seconds": [round(e["seconds"], 9) for e in found]})
         facts = {
-            "window_ns": runs[repeat]["window_ns"], "calls": runs[repeat]["calls"],
+            "window_ns": runs[repeat]["window_ns"],
+            "calls": runs[repeat]["calls"],
             "undelayed": [e["seconds"] for e in runs.values()],
             "without_recorder": [e["seconds"] for e in journal.of(name, Setting(-1))],
-        }  # fmt: skip
+        }
         (folder / "measured.json").write_text(one_line({**facts, "points": points}), encoding="utf-8")
         (folder / "machine.toml").write_text(machine(about["copy_bytes_per_s"]), encoding="utf-8")
         base = sorted(e["seconds"] * 1e3 for e in runs.values())

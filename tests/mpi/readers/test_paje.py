@@ -281,7 +281,7 @@ def test_names_of_states_are_text_and_containers_may_be_no_ranks(tmp_path: Path)
         ("%EventDef X 1\n" + "% F int\n" * 300 + "%EndEventDef\n", "P027"),
         ("%EventDef", "P027"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, code: str) -> None:
     place = tmp_path / "bad.paje"
     place.write_text(text, encoding="utf-8")
@@ -403,7 +403,7 @@ def test_links_without_end_that_bear_one_key_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "count", "states", "last_ns"),
     [("halo-64-paje.trace.xz", 12_800, 38_400, 4_052_022), ("halo-256-paje.trace.xz", 51_200, 219_015, 15_151_031)],
-)  # fmt: skip
+)
 def test_smpi_halo(shared: Path, file: str, count: int, states: int, last_ns: int) -> None:
     trace = read(shared / "traces" / "simgrid-local" / file, use_cache=False)
     ranks_there = int(file.split("-")[1])

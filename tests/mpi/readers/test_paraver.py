@@ -238,7 +238,7 @@ def test_flaws_are_counted(tmp_path: Path) -> None:
         (HEAD + "\n" + "2:what\n" * 1500, "P029"),
         (HEAD + "\n" + "1" * (3 << 20), "P029"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, code: str) -> None:
     place = tmp_path / "bad.prv"
     place.write_text(text, encoding="utf-8")

@@ -62,10 +62,11 @@ def test_messages(tmp_path: Path) -> None:
         f"MPI_Recv:<10>:99:5:{DOUBLE}:-1:-1:<C>:3:<12>",
         "MPI_Irecv:<20>:99:2:1,4,4:0:8:<C>:8000:<21>",
         "MPI_Irecv:<22>:99:3:1,4,4:0:8:<C>:8008:<23>",
-        "MPI_Wait:<30>:8000:0:<31>", "MPI_Wait:<32>:8008:0:<33>",
+        "MPI_Wait:<30>:8000:0:<31>",
+        "MPI_Wait:<32>:8008:0:<33>",
         f"MPI_Sendrecv:<40>:1:1:{DOUBLE}:0:2:2:1:{DOUBLE}:0:1:<C>:3:<41>",
         f"MPI_Send:<50>:9:1:{DOUBLE}:-2:1:<C>:<51>",
-    ]  # fmt: skip
+    ]
     trace = read(made(tmp_path, first, second))
     send = rows(trace, "MPI_Send")[0]
     assert (send["size_bytes"], send["partner"], send["tag"], send["kind"]) == (40, 1, 7, 0)

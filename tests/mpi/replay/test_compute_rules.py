@@ -30,12 +30,13 @@ def traffic() -> Traffic:
     stream and from 70 to 95 us on another.  Rank 1 has region solve from 110 to 140 us, partly in a call.
     """
     calls = [
-        call(0, "Barrier", 0, 1), call(1, "Barrier", 0, 1),
+        call(0, "Barrier", 0, 1),
+        call(1, "Barrier", 0, 1),
         call(0, "Send", 100 * US, 110 * US, partner=1, tag=1, size_bytes=8),
         call(1, "Recv", 100 * US, 120 * US, partner=0, tag=1, size_bytes=8),
         call(0, "Send", 160 * US, 170 * US, partner=1, tag=2, size_bytes=8),
         call(1, "Recv", 170 * US, 180 * US, partner=0, tag=2, size_bytes=8),
-    ]  # fmt: skip
+    ]
 
     def region(rank: int, name: str, begin: int, end: int) -> dict[str, object]:
         return {"thread": thread(rank), "start_ns": begin * US, "end_ns": end * US, "kind": 59, "name": name}

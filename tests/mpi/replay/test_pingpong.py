@@ -83,9 +83,7 @@ def test_fig_3_is_its_closed_form(paths: Paths, fidelity: Fidelity) -> None:
 @pytest.mark.parametrize("way", ["host", "hostcopy", "p2p", "gpudirect"])
 def test_the_study_of_two_nodes_is_the_closed_form(way: Way, costs: Costs, fidelity: Fidelity) -> None:
     """The same by the whole study, on nodes with a GPU: copies go over the GPU's link, and are no messages that anybody sends."""
-    setup = Setup(
-        path=way, costs=costs, fidelity=fidelity, card_bandwidth=BANDWIDTH, hop_seconds=LATENCY / 2, overhead_seconds=OVERHEAD
-    )  # fmt: skip
+    setup = Setup(path=way, costs=costs, fidelity=fidelity, card_bandwidth=BANDWIDTH, hop_seconds=LATENCY / 2, overhead_seconds=OVERHEAD)
     rounds = 5
     for size in SIZES[::3]:
         wire = OVERHEAD + LATENCY + size / BANDWIDTH + OVERHEAD

@@ -144,7 +144,7 @@ l2: send 16b to 0
         (HEAD + f"rank 0 {{\nl1: calc {10**30}\n}}\n", "beyond"),
         (HEAD + "rank 0 {\n\x1b[31m\n}\n", "inside a rank stand"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(tmp_path: Path, text: str, cause: str) -> None:
     with pytest.raises(ProfileError) as caught:
         made(tmp_path, text)

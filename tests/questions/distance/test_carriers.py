@@ -65,8 +65,9 @@ def test_launches_and_waits_share_the_link() -> None:
     found = tolerate(on_full(launch_and_wait(n)), draws=0)
     by_call = {c.call: c for c in found.carriers}
     assert {name: c.what for name, c in by_call.items()} == {
-        "cudaLaunchKernel": f"{n} calls of cudaLaunchKernel", "cudaDeviceSynchronize": f"{n} waits for the device"
-    }  # fmt: skip
+        "cudaLaunchKernel": f"{n} calls of cudaLaunchKernel",
+        "cudaDeviceSynchronize": f"{n} waits for the device",
+    }
     assert by_call["cudaLaunchKernel"].pays == ("command",) and by_call["cudaDeviceSynchronize"].pays == ("return",)
     # trips of a command, and one of the way back
     assert [by_call[n].share for n in ("cudaLaunchKernel", "cudaDeviceSynchronize")] == pytest.approx(

@@ -117,9 +117,10 @@ def test_alone_run_time_is_convex_in_latency_and_never_falls(run: Sharer, law: s
 
 def test_a_larger_gpu_gains_what_the_blocks_allow(run: Sharer) -> None:
     full, blocks, small = (
-        run.together("tight", 4, gain="full"), run.together("tight", 4),
+        run.together("tight", 4, gain="full"),
+        run.together("tight", 4),
         replace(run, kernels=replace(run.kernels, blocks=np.ones_like(run.kernels.blocks)), units=100).together("tight", 4),
-    )  # fmt: skip
+    )
     assert full.seconds <= blocks.seconds <= run.together("tight", 4, gain="rounds").seconds <= small.seconds
     assert small.penalty == pytest.approx(1.0, abs=1e-8), "kernels of one block are no faster on any GPU"
     assert full.seconds >= run.measured - run.kernels.seconds.sum() * 0.75 - 1e-9, "no more than kernels can give"

@@ -101,7 +101,7 @@ def test_every_model_says_what_it_can_be_asked() -> None:
         ('"100 Gb/s"', '"100 us"', "U003", "study.toml:15:25", ""),
         ("points = 3", "points = 1", "A080", "study.toml:16:", "2 or more"),
         ("points = 3, ", "", "A080", "study.toml:16:1", "needs points"),
-        ("points = 3", 'point = 3', "A080", "study.toml:16:", "did you mean points?"),
+        ("points = 3", "point = 3", "A080", "study.toml:16:", "did you mean points?"),
         ('"log"', '"logs"', "A080", "study.toml:16:", "there is no spacing of this name"),
         ('from = "1 us"', 'from = "0 us"', "A080", "study.toml:16:1", "above 0"),
         ('from = "1 us"', 'from = "100 us"', "A080", "study.toml:16:1", "two different numbers"),
@@ -116,7 +116,7 @@ def test_every_model_says_what_it_can_be_asked() -> None:
         ("[axes]", f"[axes]\nx = {'[' * 3000}{']' * 3000}", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = [{'1' * 5000}]", "A080", "study.toml", "digits"),
     ],
-)  # fmt: skip
+)
 def test_flaws_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:
     assert change in GOOD
     text = GOOD.replace(change, into, 1)

@@ -39,7 +39,7 @@ def summed(gain: Callable[[Mapping[str, Any]], float], axes: dict[str, list[Any]
         (lambda at: 0.3 if at["hop_seconds"] < 2e-6 else 0.0, "depends", "helps at hop_seconds 1 us"),
         (lambda at: 0.3 if at["hop_seconds"] < 2e-6 and at["ranks_per_node"] == 1 else -0.1, "depends", "helps depends: gain"),
     ],
-)  # fmt: skip
+)
 def test_verdicts(gain: Callable[[Mapping[str, Any]], float], verdict: str, says: str) -> None:
     one = summed(gain)
     assert one.verdict == verdict and says in one.sentence, one.sentence

@@ -45,10 +45,7 @@ class Case:
         flat = [pair for one in self.lists for pair in one]
         source, target, size, leaves = zip(*self.messages, strict=True) if self.messages else ((), (), (), ())
         resource, seconds = zip(*self.uses, strict=True) if self.uses else ((), ())
-        whole = [
-            np.array(values, dtype=np.int64)
-            for values in ([a for _, a in flat], resource, self.capacity, self.host, source, target)
-        ]  # fmt: skip
+        whole = [np.array(values, dtype=np.int64) for values in ([a for _, a in flat], resource, self.capacity, self.host, source, target)]
         arg, which, capacity, host, start, end = whole
         return Program(
             np.cumsum([0, *(len(one) for one in self.lists)]), np.array([op for op, _ in flat], dtype=np.uint8), arg,

@@ -173,8 +173,9 @@ latency_source = "measured"
     assert found.node == Node(
         ("host 0", "gpu 0", "gpu 1", "share 0", "share 1"),
         (*both_ways(0, 1, 31.5e9, 0.3e-6), *both_ways(0, 2, 31.5e9, 0.3e-6), *(Wire(k, k, CLOCK, shared=True) for k in (3, 4))),
-        (0, 0), (0,),
-    )  # fmt: skip
+        (0, 0),
+        (0,),
+    )
     assert [(f.what, f.value, f.nature) for f in found.facts] == [
         ("nodes", "any", "cited"), ("link, one way", "25 GB/s", "cited"), ("latency of a link", "0.5 us", "assumed"),
         ("shape", "one switch", "cited"), ("PCIe 4", "31.5 GB/s", "assumed in part"), ("PCIe 4: latency", "0.3 us", "cited"),

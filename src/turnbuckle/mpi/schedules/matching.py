@@ -84,7 +84,7 @@ def _resolved(sends: Side, receives: Side) -> Side:
         receives_of.setdefault((int(receives.target[i]), int(source[i]), int(tag[i])), []).append(i)
     fits = {
         (t, s, g): [stream for stream in spare.get(t, ()) if s in (ANY, stream[0]) and g in (ANY, stream[1])] for t, s, g in receives_of
-    }  # fmt: skip
+    }
     demand: dict[tuple[int, int, int], int] = {}
     for (t, _, _), streams in fits.items():
         for s, g in streams:

@@ -343,8 +343,9 @@ class Answered(Declared):
     source: ClassVar[str] = "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads"
     assumed: ClassVar[tuple[str, ...]] = ASSUMED
     not_compared: ClassVar[tuple[str, ...]] = (
-        "strong scaling: the sizes of its messages are not printed", "Fig 7: run times are only drawn"
-    )  # fmt: skip
+        "strong scaling: the sizes of its messages are not printed",
+        "Fig 7: run times are only drawn",
+    )
 
     replays: Sequence[Replayed]
     setup: Setup

@@ -276,9 +276,10 @@ class _Reading:
     def _findings(self, counted: list[Counted]) -> Iterator[Finding]:
         names, sides = ", ".join(self.names), [kernel.sides for kernel in counted]
         without = {
-            "memory": sum(not m and a for m, a in sides), "arithmetic": sum(m and not a for m, a in sides),
+            "memory": sum(not m and a for m, a in sides),
+            "arithmetic": sum(m and not a for m, a in sides),
             "both": sum(not m and not a for m, a in sides),
-        }  # fmt: skip
+        }
         if lacking := [f"{count:,} without {side}" for side, count in without.items() if count]:
             yield finding("A374", sum(without.values()), f"{names}: {', '.join(lacking)}")
         left = (("lines cut off", self.cut), ("values not there", self.absent), ("shares above 100 %, taken as 100 %", self.above))

@@ -185,9 +185,7 @@ def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: P
     return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
 
 
-def _by_counters(
-    kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws, given: KernelTable
-) -> Float:  # fmt: skip
+def _by_counters(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws, given: KernelTable) -> Float:
     """Take the share that memory decides from what was counted: from the roofline of the target, as Habitat does (section 4.2).
 
     While neither side was at its peak, either may have held the kernel up: for that part of the time the share is drawn over all that it
@@ -211,9 +209,7 @@ def _by_counters(
     return np.asarray(out * _scatter(pair, draws))
 
 
-def _computes(
-    kind: KernelKind, pair: Pair, source: Priced, target: Priced, counters: Counted | None = None
-) -> Float | None:  # fmt: skip
+def _computes(kind: KernelKind, pair: Pair, source: Priced, target: Priced, counters: Counted | None = None) -> Float | None:
     """Return what a full GPU computes there over here; None where the machines share no rate of it.
 
     By the peak that most of the counted operations go to; by that of its precision, for a class held up by arithmetic; by multiprocessors

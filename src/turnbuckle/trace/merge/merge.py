@@ -281,7 +281,7 @@ def _merged_names(traces: Sequence[Trace]) -> tuple[pl.Series, list[pl.Series]]:
 
 def _tables(
     traces: Sequence[Trace], indices: Sequence[pl.Series], numbers: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
-) -> dict[str, pl.DataFrame]:  # fmt: skip
+) -> dict[str, pl.DataFrame]:
     """Return all rows, with new numbers of processes and names and on one clock, in the order of their begins."""
     out = {}
     for name in schema.tables("trace"):
@@ -408,7 +408,7 @@ def _flaws(clocks: Clocks, clock: Clock, assigned: int) -> Iterable[Finding]:
 
 def _rows(
     traces: Sequence[Trace], numbers: Sequence[Sequence[int]], ranks: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Return one row per recording, as tables and JSON show it."""
     out = []
     for file, trace in enumerate(traces):

@@ -250,12 +250,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('share = "90%"', "share = nan", "U004", "chain.toml:32:1"),
         ('share = "90%"', "share = 1e-320", "A027", "chain.toml:32:1"),
         ('kind = "loggp"', 'kind = ["loggp"]', "A027", "chain.toml:21:1"),
-        ('kind = "loggp"', 'kind = {a = 1}', "A027", "chain.toml:21:"),
+        ('kind = "loggp"', "kind = {a = 1}", "A027", "chain.toml:21:"),
         ('bandwidth = "8 GB/s"', 'bandwidth = "1e-300 GB/s"', "A027", "chain.toml:23:1"),
         ('start_up = "1 s"\n\n', 'start_up = "1e300 s"\n\n', "A027", "chain.toml:4:1"),
-        ('[link.host-gpu]\n', 'link = 3\n[x]\n', "A027", "chain.toml"),
+        ("[link.host-gpu]\n", "link = 3\n[x]\n", "A027", "chain.toml"),
     ],
-)  # fmt: skip
+)
 def test_a_flaw_is_named_with_its_place(tmp_path: Path, old: str, new: str, code: str, where: str) -> None:
     assert FILE.count(old) >= 1
     with pytest.raises(TurnbuckleError) as caught:

@@ -118,9 +118,10 @@ def test_settings_change_the_answer(turnbuckle: Run) -> None:
     assert found["lines_bandwidth"] == pytest.approx(256 * 64 / 40e-9)
     assert "lines in flight ask" not in turnbuckle("model", "cxl").out
     assert "CXL 2 0.6 is never faster than PCIe" in turnbuckle("model", "cxl", "--start-up", "0 s", "--share", "0.6").out
-    assert "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns" in turnbuckle(
-        "model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns"
-    ).out  # fmt: skip
+    assert (
+        "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns"
+        in turnbuckle("model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns").out
+    )
 
 
 def test_measured_copies_give_the_start_up(turnbuckle: Run, tmp_path: Path) -> None:

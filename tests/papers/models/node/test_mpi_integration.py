@@ -97,10 +97,11 @@ def test_a_wait_is_what_it_completes() -> None:
 def test_sendrecv_to_two_partners_sends_one_message() -> None:
     of = communication(
         run(
-            call(0, "Sendrecv", 5, 5, **to(1, 100)), call(0, "Sendrecv", 5, 9, **to(3, 70)),
+            call(0, "Sendrecv", 5, 5, **to(1, 100)),
+            call(0, "Sendrecv", 5, 9, **to(3, 70)),
             call(1, "Sendrecv_replace", 0, 9, **to(2, 50)),
         )
-    )  # fmt: skip
+    )
     assert sorted(of.messages.rows()) == [(0, 1, 100), (1, 2, 50)]
 
 
@@ -110,8 +111,9 @@ def test_partners_are_told_in_the_world() -> None:
     profile = run(
         call(0, "Send", 10, 20, **{**to(0), "communicator": 9}), call(1, "Recv", 10, 20, **{**to(1), "communicator": 1009}), ranks=2
     )
-    told = pl.concat([profile.trace.mpi_communicators, pl.DataFrame(made, schema_overrides=dict(profile.trace.mpi_communicators.schema))],
-                     how="diagonal")  # fmt: skip
+    told = pl.concat(
+        [profile.trace.mpi_communicators, pl.DataFrame(made, schema_overrides=dict(profile.trace.mpi_communicators.schema))], how="diagonal"
+    )
     told = told.select(profile.trace.mpi_communicators.columns)
     tables = {**profile.trace.tables, "mpi_communicators": told}
     of = communication(build(replace(profile.trace, tables=tables)))

@@ -46,9 +46,10 @@ BASELINES: Final = ("nothing", "count")
 UNLIMITED: Final = 1e15
 #: Form of a file of measurements.
 FORM: Final = {
-    "most_bytes": float, "programs": {"*": {"recorded_s": float}},
+    "most_bytes": float,
+    "programs": {"*": {"recorded_s": float}},
     "points": [{"program": str, "delay_ns": int, "waited_ns?": float, "seconds": [float]}],
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,11 @@ Algorithms = Annotated[
 InDepth = Annotated[
     bool,
     Parameter(
-        name="--study", negative=(),
+        name="--study",
+        negative=(),
         help="also by message size, by bandwidth a GPU, by link, from rank to rank, and what a step of each parameter does",
     ),
-]  # fmt: skip
+]
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
 

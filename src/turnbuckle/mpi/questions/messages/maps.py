@@ -155,7 +155,7 @@ def traffic(study: GpuDirectStudy) -> Figure:
     table = [
         {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(study.matrix[r, c])}
         for r, c in np.argwhere(study.matrix > 0)[:200_000].tolist()
-    ]  # fmt: skip
+    ]
     levels_of = [(f"{number(10 ** (low + (high - low) * k / 8), 'B', 2)}", _HEAT[k + 1]) for k in range(0, 8, 2)]
     alt = f"Bytes from rank to rank. {title}. {caption}"
     legend = (("nothing", "#ffffff"), *((f"from {w}", c) for w, c in levels_of))

@@ -51,7 +51,7 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     does = names.str.to_lowercase().str.strip_prefix("mpi_")
     calls = mpi.with_columns(rank=rank_of(pl.col("thread"))).join(
         members.select("rank", "communicator", me="local_rank"), on=["rank", "communicator"], how="left", maintain_order="left"
-    )  # fmt: skip
+    )
     pairs = _messages(calls, members, does)
     met = _collectives(calls, does)
     # An edge from v to u of weight w bounds the shift of u by that of v plus w.
@@ -93,7 +93,7 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     within = int((upper - lower)[bound].max(initial=0)) // 2
     return Shifts(
         by, int((by != 0).sum()), int((~bound).sum()), within, pairs.height, collectives, int((after < 0).sum()), int(-after.min(initial=0))
-    )  # fmt: skip
+    )
 
 
 def _reach(tails: Int, heads: Int, weight: Int, nodes: int) -> Int | None:
@@ -147,8 +147,9 @@ def _collectives(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
     barriers = does.eq("barrier").arg_true().implode()
     number = pl.col("name").cast(pl.UInt32)
     all_of = calls.filter(pl.col("kind") == COLLECTIVE, pl.col("me").is_not_null()).with_columns(
-        k=pl.int_range(pl.len()).over("communicator", "rank"), n=pl.len().over("communicator", "rank"),
-    )  # fmt: skip
+        k=pl.int_range(pl.len()).over("communicator", "rank"),
+        n=pl.len().over("communicator", "rank"),
+    )
     instance = ["communicator", "k"]
     kept = all_of.filter(
         (pl.col("n").n_unique() == 1).over("communicator"), (pl.col("name").n_unique() == 1).over(instance), (pl.len() > 1).over(instance),

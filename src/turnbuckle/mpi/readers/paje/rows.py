@@ -165,9 +165,7 @@ class Rows:
         size = calls.size[waits]
         capacity = np.where(usual_count != NO, usual_count, np.where(size != NO, size, _ALL))
         sends = np.flatnonzero(self._of_link != NO)
-        queue = _Queues(
-            [(links.place[sends], links.event[sends]), (calls.place[waits], calls.ends[waits])], np.maximum(capacity - done, 0)
-        )  # fmt: skip
+        queue = _Queues([(links.place[sends], links.event[sends]), (calls.place[waits], calls.ends[waits])], np.maximum(capacity - done, 0))
         self.flaws["guessed"] += int(queue.served[queue.waiting > 0].sum())
         call = np.concatenate([completed, waits[queue.by]])
         request = np.concatenate([request, self._of_link[sends[queue.got]]])

@@ -62,10 +62,9 @@ def run_times(solves: Solves) -> Figure:
         f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}." for name, run in best.items()
     )
     name = shorten(clean(solves.name), 40)
-    caption = (
-        f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
-        + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:])
-    )  # fmt: skip
+    caption = f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. " + " ".join(
+        f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:]
+    )
     return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, table, caption)
 
 

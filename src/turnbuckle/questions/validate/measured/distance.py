@@ -41,9 +41,10 @@ SHARES: Final = (0.01, 0.05, 0.5, 1.0)
 BASELINES: Final = ("sum", "nothing")
 #: The form of a file of measurements.
 FORM: Final = {
-    "window_ns": (int, int), "undelayed": [float],
+    "window_ns": (int, int),
+    "undelayed": [float],
     "points": [{"classes": str, "where": str, "delay_ns": int, "waited_ns?": float, "slower": int, "seconds": [float]}],
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,7 @@ def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     measured_program = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")), source or None)
     for p in measured_program.points:
         kind = "bandwidth" if p.slower else "distance"
-        yield Row(
-            case.name, kind, "timeline", p.words(), "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds)
-        )  # fmt: skip
+        yield Row(case.name, kind, "timeline", p.words(), "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds))
     for kind in ("distance", "bandwidth"):
         points = [p for p in measured_program.points if bool(p.slower) == (kind == "bandwidth")]
         for model in BASELINES:

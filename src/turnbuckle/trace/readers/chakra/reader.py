@@ -219,9 +219,10 @@ def _communication(builder: nodes.Builder, sort: int, name: str, attributes: dic
     does = {nodes.SEND: "SEND", nodes.RECEIVE: "RECV"}.get(sort) or by_code or nodes.operation(name) or "(unknown)"
     group = attributes.get("pg_name")
     return {
-        "does": builder.text(does), "size_bytes": _whole(attributes.get("comm_size")),
+        "does": builder.text(does),
+        "size_bytes": _whole(attributes.get("comm_size")),
         "group": builder.text(group) if isinstance(group, str) and group else nodes.MISSING,
-    }  # fmt: skip
+    }
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -116,11 +116,7 @@ def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
         findings.append(finding("P105", odd, ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in database.odd.items())))
     if database.broken_texts:
         findings.append(finding("P107", database.broken_texts))
-    unread = {
-        t.removeprefix(KIND): n
-        for t, n in counts.items()
-        if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)
-    }  # fmt: skip
+    unread = {t.removeprefix(KIND): n for t, n in counts.items() if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)}
     if unread:
         findings.append(finding("P120", len(unread), ", ".join(list(unread)[:12])))
     if counts.get(f"{KIND}NAME"):

@@ -183,10 +183,10 @@ def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
     sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
     moves = name.str.contains(_MOVES)
     piece = piece.with_columns(
-        name=named(piece["text_name"], rows), level=pl.lit(level),
-        size=pl.when(moves & ~name.str.contains("2D|3D|Array")).then(plain)
-        .when(moves & name.str.contains("2D")).then(sides[0] * sides[1]),
-    )  # fmt: skip
+        name=named(piece["text_name"], rows),
+        level=pl.lit(level),
+        size=pl.when(moves & ~name.str.contains("2D|3D|Array")).then(plain).when(moves & name.str.contains("2D")).then(sides[0] * sides[1]),
+    )
     if level == DRIVER:
         piece = piece.with_columns(pl.col("correlation") + _HSA_IDS)
     rows.frame("api", piece)

@@ -234,9 +234,10 @@ class _Process:
                 piece = piece.with_columns(text_more=pl.lit(None, pl.String))
             nothing = pl.col("correlation") == 0
             yield piece.with_columns(
-                pid=look_up(piece["process"], self.pid), correlation=pl.when(~nothing).then("correlation"),
+                pid=look_up(piece["process"], self.pid),
+                correlation=pl.when(~nothing).then("correlation"),
                 ancestor=pl.when((pl.col("ancestor") != 0) & (pl.col("ancestor") != pl.col("correlation"))).then("ancestor"),
-            )  # fmt: skip
+            )
 
     def _need(self, table: str, *columns: str) -> None:
         for column in columns:
