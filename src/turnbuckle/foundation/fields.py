@@ -39,8 +39,8 @@ class Declared:
         return declared(self)
 
 
-class Ranged(Declared):
-    """An answer with a 90 % range: its two ends are one key of its document."""
+class Ranged:
+    """What has a 90 % range: its two ends are one key of its document."""
 
     __slots__ = ()
     low: float

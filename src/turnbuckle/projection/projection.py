@@ -35,7 +35,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class CopyClass(Ranged):
+class CopyClass(Ranged, Declared):
     """Copies of one class, added up, whether other work hides them or not.
 
     Attributes
@@ -73,7 +73,7 @@ class Copies(CopyClass):
 
 
 @dataclass(frozen=True)
-class KernelClass(Ranged):
+class KernelClass(Ranged, Declared):
     """Kernels of one class, added up, whether other work hides them or not.
 
     Attributes

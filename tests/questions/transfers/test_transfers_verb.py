@@ -10,12 +10,11 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from cyclopts import App
 from hostile_names import SAMPLE
 
+from turnbuckle.cli.app import dispatch
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.units import show
-from turnbuckle.questions.transfers.command import transfers
 
 Run = Callable[..., str]
 CURVE = """direction, memory, size [B], time [us]
@@ -34,14 +33,12 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "there.csv").write_text(CURVE, encoding="utf-8")
-    app = App()
-    app.default(transfers)
 
     def call(*words: object) -> str:
         given = [str(w) for w in words]
         monkeypatch.setattr("sys.argv", ["turnbuckle", "transfers", *given])
         capsys.readouterr()
-        assert app(given, exit_on_error=False, print_error=False, result_action="return_value") == 0
+        assert dispatch(["transfers", *given]) == 0
         return capsys.readouterr().out
 
     return call

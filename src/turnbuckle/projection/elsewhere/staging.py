@@ -14,14 +14,14 @@ import numpy as np
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.fields import Ranged
+from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.messages.staging_pairs import StagingPairs
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
 
 @dataclass(frozen=True)
-class Staging(Ranged):
+class Staging(Ranged, Declared):
     """Copies of a run that stage its messages, on one target, and the run without them.
 
     Attributes

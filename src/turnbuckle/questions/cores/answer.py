@@ -24,7 +24,7 @@ EVEN: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Candidate(Ranged):
+class Candidate(Ranged, Declared):
     """One fitted law and its answer.
 
     Attributes

@@ -37,7 +37,7 @@ class Point(Declared):
 
 
 @dataclass(frozen=True)
-class Verdict(Ranged):
+class Verdict(Ranged, Declared):
     """Answer to whether GPUDirect helps."""
 
     word: str
