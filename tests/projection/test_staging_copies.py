@@ -74,6 +74,17 @@ def pairs_of(trace: Trace) -> list[tuple[int, int, bool]]:
     return sorted((int(size[c]), int(message[row[m]]), bool(s)) for c, m, s in zip(pairs.copy, pairs.call, pairs.sends, strict=True))
 
 
+def test_a_message_straight_from_device_memory_is_staged_by_nothing() -> None:
+    """The copy before the send moves something else, where the send's own buffer is recorded in device memory."""
+    trace = staged()
+    assert pairs_of(trace) == [(4096, 4096, False), (4096, 4096, True)]
+    sends = trace.text(trace.mpi.select("name")).str.contains("Send")
+    for place, count in ((DEVICE, 1), (PINNED, 2)):
+        memory = pl.when(pl.lit(sends)).then(place).otherwise(None).cast(pl.Int8)
+        placed = replace(trace, tables={**trace.tables, "mpi": trace.mpi.with_columns(memory=memory)})
+        assert len(pairs_of(placed)) == count
+
+
 def test_a_copy_stages_the_send_after_it_and_the_receive_before_it() -> None:
     assert pairs_of(staged()) == [(4096, 4096, False), (4096, 4096, True)]
     assert pairs_of(staged((4096, 8), (8, 4096), ())) == [(8, 8, True), (4096, 4096, True)]

@@ -106,6 +106,17 @@ static void calls(int rank, int size)
     MPI_Isend(in, 1, MPI_DOUBLE, other, 52, MPI_COMM_WORLD, &requests[1]);
     while (!flag) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
 
+    /* a poll without end is one call: rank 0 sends when rank 1 has looked 10,000 times */
+    if (rank == 1) {
+        MPI_Irecv(out, 1, MPI_DOUBLE, 0, 53, MPI_COMM_WORLD, &requests[0]);
+        for (int i = 0; i < 10000; i++) MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE), must(!flag, "nothing yet");
+        MPI_Send(in, 1, MPI_DOUBLE, 0, 54, MPI_COMM_WORLD);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(out, 1, MPI_DOUBLE, 1, 54, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(in, 1, MPI_DOUBLE, 1, 53, MPI_COMM_WORLD);
+    }
+
     /* both ways at once */
     MPI_Sendrecv(in, 4, MPI_DOUBLE, other, 60, out, 8, MPI_DOUBLE, other, 60, copy, &statuses[0]);
     MPI_Sendrecv_replace(out, 4, MPI_DOUBLE, other, 61, other, 61, copy, MPI_STATUS_IGNORE);

@@ -132,7 +132,7 @@ def test_every_kind_of_call(built: Path, here: Path) -> None:
     from turnbuckle.mpi.replay.messages import recorded as traffic_of
 
     traffic = traffic_of(build(trace))
-    assert (len(traffic.messages.send), traffic.unmatched) == (23, 0), "each message that the program sends has both sides"
+    assert (len(traffic.messages.send), traffic.unmatched) == (25, 0), "each message that the program sends has both sides"
     assert {round.operation for round in traffic.rounds} == {"bcast", "allreduce", "reduce", "gather", "allgather", "alltoall"}
     one = calls(trace, 1)
 
@@ -150,6 +150,7 @@ def test_every_kind_of_call(built: Path, here: Path) -> None:
     waited = one.filter(pl.col("call") == "waitall")["request"].to_list()
     assert len(set(waited[:4])) == 4 and waited[4:6] == waited[6:8] == waited[8:10], "a request is one number, each time it is started"
     assert (row("allreduce")["size_bytes"], row("allreduce")["receive_bytes"]) == (64, 64), "as Score-P counts: of all members"
+    assert one.filter(pl.col("call") == "test").height < 1000, "10,000 polls; more than one row where another program had the core"
     assert row("reduce")["receive_bytes"] == 0 and row("bcast")["root"] == 1
     assert {f.code: f.count for f in trace.findings}["P221"] == 4
     assert "2 on intercommunicators" in next(f.detail for f in trace.findings if f.code == "P221")
@@ -167,7 +168,7 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
     from turnbuckle.mpi.replay.messages import recorded as traffic_of
 
     traffic = traffic_of(build(read(here / "run")))
-    assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 23, 0)
+    assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 25, 0)
 
 
 def test_calls_of_fortran(built: Path, here: Path) -> None:
@@ -195,6 +196,7 @@ def test_where_buffers_are_by_cuda(built: Path, bench: Bench, here: Path) -> Non
     trace = recorded.together(files)
     assert trace.facts["recorder"]["processes"] == 1 and trace.copies.height == 1 and trace.allocations.height == 3
     assert places(trace) == CUDA_PLACES
+    assert trace.api["thread"].unique().to_list() == trace.mpi["thread"].unique().to_list(), "one thread is one track"
     assert trace.copies["process"].item() == process_of(trace.mpi["thread"][0])
 
 

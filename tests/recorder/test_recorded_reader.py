@@ -289,3 +289,40 @@ def test_delays_put_in_are_no_overhead_of_a_profiler(tmp_path: Path) -> None:
         trace = recorded.read(written(tmp_path, [*HEAD, *NAMES, *rows, *put_in, "#end"]))
         assert trace.overheads["kind"].unique().to_list() == [recorded.DELAY if letter == "L" else 3]
         assert sum(flaw.code == "P122" for flaw in check(trace.tables, trace.facts)) == found
+
+
+def test_questions_of_the_mpi_layer_are_no_calls_of_the_program(tmp_path: Path) -> None:
+    """Of three questions to the driver one is the MPI library's, inside its call; the layer asks before, and on a thread of its own."""
+    at = BOOT + 1000
+    asked = [row("D", start=at + k, end=at + k + 90, corr=90 + k, tid=tid, name=7, ret=0) for k, tid in ((0, 11), (200, 11), (210, 12))]
+    gpu = written(tmp_path, [*HEAD, *NAMES, "#name 7 cuPointerGetAttributes", *turn(0)[4:], *asked, "#end"])
+    layer = tmp_path / "layer.csv"
+    head = ["#turnbuckle-trace 1", "#pid 4711", "#api mpi", "#rank 3", "#ranks 4", f"#clock {BOOT} 0 1700000000000000000 40"]
+    rows = [row("I", start=at + 100, end=at + 300, tid=11, name=0, what=0, bytes=8, stream=1, node=5, ctx=1, src=3)]
+    layer.write_text("\n".join([*head, KIT, "#name 0 MPI_Send", *rows, "#places cuda", "#end"]) + "\n")
+    trace = recorded.together([gpu, layer])
+    assert trace.facts["recorder"]["processes"] == 1 and trace.mpi["thread"][0] == trace.api["thread"][0]
+    assert trace.api.filter(pl.col("level") == 1)["start_ns"].to_list() == [200], "inside MPI_Send"
+    assert trace.overheads.select("start_ns", "end_ns", "kind").rows() == [(0, 90, 4), (210, 300, 4)]
+    without = recorded.together([gpu])
+    assert without.overheads.is_empty() and without.api.filter(pl.col("level") == 1).height == 3
+    assert trace.mpi.select("size_bytes", "partner", "tag", "communicator", "memory").rows() == [(8, 1, 5, 1, 3)]
+
+
+def test_numbers_of_mpi_calls_that_cannot_be(tmp_path: Path) -> None:
+    head = ["#turnbuckle-trace 1", "#pid 9", "#api mpi", "#rank 0", "#ranks 2", KIT, "#name 0 MPI_Allreduce"]
+    huge = (1 << 62) - 1
+    rows = [
+        row("I", start=BOOT, end=BOOT + 5, tid=9, name=0, what=77, src=-4, dst=99, bytes=-5),
+        row("I", start=BOOT + 9, end=BOOT + 10, tid=9, name=0, what=1, ctx=1, bytes=huge, submitted=huge, dev=-9, src=8, dst=2),
+        row("I", start=BOOT + 12, end=BOOT + 13, tid=9, name=5, what=1, ctx=4, bytes=8, submitted=8),
+        row("B", start=BOOT, ctx=1, what=0, blocks=3, dev=0),
+        row("B", start=BOOT, ctx=2, what=5, blocks=2, dev=0),
+        row("B", start=BOOT, ctx=3, what=0, blocks=1 << 40, dev=0),
+    ]
+    trace = recorded.read(written(tmp_path, [*head, *rows, "#mpi_skipped one_sided 7", "#mpi_skipped other 3", "#mpi_skipped x", "#end"]))
+    assert trace.mpi.select("kind", "size_bytes", "memory", "receive_memory").rows()[0] == (3, None, None, None)
+    assert trace.mpi.select("kind", "size_bytes", "memory", "receive_memory").rows()[1] == (1, 1 << 62, None, 2), "of all three members"
+    assert trace.mpi.select("name", "size_bytes").rows()[2] == (None, 8)
+    assert trace.mpi_communicators.select("communicator", "size").rows() == [(1, 3)]
+    assert codes(trace)["P221"] == 7 and codes(trace)["P128"] == 1

@@ -26,8 +26,9 @@ import numpy as np
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.units import parse
-from turnbuckle.mpi.replay.messages import ON_DEVICE, UNIFIED, UNKNOWN, Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.messages import UNIFIED, UNKNOWN, Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
+from turnbuckle.profile.messages.mpi_calls import ON_DEVICE
 
 #: The rules that a setup has if none are given.
 RECORDED: Final = "recorded"

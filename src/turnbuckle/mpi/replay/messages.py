@@ -20,7 +20,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema import words
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
 from turnbuckle.profile.dependencies.sides import activities
-from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, Exchanges, exchanges, in_words, operation
+from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, ON_DEVICE, Exchanges, exchanges, in_words, operation
 from turnbuckle.profile.messages.staging_pairs import staging_pairs
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.ids import process_of
@@ -31,8 +31,6 @@ from turnbuckle.trace.trace import Trace
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
 #: Places of buffers.
 Memory = np.ndarray[tuple[int, int], np.dtype[np.int8]]
-#: Indices of the memories that are a device's own.  Unified memory is none: libraries move it through the host, whatever else they can.
-ON_DEVICE: Final = tuple(code for code, word in enumerate(words("memories")) if word in ("device", "array", "device_static"))
 UNIFIED: Final = tuple(code for code, word in enumerate(words("memories")) if word.startswith("managed"))
 #: The place of a buffer that the recorder could not tell.
 UNKNOWN: Final = words("memories").index("unknown")

@@ -18,6 +18,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import clipped
+from turnbuckle.foundation.schema import words
 from turnbuckle.trace.ids import process_of, thread_number
 from turnbuckle.trace.trace import Trace
 
@@ -46,6 +47,8 @@ TO_ROOT: Final = ("reduce", "gather", "gatherv")
 PREFIX: Final = ("scan", "exscan")
 _STREAM: Final = ["comm", "source", "target", "tag"]
 _ALONE: Final = ["kind", "does", "thread", "start_ns"]
+#: Indices of the memories that are a device's own.  Unified memory is none: libraries move it through the host, whatever else they can.
+ON_DEVICE: Final = tuple(code for code, word in enumerate(words("memories")) if word in ("device", "array", "device_static"))
 KNOWN: Final = (*ALL, *FROM_ROOT, *TO_ROOT, *PREFIX)
 """Collectives whose members are brought together."""
 

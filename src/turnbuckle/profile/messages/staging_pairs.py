@@ -1,9 +1,9 @@
 """Staging pairs: copies between device and host that a program makes for its messages.
 
 A device-to-host copy stages the send that follows it, and a host-to-device copy the receive before it, where both are of one process,
-the copy has ended before the send begins (the receive is complete before the copy begins), and the bytes are the same.  Buffers are not
-recorded.  A send takes its copy from the last copies before it: those that no other send came between.  One copy may stage several
-messages in a row, and several copies in a row one message, where their bytes add up.
+the copy has ended before the send begins (the receive is complete before the copy begins), and the bytes are the same.  A message whose
+buffer is recorded in device memory is staged by nothing.  A send takes its copy from the last copies before it: those that no other send
+came between.  One copy may stage several messages in a row, and several copies in a row one message, where their bytes add up.
 
 What is paired so is likely, not certain: bytes and order are all that a recording shows.
 """
@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Int
-from turnbuckle.profile.messages.mpi_calls import described, matched
+from turnbuckle.profile.messages.mpi_calls import ON_DEVICE, described, matched
 from turnbuckle.trace.trace import Trace
 
 #: Messages that one copy stages, or copies that stage one message, at most.
@@ -61,6 +61,8 @@ def staging_pairs(rows: pl.DataFrame, trace: Trace) -> StagingPairs:
     mpi_rows = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mpi_rows["row"].to_numpy()] = mpi_rows["i"].to_numpy()
     sends, receives, messages, _ = matched(*described(trace, activity))
+    on_host = ~pl.col("memory").is_in(ON_DEVICE).fill_null(False)
+    sends, receives = sends.filter(on_host), receives.filter(on_host)
     received = messages.select("at_r", carried="size_bytes")
     receives = receives.join(received, left_on="at", right_on="at_r", how="left", maintain_order="left")
     receives = receives.with_columns(size_bytes=pl.coalesce("carried", "size_bytes"))

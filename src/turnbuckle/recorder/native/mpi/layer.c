@@ -75,11 +75,15 @@ static void find(void *caller)
 
 /* ---- begin and end ---- */
 
+static void poll_end(void);
+
 static void finish(void)
 {
     static const char *const words[CAUSES] = { "intercommunicator", "one_sided" };
-    if (!atomic_exchange(&recording, 0)) return;
+    if (!recording) return;
     requests_end();
+    poll_end();
+    if (!atomic_exchange(&recording, 0)) return;
     output_begin();
     for (int i = 0; i < CAUSES; i++)
         if (skips[i]) output_fact("mpi_skipped %s %llu", words[i], (unsigned long long)skips[i]);
@@ -162,10 +166,14 @@ struct row call_row(const struct call *call, enum call_kind kind)
     return row;
 }
 
+static __thread struct row poll; /* of this thread, not yet written; kind 0: none */
+
 void row_write(const struct row *row)
 {
     if (!recording && row->kind == 'I') return;
     output_begin();
+    if (poll.kind) output_row(&poll);
+    poll.kind = 0;
     output_row(row);
     output_end();
     int64_t now = row->kind == 'I' ? row->end : 0, last = flushed;
@@ -176,6 +184,25 @@ void plain_row(const struct call *call, enum call_kind kind)
 {
     struct row row = call_row(call, kind);
     row_write(&row);
+}
+
+static void poll_end(void)
+{
+    struct row last = poll;
+    poll.kind = 0;
+    if (last.kind) row_write(&last);
+}
+
+void poll_row(const struct call *call, enum call_kind kind)
+{
+    enum { APART_NS = 10000 };
+    struct row row = call_row(call, kind);
+    if (poll.kind && poll.name == row.name && row.start - poll.end < APART_NS) {
+        poll.end = row.end;
+        return;
+    }
+    poll_end();
+    poll = row;
 }
 
 void skipped(enum skipped cause) { atomic_fetch_add_explicit(&skips[cause], 1, memory_order_relaxed); }

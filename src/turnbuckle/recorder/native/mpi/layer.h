@@ -87,6 +87,9 @@ void row_write(const struct row *row);
 /* A call without a message or a request. */
 void plain_row(const struct call *call, enum call_kind kind);
 
+/* A call that looked for something and found nothing: those in a row, less than 10 us apart, are one row, as a program may look without end. */
+void poll_row(const struct call *call, enum call_kind kind);
+
 /* A message or call that cannot be told, by its cause. */
 enum skipped { INTERCOMMUNICATOR, ONE_SIDED_CALL, CAUSES };
 void skipped(enum skipped cause);

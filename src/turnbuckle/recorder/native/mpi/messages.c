@@ -255,7 +255,8 @@ static void completed(const struct call *call, int of, int count, const int *ind
         request_complete(call, open[at], seen ? &seen[status_by_index ? at : i] : NULL);
         any = 1;
     }
-    if (!any) plain_row(call, REQUEST);
+    if (!any && count == 0) poll_row(call, REQUEST);
+    else if (!any) plain_row(call, REQUEST);
     for (int i = 0; open && i < of; i++) request_left(open[i]);
 }
 

@@ -1,4 +1,4 @@
-"""MPI calls that Turnbuckle's MPI layer recorded: communicators, and the bytes of collectives as the vocabulary counts them."""
+"""MPI calls that Turnbuckle's MPI layer recorded: its file beside the GPU's, communicators, and the bytes of collectives."""
 
 from __future__ import annotations
 
@@ -6,13 +6,36 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import polars as pl
 
+from turnbuckle.trace.ids import thread_number
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MOST_RANKS, OTHER, carried, operation
 from turnbuckle.trace.readers.recorded.text import Recorded
 
+_LARGEST_PID: Final = 1 << 22
 #: Causes for which the layer tells no message, in words.
 _CAUSES: Final = {"intercommunicator": "on intercommunicators or with processes outside of the world", "one_sided": "one-sided"}
+
+
+def processes(files: list[Recorded]) -> list[int]:
+    """Return a number for each file: the process's own, or a free one where another file has it (a program that executed another).
+
+    The recorder of the GPU and that of MPI each write a file of one process, which has one number.
+    """
+    taken: dict[int, set[bool]] = {}
+    of_pid: dict[int, list[int]] = {}
+    out = []
+    for file in files:
+        pid, of_mpi = file.number("pid"), file.one("api") == "mpi"
+        number = next((n for n in of_pid.get(pid, []) if of_mpi not in taken[n]), None)
+        if number is None:
+            sound = 0 < pid < _LARGEST_PID and pid not in taken
+            number = pid if sound else next(n for n in range(_LARGEST_PID, 2 * _LARGEST_PID) if n not in taken)
+            of_pid.setdefault(pid, []).append(number)
+        taken.setdefault(number, set()).add(of_mpi)
+        out.append(number)
+    return out
 
 
 def communicators_of(file: Recorded, base: int) -> pl.DataFrame:
@@ -54,6 +77,32 @@ def carried_by(rows: pl.DataFrame, names: dict[int, str], communicators: pl.Data
     return out.with_columns(
         size_bytes=pl.when(of_all).then("sent").otherwise("size_bytes"), receive_bytes=pl.when(of_all).then("got")
     ).drop("sent", "got")
+
+
+def asked_by_layer(calls: pl.DataFrame, names: pl.Series, mpi: pl.DataFrame, process: int, base: int) -> pl.Series:
+    """Return a mask of the calls of CUDA's driver that the layer makes to learn where a buffer is.
+
+    It asks before a call of MPI.  Inside one it is the library that asks.
+
+    Parameters
+    ----------
+    calls : rows of ``api`` of one process, in no order; `names` are the texts of their names.
+    mpi : begin and end of MPI calls [ns], and their thread's number in the process.
+    base : begin of the recording [ns].
+    """
+    questions = [n for n, text in enumerate(names) if text.startswith("cuPointerGetAttributes")]
+    mine = calls.with_row_index("i").filter(pl.col("name").is_in(questions), pl.col("level") == 1).drop_nulls(["start_ns", "end_ns"])
+    windows = mpi.select(
+        thread=pl.lit(process, pl.Int64) | thread_number(pl.col("tid")), begun=pl.col("start") - base, over=pl.col("end") - base
+    )
+    windows = windows.drop_nulls().sort("begun").with_columns(pl.col("over").cum_max().over("thread"))
+    found = mine.sort("start_ns").join_asof(
+        windows, left_on="start_ns", right_on="begun", by="thread", strategy="backward", check_sortedness=False
+    )
+    outside = found.filter(pl.col("over").is_null() | (pl.col("over") < pl.col("end_ns")))["i"]
+    mask = np.zeros(calls.height, dtype=np.bool_)
+    mask[outside.to_numpy()] = True
+    return pl.Series(mask)
 
 
 def not_told(files: Sequence[Recorded]) -> list[tuple[str, int, str]]:

@@ -20,7 +20,7 @@ from turnbuckle.trace.ids import id_of, process_number, thread_number
 from turnbuckle.trace.readers.parts.mpi_tables import Names
 from turnbuckle.trace.readers.recorded.clocks import aligned
 from turnbuckle.trace.readers.recorded.delays import link_of, link_words, slack_of, slack_words
-from turnbuckle.trace.readers.recorded.mpi import carried_by, communicators_of, not_told
+from turnbuckle.trace.readers.recorded.mpi import asked_by_layer, carried_by, communicators_of, not_told, processes
 from turnbuckle.trace.readers.recorded.text import FIRST, KINDS, Recorded, load
 from turnbuckle.trace.readers.rocprof.rows import BEGUN, MARK, PUSHED, short_name
 from turnbuckle.trace.trace import Trace, dtypes
@@ -32,6 +32,7 @@ _MIGRATIONS: Final = {1: "migration_h2d", 2: "migration_d2h", 8: "migration_d2d"
 _CPU_FAULT, _GPU_FAULT = 3, 4
 #: The vocabulary's numbers for CUPTI's kinds of overhead; a delay by the recorder has its own (`DELAY`).
 _OVERHEADS: Final = {1: 2, 1 << 16: 3, 2 << 16: 4, 3 << 16: 5, 4 << 16: 6, 5 << 16: 7, 6 << 16: 8, 7 << 16: 9, 8 << 16: 10}
+INSTRUMENTATION: Final = 4
 DELAY: Final = 100
 """Kind of overhead that a delay of ``record --slack`` has."""
 #: Flags of an NVTX record: mark, begin of a range, end of a range.
@@ -41,7 +42,6 @@ _MEMORIES: Final = len(words("memories"))
 _SMALL: Final = (1 << 31) - 1
 _AWAY_NS: Final = 1 << 52
 _LARGEST: Final = 1 << 62
-_LARGEST_PID: Final = 1 << 22
 #: The realtime clock minus the monotonic clock differs by less than this between processes of one machine since its last boot [ns].
 _ONE_MACHINE_NS: Final = 60_000_000_000
 Progress = Callable[[float], object]
@@ -118,7 +118,7 @@ class _Assembly:
 
     def __init__(self, files: list[Recorded], all_files: list[Recorded], skewed: list[Finding]) -> None:
         self.files, self.all_files = files, all_files
-        self.process = _processes(files)
+        self.process = processes(files)
         self.names, self.flaws = Names(), dict.fromkeys(("P106", "P127", "P128", "P164"), 0)
         self.base = min(_begin(file, _moved_by(file)) for file in files)
         self.parts: dict[str, list[pl.DataFrame]] = {}
@@ -243,7 +243,10 @@ class _Process:
     def tables(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """Yield every table, with the columns that it has."""
         yield "copies", self._copies()
-        yield "api", self._calls()
+        calls = self._calls()
+        asked = self._asked(calls)
+        yield "api", calls.filter(~asked)
+        yield "overheads", calls.filter(asked).select("start_ns", "end_ns", "thread", "name", kind=pl.lit(INSTRUMENTATION, pl.Int64))
         self._done("ACDP")
         yield "kernels", self._kernels()
         yield "memsets", self._on_device("S", memory=_memory("dst"), size_bytes=_size())
@@ -303,6 +306,14 @@ class _Process:
             for level, letter in enumerate("AD")
         ]
         return self._named(pl.concat(levels))
+
+    def _asked(self, calls: pl.DataFrame) -> pl.Series:
+        """Return a mask of the driver calls by which the MPI layer of the process asked where buffers are: none is inside a call of MPI."""
+        beside = [f for f, process in zip(self.whole.files, self.whole.process, strict=True) if id_of(process) == self.process]
+        if not any("cuda" in f.facts.get("places", []) for f in beside):
+            return pl.repeat(False, calls.height, dtype=pl.Boolean, eager=True)
+        mpi = pl.concat([f.table("I").select("tid", "start", "end") for f in beside])
+        return asked_by_layer(calls, self.whole.names.series(), mpi, self.process, self.whole.base)
 
     def _kernels(self) -> pl.DataFrame:
         rows = self._on_device(
@@ -464,26 +475,6 @@ def _begin(file: Recorded, moved_by: int) -> int:
         return _clocks(file)[0][0] if _clocks(file) else 0
     middle = int(times.median())  # type: ignore[arg-type]
     return int(times.filter(times > middle - _AWAY_NS).min()) - moved_by  # type: ignore[arg-type]
-
-
-def _processes(files: list[Recorded]) -> list[int]:
-    """Return a number for each file: the process's own, or a free one where another file has it (a program that executed another).
-
-    The recorder of the GPU and that of MPI each write a file of one process, which has one number.
-    """
-    taken: dict[int, set[bool]] = {}
-    of_pid: dict[int, list[int]] = {}
-    out = []
-    for file in files:
-        pid, of_mpi = file.number("pid"), file.one("api") == "mpi"
-        number = next((n for n in of_pid.get(pid, []) if of_mpi not in taken[n]), None)
-        if number is None:
-            sound = 0 < pid < _LARGEST_PID and pid not in taken
-            number = pid if sound else next(n for n in range(_LARGEST_PID, 2 * _LARGEST_PID) if n not in taken)
-            of_pid.setdefault(pid, []).append(number)
-        taken.setdefault(number, set()).add(of_mpi)
-        out.append(number)
-    return out
 
 
 def _devices(files: list[Recorded]) -> pl.DataFrame:
