@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
-from recorder_bench import WARNINGS, Bench
+from recorder_bench import WARNINGS, Bench, Said
 
 from turnbuckle.foundation.errors import NativeError
 from turnbuckle.foundation.schema import words
@@ -198,6 +198,19 @@ def test_where_buffers_are_by_cuda(built: Path, bench: Bench, here: Path) -> Non
     assert places(trace) == CUDA_PLACES
     assert trace.api["thread"].unique().to_list() == trace.mpi["thread"].unique().to_list(), "one thread is one track"
     assert trace.copies["process"].item() == process_of(trace.mpi["thread"][0])
+
+
+def test_cuda_and_mpi_in_one_command(built: Path, bench: Bench, verb: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``turnbuckle record -- mpirun``: a file of each recorder in one process, one trace."""
+    for name, value in OPEN_MPI.items():
+        monkeypatch.setenv(name, value)
+    said = verb("record", "-o", "run", "--", "mpirun", "-n", "1", built / "mpi_places", bench.driver / "libcuda.so.1")
+    assert said.code == 0, said.err
+    assert "rows of MPI calls" in said.err and "1 copies" in said.err and "of 1 process in" in said.err
+    trace = Trace.from_parquet(Path("run"))
+    assert places(trace) == CUDA_PLACES and trace.copies.height == 1
+    without = verb("record", "--no-mpi", "-o", "bare", "--", "mpirun", "-n", "1", built / "mpi_places", bench.driver / "libcuda.so.1")
+    assert without.code == 0 and Trace.from_parquet(Path("bare")).mpi.is_empty()
 
 
 CUDA_PLACES = {
