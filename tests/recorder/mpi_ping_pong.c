@@ -2,10 +2,13 @@
  *
  *   mpi_ping_pong [stage]   rank 0 reads its OpenCL buffer to the host, sends it, gets it back, and writes it to the buffer; ROUNDS times
  *   mpi_ping_pong calls     every kind of call once: no OpenCL
+ *   mpi_ping_pong threads, abort, nothing
  */
 #define CL_TARGET_OPENCL_VERSION 200
 #include <CL/cl.h>
 #include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +174,30 @@ static void calls(int rank, int size)
     MPI_Comm_free(&copy);
 }
 
+/* Threads that send and receive at once, each under tags of its own. */
+enum { THREADS = 4, TURNS = 500 };
+
+static void *turns(void *number)
+{
+    int rank, first = (int)(intptr_t)number * TURNS;
+    double in[2] = { 1, 2 }, out[2];
+    MPI_Request requests[2];
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Irecv(out, 2, MPI_DOUBLE, 1 - rank, first + turn, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(in, 1 + turn % 2, MPI_DOUBLE, 1 - rank, first + turn, MPI_COMM_WORLD, &requests[1]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t made[THREADS];
+    for (intptr_t i = 0; i < THREADS; i++) must(pthread_create(&made[i], NULL, turns, (void *)i) == 0, "a thread");
+    for (int i = 0; i < THREADS; i++) pthread_join(made[i], NULL);
+}
+
 int main(int count, char **words)
 {
     int rank, size, provided;
@@ -179,6 +206,8 @@ int main(int count, char **words)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (count > 1 && !strcmp(words[1], "calls")) calls(rank, size);
+    else if (count > 1 && !strcmp(words[1], "threads")) must(provided == MPI_THREAD_MULTIPLE, "threads"), threads();
+    else if (count > 1 && !strcmp(words[1], "abort")) MPI_Barrier(MPI_COMM_WORLD), MPI_Abort(MPI_COMM_WORLD, 7);
     else ping_pong(rank);
     MPI_Finalize();
     return 0;

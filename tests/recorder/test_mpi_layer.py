@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert mpicc
     folder = tmp_path_factory.mktemp("mpi")
     mpi_layer.build([mpicc], folder / mpi_layer.LIBRARY, strict=True)
-    for name, libraries in (("mpi_ping_pong", ["-lOpenCL"]), ("mpi_places", ["-ldl"]), ("mpi_fortran", ["-lmpi_mpifh"])):
+    for name, libraries in (("mpi_ping_pong", ["-lOpenCL", "-pthread"]), ("mpi_places", ["-ldl"]), ("mpi_fortran", ["-lmpi_mpifh"])):
         done = subprocess.run(
             [mpicc, *WARNINGS, "-Wno-stringop-overflow", str(HERE / f"{name}.c"), *libraries, "-o", str(folder / name)],
             capture_output=True, text=True, check=False,
@@ -169,6 +169,31 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
 
     traffic = traffic_of(build(read(here / "run")))
     assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 25, 0)
+
+
+def test_threads_that_send_at_once(built: Path, here: Path) -> None:
+    """Requests of several threads are told apart, though the library may give them one handle."""
+    from turnbuckle.mpi.replay.messages import recorded as traffic_of
+
+    trace = recorded.together(plain(built, here, "threads", ranks=2, program="mpi_ping_pong"))
+    rows = trace.mpi.with_columns(process=process_of(pl.col("thread")))
+    posts = rows.filter(pl.col("kind") == 0)
+    assert posts.height == 2 * 4 * 2 * 500 and posts.filter(pl.col("request").is_null()).is_empty()
+    waits = rows.filter(pl.col("kind") == 2).select("process", "request")
+    assert waits.n_unique() == waits.height == posts.height, "each request is completed once"
+    on_thread = posts.select("process", "request", own="thread")
+    both = rows.filter(pl.col("kind") == 2).join(on_thread, on=["process", "request"])
+    assert (both["thread"] == both["own"]).mean() > 0.9
+    received = posts.filter(pl.col("name") == trace.names.to_list().index("MPI_Irecv"))
+    assert (received["size_bytes"] == 8 * (1 + received["tag"] % 2)).all(), "what came, not what there was room for"
+    traffic = traffic_of(build(trace))
+    assert (len(traffic.messages.send), traffic.unmatched) == (4000, 0)
+
+
+def test_a_run_that_is_aborted_keeps_what_it_did(built: Path, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert record("mpirun", "-n", "2", str(built / "mpi_ping_pong"), "abort", opencl=True, output=here / "run") == 7
+    trace = read(here / "run")
+    assert trace.text(trace.mpi.select("name")).to_list().count("MPI_Barrier") >= 1 and "P191" in {f.code for f in trace.findings}
 
 
 def test_calls_of_fortran(built: Path, here: Path) -> None:

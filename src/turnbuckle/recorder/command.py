@@ -372,6 +372,7 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     cupti_ns, delays = _overheads(trace)
     cost = f"writing records {_time(facts['writing_ns'])}, beside the program where a core is free"
     cost += f"; CUPTI's own work {_time(cupti_ns)}" if cupti_ns else ""
+    cost += f"; the MPI layer {_time(facts['mpi_layer_ns'])}, in the program's own threads" if "mpi_layer_ns" in facts else ""
     cut = sum(finding.count for finding in trace.findings if finding.code == "P191")
     whole = f"{cost}; {facts['dropped']:,} records dropped" if cut < facts["processes"] else ""
     unknown = "not known" + (f" of {cut} of {facts['processes']} processes" if whole else "") + ": the recording has no end"

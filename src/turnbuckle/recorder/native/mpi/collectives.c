@@ -52,7 +52,7 @@ static void collective_done(const struct call *call, const struct group *group, 
         int out = mpi.name arguments;                                                                                                      \
         call_return(&call);                                                                                                                \
         if (group && out == MPI_SUCCESS) collective_done(&call, group, &sides, root, request);                                             \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 #define UNPACK(...) __VA_ARGS__

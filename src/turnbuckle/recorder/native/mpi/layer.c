@@ -27,7 +27,7 @@ static atomic_int known, begun, recording;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int depth;
 static int64_t flush_ns;
-static atomic_llong flushed;
+static atomic_llong flushed, own_ns;
 static atomic_ullong skips[CAUSES];
 
 /* ---- the library below ---- */
@@ -88,6 +88,7 @@ static void finish(void)
     for (int i = 0; i < CAUSES; i++)
         if (skips[i]) output_fact("mpi_skipped %s %llu", words[i], (unsigned long long)skips[i]);
     places_tell();
+    output_fact("cost writing_ns=%lld", (long long)own_ns);
     output_end();
     output_clock();
     int error = output_close();
@@ -146,7 +147,11 @@ struct call call_begin(const char *name, void *caller)
 
 void call_return(struct call *call) { call->end = clock_now(); }
 
-void call_done(void) { depth--; }
+void call_done(const struct call *call)
+{
+    depth--;
+    if (call->recorded) atomic_fetch_add_explicit(&own_ns, clock_now() - call->end, memory_order_relaxed);
+}
 
 static int64_t thread_number(void)
 {
@@ -233,7 +238,7 @@ static int init_done(struct call *call, int out)
         call->recorded = recording;
         if (call->recorded) plain_row(call, OTHER);
     }
-    call_done();
+    call_done(call);
     return out;
 }
 
@@ -256,7 +261,7 @@ EXPORT int MPI_Finalize(void)
     call_return(&call);
     if (call.recorded) plain_row(&call, OTHER);
     finish();
-    call_done();
+    call_done(&call);
     return out;
 }
 

@@ -77,8 +77,8 @@ struct call {
 struct call call_begin(const char *name, void *caller);
 /* The library has returned. */
 void call_return(struct call *call);
-/* All of the call is done; nothing of it is recorded after this. */
-void call_done(void);
+/* All of the call is done; nothing of it is recorded after this.  What the layer took behind the library's return is added up. */
+void call_done(const struct call *call);
 #define BEGIN(function) struct call call = call_begin("MPI_" #function, __builtin_return_address(0))
 
 /* A row of this call: kind, times, thread and name. */

@@ -43,7 +43,7 @@ static int told(const struct call *call, const struct group *group)
             struct row row = message_row(&call, buffer, count, type, target, tag, group, place);                                          \
             row_write(&row);                                                                                                               \
         }                                                                                                                                  \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 SEND(Send) SEND(Bsend) SEND(Ssend) SEND(Rsend)
@@ -62,7 +62,7 @@ SEND(Send) SEND(Bsend) SEND(Ssend) SEND(Rsend)
             row.ROW_REQUEST = request_begun(*request, persistent, NULL);                                                                   \
             row_write(&row);                                                                                                               \
         }                                                                                                                                  \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 SEND_LATER(Isend, 0) SEND_LATER(Ibsend, 0) SEND_LATER(Issend, 0) SEND_LATER(Irsend, 0)
@@ -81,7 +81,7 @@ EXPORT int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int 
         row_received(&row, seen);
         row_write(&row);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -96,7 +96,7 @@ EXPORT int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int source, int
         struct row row = message_row(&call, buffer, count, type, source, tag, group, place);
         request_begun(*request, 0, &row);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -112,7 +112,7 @@ EXPORT int MPI_Recv_init(void *buffer, int count, MPI_Datatype type, int source,
         row.ROW_REQUEST = request_begun(*request, 1, NULL);
         row_write(&row);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -131,7 +131,7 @@ EXPORT int MPI_Mrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *me
         row_received(&row, seen);
         row_write(&row);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -145,7 +145,7 @@ EXPORT int MPI_Imrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *m
         struct row row = message_row(&call, buffer, count, type, MPI_ANY_SOURCE, MPI_ANY_TAG, &unnamed, place);
         request_begun(*request, 0, &row);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -172,7 +172,7 @@ EXPORT int MPI_Sendrecv(const void *sent, int sent_count, MPI_Datatype sent_type
         struct row receive = message_row(&call, got, count, type, source, tag, group, to);
         both_rows(&call, &send, &receive, seen);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -190,7 +190,7 @@ EXPORT int MPI_Sendrecv_replace(void *buffer, int count, MPI_Datatype type, int 
         struct row receive = message_row(&call, buffer, count, type, source, tag, group, place);
         both_rows(&call, &send, &receive, seen);
     }
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -210,7 +210,7 @@ EXPORT int MPI_Start(MPI_Request *request)
     int out = mpi.Start(request);
     call_return(&call);
     if (call.recorded) request_row(&call, number);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -240,7 +240,7 @@ EXPORT int MPI_Startall(int count, MPI_Request *requests)
     int out = mpi.Startall(count, requests); /* which leaves the handles as they are */
     call_return(&call);
     for (int i = 0; call.recorded && i < count; i++) request_row(&call, request_number(requests[i]));
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -269,7 +269,7 @@ EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
     int out = mpi.Wait(request, seen);
     call_return(&call);
     if (call.recorded) completed(&call, 1, 1, NULL, &open, seen, 1);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -282,7 +282,7 @@ EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     int out = mpi.Test(request, flag, seen);
     call_return(&call);
     if (call.recorded) completed(&call, 1, out == MPI_SUCCESS && *flag, NULL, &open, seen, 1);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -295,7 +295,7 @@ EXPORT int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
     call_return(&call);
     if (call.recorded) completed(&call, count, count, NULL, open, seen, 1);
     given_back(open, few, seen, few_seen, statuses);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -308,7 +308,7 @@ EXPORT int MPI_Testall(int count, MPI_Request *requests, int *flag, MPI_Status *
     call_return(&call);
     if (call.recorded) completed(&call, count, out == MPI_SUCCESS && *flag ? count : 0, NULL, open, seen, 1);
     given_back(open, few, seen, few_seen, statuses);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -321,7 +321,7 @@ EXPORT int MPI_Waitany(int count, MPI_Request *requests, int *index, MPI_Status 
     call_return(&call);
     if (call.recorded) completed(&call, count, out == MPI_SUCCESS && *index != MPI_UNDEFINED, index, open, seen, 0);
     given_back(open, few, NULL, NULL, NULL);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -334,7 +334,7 @@ EXPORT int MPI_Testany(int count, MPI_Request *requests, int *index, int *flag, 
     call_return(&call);
     if (call.recorded) completed(&call, count, out == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED, index, open, seen, 0);
     given_back(open, few, NULL, NULL, NULL);
-    call_done();
+    call_done(&call);
     return out;
 }
 
@@ -348,7 +348,7 @@ EXPORT int MPI_Testany(int count, MPI_Request *requests, int *index, int *flag, 
         call_return(&call);                                                                                                                \
         if (call.recorded) completed(&call, count, out == MPI_SUCCESS && *done != MPI_UNDEFINED ? *done : 0, indices, open, seen, 0);             \
         given_back(open, few, seen, few_seen, statuses);                                                                                   \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 SOME(Waitsome) SOME(Testsome)
@@ -360,7 +360,7 @@ EXPORT int MPI_Request_free(MPI_Request *request)
     int out = mpi.Request_free(request);
     call_return(&call);
     if (call.recorded) plain_row(&call, OTHER);
-    call_done();
+    call_done(&call);
     return out;
 }
 

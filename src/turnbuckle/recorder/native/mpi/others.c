@@ -15,7 +15,7 @@
             if (*made != mpi.comm_null) group_of(*made);                                                                                   \
             plain_row(&call, OTHER);                                                                                                       \
         }                                                                                                                                  \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 
@@ -48,7 +48,7 @@ MAKES(Intercomm_merge, (MPI_Comm comm, int high), (comm, high))
             __VA_ARGS__;                                                                                                                   \
             plain_row(&call, OTHER);                                                                                                       \
         }                                                                                                                                  \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 
@@ -63,7 +63,7 @@ TIMED(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
         call_return(&call);                                                                                                                \
         if (call.recorded && out == MPI_SUCCESS && !*flag) poll_row(&call, OTHER);                                                         \
         else if (call.recorded) plain_row(&call, OTHER);                                                                                   \
-        call_done();                                                                                                                       \
+        call_done(&call);                                                                                                                       \
         return out;                                                                                                                        \
     }
 LOOKS(Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status), (source, tag, comm, flag, status))

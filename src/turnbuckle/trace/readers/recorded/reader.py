@@ -173,9 +173,11 @@ class _Assembly:
             "size_bytes": sum(file.size_bytes for file in self.all_files), "sha256": _digest(self.all_files),
             "recorder": {
                 "processes": len(set(self.process)), "records": sum(counts.values()), "dropped": sum(map(_dropped, self.files)),
-                "writing_ns": sum(_writing_ns(f) for f in self.files),
+                "writing_ns": sum(_writing_ns(f) for f in self.files if f.one("api") != "mpi"),
             },
         }  # fmt: skip
+        if layers := [_writing_ns(f) for f in self.files if f.one("api") == "mpi"]:
+            facts["recorder"]["mpi_layer_ns"] = sum(layers)
         if slack := slack_of(self.files):
             facts["slack"] = slack
         if link := link_of(self.files):
