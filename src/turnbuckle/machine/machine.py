@@ -237,7 +237,8 @@ class Machine:
         ------
         KeyError : `name` is not in the schema (an error of the program, not of a file).
         """
-        return self.parameters.get(parameter_name(name))
+        parameter = self.parameters.get(name)
+        return self.parameters.get(parameter_name(name)) if parameter is None else parameter
 
     def value(self, name: ParameterName) -> float | None:
         """Return the value of the parameter `name` in SI units, or None where this machine lacks it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
@@ -58,6 +59,17 @@ class Pieces:
     exposed_seconds: Float
     tail_count: Float
     kernel: NDArray[np.object_]
+
+    def rows(self, covers: Callable[[Pieces], Bool]) -> Bool:
+        """Return the mask of pieces that a function selects, computed once for as long as the function lives; not to be changed."""
+        mask = self._masks.get(covers)
+        if mask is None:
+            mask = self._masks[covers] = covers(self)
+        return mask
+
+    @cached_property
+    def _masks(self) -> WeakKeyDictionary[Callable[[Pieces], Bool], Bool]:
+        return WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -56,7 +56,8 @@ class Durations:
         return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
 
 
-#: Prices on the source by the function that makes them: shape (..., pieces covered) [s], None where a parameter is missing.
+#: Prices on the source by the function that makes them: shape (..., pieces covered) [s], None where a parameter is missing.  They hold for
+#: one run on one source, and one model object.
 Prices = dict[Callable[[Pieces, Priced, Priced], Float | None], Float | None]
 
 
@@ -75,8 +76,8 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model, on_sourc
     for charge in model.charges:
         if charge.only is not None and source.value(charge.only) is None and target.value(charge.only) is None:
             continue
-        covered = charge.covers(run)
-        replayed = covered if charge.replayed is None else charge.replayed(run)
+        covered = run.rows(charge.covers)
+        replayed = covered if charge.replayed is None else run.rows(charge.replayed)
         if not (covered.any() or replayed.any()):
             continue
         if charge.seconds not in known:

@@ -129,7 +129,7 @@ def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -
     touched = {c.parameter for c in pair.target.changes}
     wanted: dict[ParameterName, None] = {}
     for charge in model.charges:
-        if not charge.covers(run).any() or (pair.target.copies_vanish and charge.kept):
+        if not run.rows(charge.covers).any() or (pair.target.copies_vanish and charge.kept):
             continue
         if charge.name in missing or any(pair.target.value(n) is None for n in charge.kept):
             wanted |= dict.fromkeys(charge.needs)

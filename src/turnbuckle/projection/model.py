@@ -307,7 +307,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
         return np.asarray(p.kind == kind)
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        mask = covers(p)
+        mask = p.rows(covers)
         if machine is not source and port == "zero-copy" and not machine.copies_vanish:
             across = link_bandwidth(machine, direction, source)
             return None if across is None else loggp_seconds(p.size_bytes[mask], 0.0, across)
@@ -339,7 +339,7 @@ def _migration_charge(direction: HostWay) -> Charge:
         return np.asarray((p.kind == "migration") & (p.direction == f"migration_{direction}"))
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        mask = covers(p)
+        mask = p.rows(covers)
         if machine.copies_vanish:
             return np.zeros(int(mask.sum()))
         return _class_seconds(p.size_bytes[mask], np.full(int(mask.sum()), "migration", dtype=object), direction, machine, source)
@@ -493,7 +493,7 @@ def _remoting_charges() -> list[Charge]:
             return np.asarray(np.isin(p.kind, (f"copy_{way}", "migration")) & np.isin(p.direction, (way, f"migration_{way}")))
 
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-            return remoting.data_seconds(p.size_bytes[covers(p)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))
+            return remoting.data_seconds(p.size_bytes[p.rows(covers)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))
 
         return Charge(f"remoting: data of {word}", covers, seconds, "difference", only="remoting.round_trip")
 

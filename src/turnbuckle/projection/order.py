@@ -165,7 +165,8 @@ def _on_timeline(timeline: TimelineReplay, measured: float, change: Change, brie
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
     instants, path = timeline.path(change)
-    seconds = timeline.seconds(change)
+    # the run ends with its last instant: what `seconds` would replay once more
+    seconds = instants.max()
     projected = timeline.parts(instants, path, PART_OF_CATEGORY, measured - was)
     recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
     if brief:

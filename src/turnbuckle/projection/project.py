@@ -20,7 +20,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
-from turnbuckle.projection.anchor import Durations, anchored, kernels_longer_by, nic_kept, on_host
+from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
@@ -57,7 +57,7 @@ def answered(
     Parameters
     ----------
     durations : its prices, where they are known.
-    brief : leave out which parts the change comes from, and kernel windows.
+    brief : leave out which parts the change comes from, kernel windows, trust, and what stages messages.
     """
     require(profile, pair, model.port)
     if pair.target is not pair.source or ready.network is not None:
@@ -75,7 +75,7 @@ def answered(
         replay=ready.replay,
         nic_bound=dict(ready.nic_bound),
         network=ready.network,
-        staging=_staging(profile, ready, durations, float(result.seconds)),
+        staging=None if brief else _staging(profile, ready, durations, float(result.seconds)),
         kept_network_seconds=None if ready.network is None else float(replayed(replace(ready, network=None), durations).seconds),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
@@ -86,7 +86,7 @@ def answered(
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
-        order=ready.trust.as_dict() if ready.trust is not None else {},
+        order={} if brief or ready.trust is None else ready.trust.as_dict(),
         findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
@@ -109,9 +109,12 @@ def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | Non
     return before / after if before > 0 and after > 0 and before != after else None
 
 
-def priced(ready: Prepared, pair: Pair, model: Model) -> Durations:
-    """Return the durations of the pieces on the target as stated, with the middle of what no file says."""
-    durations = anchored(ready.run, pair.source, stated(ready, pair), model)
+def priced(ready: Prepared, pair: Pair, model: Model, on_source: Prices | None = None) -> Durations:
+    """Return the durations of the pieces on the target as stated, with the middle of what no file says.
+
+    `on_source` holds prices on the source that are known, and is filled in; None keeps none.
+    """
+    durations = anchored(ready.run, pair.source, stated(ready, pair), model, on_source)
     longer = host_longer(pair, pair.target, pair.source, Draws(), model.host)
     durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
     return nic_kept(on_host(durations, longer, launches_kept(ready.run, pair)), ready.nic_bound)

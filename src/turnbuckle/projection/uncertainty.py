@@ -215,7 +215,7 @@ class Uncertain:
         fitted = np.zeros(len(run), dtype=np.bool_)
         for charge in model.charges:
             if charge.fitted:
-                fitted |= charge.covers(run)
+                fitted |= run.rows(charge.covers)
         out = []
         dropped = not model.port and pair.target.copies_vanish and not pair.source.copies_vanish
         for kind, memory, power, lined in zip(run.kind, run.memory, decade, fitted, strict=True):
@@ -416,7 +416,7 @@ def copy_seconds_of(question: Uncertain, declared: Machine, pair: Pair, model: M
     lacking = np.ones(len(question.run), dtype=np.bool_)
     for charge in charges:
         if charge.anchor == "absolute" and charge.name not in durations.missing:
-            lacking &= ~charge.covers(question.run)
+            lacking &= ~question.run.rows(charge.covers)
     return np.where(lacking, np.nan, durations.own)
 
 

@@ -20,8 +20,11 @@ from turnbuckle.foundation.settings import Setting
 from turnbuckle.machine import Machine, Pair, Parameter, load, schema
 from turnbuckle.machine.parameter_names import parameter_name
 from turnbuckle.projection.admission import require_calls
-from turnbuckle.projection.model import nething
-from turnbuckle.projection.project import answered
+from turnbuckle.projection.anchor import Prices
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.project import answered, priced
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import uncertain, with_interval
 from turnbuckle.questions.distance.distance import FARTHEST
 from turnbuckle.questions.distance.question import tolerate
@@ -91,6 +94,12 @@ def _machines(made: Any) -> Mapping[str, Any]:
     }
 
 
+def _prepared(seen: Run, asked: Projected) -> tuple[Model, Prepared, Prices]:
+    """Return what all targets of a run share: the model, the run ready for its replay, and its prices on the source."""
+    model = replace(nething(asked.alpha), replay=asked.replay)
+    return model, seen.prepared(model), {}
+
+
 def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     seen = held.seen(asked.source, asked.part)
     target = seen.source if asked.on == "self" else load(asked.on)
@@ -99,12 +108,11 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     if given:
         target = target.with_parameters(given)
     variant = (asked.part, asked.alpha, asked.replay)
-    model = replace(nething(asked.alpha), replay=asked.replay)
-    ready = held.once(("prepared", *variant), lambda: seen.prepared(model))
+    model, ready, on_source = held.once(("prepared", *variant, asked.source), lambda: _prepared(seen, asked))
     pair = Pair(seen.source, target)
     if target is not seen.source:
         require_calls(seen.profile)
-    projection = answered(seen.profile, ready, pair, model, brief=True)
+    projection = answered(seen.profile, ready, pair, model, priced(ready, pair, model, on_source), brief=True)
     if asked.draws:
         drawn = ("drawn", *variant, asked.source, asked.draws, asked.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))

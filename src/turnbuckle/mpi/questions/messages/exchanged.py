@@ -111,10 +111,10 @@ def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     """Return the row of one point of the sweep."""
     checked(asked)
     # A sweep may mix schedules and recordings, and the speed applies only to schedules that count flops.
-    schedule = schedules.sniff(held.path)
+    schedule, timed = held.once("schedule", lambda: (schedules.sniff(held.path), schedules.timed(held.path)))
     if schedule and asked.part != "whole":
         raise error_of("A069.part", where=held.path.name, found=f"part {clipped(asked.part, 40)}")
-    speed = asked.flops_per_second if schedule and not schedules.timed(held.path) else None
+    speed = asked.flops_per_second if schedule and not timed else None
     run: tuple[object, ...] = (speed, asked.part)
     traffic = held.once(("traffic", *run), lambda: traffic_of(held.path, flops_per_second=speed, profile=lambda: held.profile(asked.part)))
     if asked.compute_of:
