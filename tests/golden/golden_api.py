@@ -139,6 +139,9 @@ INSTEAD: dict[str, Callable[[Path], Any]] = {
 COMMANDS: dict[str, Callable[[Path], Any]] = {
     "slack in/dgemm.sqlite --over bandwidth --format json": lambda i: _read(i).distance(over="bandwidth").as_dict(),
     "slack in/dgemm.sqlite --over both --mode api --format json": lambda i: _read(i).distance("api", over="both").as_dict(),
+    "whatif in/dgemm.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: (
+        _read(i).whatif(["gh200", "cdi-row-link"], draws=20).as_dict()
+    ),
     "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of measured --format json": lambda i: (
         _read(i).transfers("nvlink2-x2", measured=_read(i), transfers_of_measured=True).as_dict()
     ),
@@ -183,6 +186,7 @@ SHOWN: dict[str, Callable[[Path], Any]] = {
     "sharing": lambda i: _read(i).sharing((1, 2)),
     "sharing, both": lambda i: _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9,)),
     "beside": lambda i: _read(i).beside(_read(i)),
+    "whatif": lambda i: _read(i).whatif("gh200", draws=0),
     "transfers": lambda i: _read(i).transfers([tb.Machine.load("gh200"), "pcie5-x16"]),
     "messages": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages((1, 2)),
     "order": lambda i: tb.order([tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from turnbuckle.questions.sharing.question import Form, Sharing
     from turnbuckle.questions.sharing.surface import SharingSurface
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
+    from turnbuckle.questions.whatif.question import Whatif
 
 #: Asked when the user names no target: tighter, then farther and farther.
 DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
@@ -368,6 +369,24 @@ class Run(Shown):
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
         """Replay the run and another at once: ``turnbuckle model sharing --beside``.  Settings: `questions.sharing.pairs.pair`."""
         answer: Beside = registry.load("asks", "beside")(self, other, form, **settings)
+        return answer
+
+    def whatif(
+        self, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), *, draws: int | None = None, seed: int = SEED
+    ) -> Whatif:
+        """Rank changes to the program by what they save here and on other machines: ``turnbuckle whatif``.
+
+        Parameters
+        ----------
+        on : other machines, or their names or files.
+        apply : names of edits that are made together, as the answer lists them.
+        draws, seed : as in `project`.
+
+        Raises
+        ------
+        CannotAnswer : A121, A122.  UsageError : A436, an edit that the run does not offer.
+        """
+        answer: Whatif = registry.load("asks", "whatif")(self, on, apply, draws=draws, seed=seed)
         return answer
 
     def transfers(self, on: Sequence[str | Machine] | str | Machine | None = None, **settings: Any) -> Transfers:

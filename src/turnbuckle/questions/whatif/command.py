@@ -1,0 +1,102 @@
+"""``turnbuckle whatif``: which change to the program pays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from turnbuckle.show.terminal.asked import Draws, On, Seed, draws_of, replaying, targets
+from turnbuckle.show.terminal.cells import plain, seconds
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Recorded, Source, listed
+from turnbuckle.show.terminal.output import emit
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import print_findings, unframed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.questions.whatif.question import Saving, Whatif
+
+#: Savings that are listed: half of what the last digit shows.
+_SHOWN: Final = 0.0005
+
+Apply = Annotated[
+    list[str] | None,
+    Parameter(name="--apply", help="edits to make together, by their names; several times or with commas", negative=()),
+]
+
+
+def whatif(
+    recording: Annotated[Recorded, Parameter(help="a recording with calls, kernels and copies")],
+    /,
+    *,
+    on: On = None,
+    apply: Apply = None,
+    source: Source = None,
+    draws: Draws = None,
+    seed: Seed = 20261121,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
+) -> int:
+    """Say which change to the program pays, here and on other machines: each edit is made on the graph of the run and replayed.
+
+    Edits that take a wait or an order away save between nothing and all of it: the recording does not show what the program reads.
+    """
+    from turnbuckle.questions.whatif.question import of_run
+
+    seen = inspected(recording, source, no_cache, part)
+    with replaying():
+        answer = of_run(seen, targets(on) or (), listed(apply or []), draws=draws_of(draws), seed=seed)
+    emit(answer, answer.table().to_dicts(), show, format, output)
+    return 0
+
+
+def show(console: Console, answer: Whatif) -> None:
+    """Print the best edit, run times as they are, each edit with what it saves and what it needs."""
+    console.print(Text(answer.headline(), "bold"))
+    console.print()
+    heads = ("edit", *(plain(u.title if u.target != "self" else "here", 28) for u in answer.unchanged))
+    console.print(Text("what an edit saves of the run time, with its range", "italic"))
+    table = unframed(*heads)
+    table.columns[0].no_wrap = True
+    table.add_row("none: run time", *(seconds(u.seconds) for u in answer.unchanged))
+    shown = [gain for gain in answer.gains if max(_reach(s) for s in gain.savings) >= _SHOWN]
+    for gain in [*shown, *([answer.together] if answer.together else [])]:
+        table.add_row(plain(gain.name), *(_share(s) for s in gain.savings))
+    console.print(table)
+    for gain in shown:
+        console.print()
+        console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; {seconds(gain.recorded_seconds)} as recorded)"))
+        words = unframed("", "", words=("",), heading=False)
+        words.add_row("  needs", gain.needs)
+        words.add_row("  range", gain.rests)
+        console.print(words)
+    if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
+        console.print()
+        console.print(Text(f"without effect on any of these machines: {', '.join(none)}", "dim"))
+    print_findings(console, [f for f in answer.findings if f.code == "A309"])
+
+
+def _reach(saving: Saving) -> float:
+    return max(saving.share, saving.upper or 0.0)
+
+
+def _share(saving: Saving) -> str:
+    """Return a saving and its range, in per cent.
+
+    >>> _share(Saving("self", "", 0.9, 1.0, 0.8, 0.1, 0.0, 0.2))
+    '10.0% [0.0, 20.0]'
+    """
+    if saving.lower is None or saving.upper is None:
+        return _signed(saving.share) + "%"
+    return f"{_signed(saving.share)}% [{_signed(saving.lower)}, {_signed(saving.upper)}]"
+
+
+def _signed(share: float) -> str:
+    """Return a share in per cent, without the sign of a zero."""
+    text = f"{share * 100:.1f}"
+    return "0.0" if float(text) == 0 else text

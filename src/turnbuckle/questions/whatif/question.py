@@ -1,0 +1,222 @@
+"""``turnbuckle whatif``: which change to the program pays, on the recorded machine and on others.
+
+Every edit makes another run of the recorded one (`edits`), and both are projected alike, with the same draws: a saving is the difference
+of two answers of `project`, and without an edit the answer is that of `project`.
+
+    saving = (seconds(T) - seconds_with_edit(T)) / seconds(T)
+
+The range of a saving goes from the end of least gain to that of most gain, and through the 90 % of the draws that both answers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.machine import Machine, Pair, load
+from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.uncertainty import LEVEL, SEED, affordable, project_many, uncertain
+from turnbuckle.questions.whatif.edits import Edit, combined, edits
+
+#: Replay and prices of `project` as it is asked without options.
+_MODEL: Final = replace(nething(), replay="auto")
+#: Savings of less than this share of the run time are no reason to change a program.
+WORTH: Final = 0.001
+
+
+@dataclass(frozen=True)
+class Saving(Declared):
+    """What an edit saves on one machine.
+
+    Attributes
+    ----------
+    target : machine, ``self`` for the recorded one; `title` in words.
+    seconds : run time with the edit, the middle of `least_seconds` and `most_seconds` [s].
+    least_seconds, most_seconds : run time by the end of least gain, and of most gain [s].
+    share : run time saved over the run time without it, by `seconds`.
+    lower, upper : range of that share; None without draws.
+    """
+
+    target: str
+    title: str
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    share: float
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Gain(Declared):
+    """An edit and what it saves on each machine, as stated by `edits.Edit`."""
+
+    name: str
+    title: str
+    count: int
+    recorded_seconds: float
+    needs: str
+    rests: str
+    savings: tuple[Saving, ...]
+
+    def on(self, target: str) -> Saving:
+        """Return what it saves on one machine."""
+        return next(saving for saving in self.savings if saving.target == target)
+
+
+@dataclass(frozen=True)
+class Unchanged(Declared):
+    """The program as it is, on one machine: the answer of `project`."""
+
+    target: str
+    title: str
+    seconds: float
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class Whatif(Shown):
+    """Which change to the program pays: the edits of a run, the best on the recorded machine first.
+
+    Attributes
+    ----------
+    run : the run.
+    measured : its recorded time [s].
+    unchanged : the program as it is on each machine, the recorded one first.
+    gains : each edit by itself.
+    together : the edits that were asked for together; None where none was.
+    draws : of each range.
+    """
+
+    question: ClassVar[str] = "whatif"
+
+    run: Run
+    measured: float
+    unchanged: tuple[Unchanged, ...]
+    gains: tuple[Gain, ...]
+    together: Gain | None
+    draws: int
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return the findings of the recording, and on what the order rests."""
+        trust = self.run.ordered.trust
+        return [*self.run.findings, *([] if trust is None else [finding("A309", 1, trust.words())])]
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each edit and machine: edit, target, seconds, share, lower, upper, needs."""
+        every = [*self.gains, *([self.together] if self.together else [])]
+        rows = [{"edit": g.name, "count": g.count, **s.as_dict(), "needs": g.needs} for g in every for s in g.savings]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return what pays most, in one line."""
+        best = max(self.gains, key=lambda g: g.savings[0].share, default=None)
+        if best is None or best.savings[0].share < WORTH:
+            return f"What if: no edit saves {WORTH:.1%} of {self.measured:.4g} s here"
+        return f"What if: {best.title}: {best.savings[0].share:.1%} of {self.measured:.4g} s here"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {**super().as_dict(), "provenance": self.run.provenance()}
+
+
+def of_run(
+    run: Run, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), *, draws: int | None = None, seed: int = SEED
+) -> Whatif:
+    """Rank the edits that a run offers: ``turnbuckle whatif``.
+
+    Parameters
+    ----------
+    on : other machines, by name or as they are; the recorded one always comes first.
+    apply : edits that are made together.
+    draws, seed : as in `Run.project`.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122, without an order nothing tells what waits for what.  UsageError : A436, an edit that the run does not offer.
+    """
+    ready = run.prepared(_MODEL)
+    require_order(ready)
+    assert ready.timeline is not None
+    named = [on] if isinstance(on, str | Machine) else on
+    targets = [run.source, *(load(m) if isinstance(m, str) else m for m in named if m != "self")]
+    count = affordable(ready) if draws is None else draws
+    offered = edits(run.profile, ready, run.source, _MODEL, run.start_up)
+    chosen = [_offered(name, offered) for name in dict.fromkeys(apply)]
+    chosen = [edit for edit in offered if edit in chosen]
+    before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
+    asked = _Asked(run, targets, ready, [p.seconds for p in before], count, seed)
+    unchanged = tuple(
+        Unchanged(p.target, p.title, p.seconds, *((p.interval.low, p.interval.high) if p.interval else (None, None))) for p in before
+    )
+    gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
+    together = asked.gain(_all(chosen), chosen) if chosen else None
+    return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
+
+
+def _offered(name: str, offered: Sequence[Edit]) -> Edit:
+    """Return the edit of a name; raise A436 where the run offers none."""
+    found = next((edit for edit in offered if edit.name == name), None)
+    if found is None:
+        names = [edit.name for edit in offered]
+        raise error_of("A436", found=clipped(name, 60), fix=did_you_mean(name, names) or None, names=", ".join(names) or "none")
+    return found
+
+
+def _all(chosen: Sequence[Edit]) -> Edit:
+    """Return several edits as one, in words."""
+    needs, rests = ("; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen)) for part in ("needs", "rests"))
+    title = " and ".join(edit.title for edit in chosen)
+    return Edit("together", title, sum(e.count for e in chosen), sum(e.seconds for e in chosen), needs, rests, chosen[0].most)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What every edit of one question is compared with."""
+
+    run: Run
+    targets: list[Machine]
+    ready: Prepared
+    unchanged: list[float]
+    draws: int
+    seed: int
+
+    def gain(self, edit: Edit, chosen: Sequence[Edit]) -> Gain:
+        """Return what edits save together, described as `edit`."""
+        ends = [combined(chosen, self.ready, most=most) for most in (False, True)]
+        answers = [project_many(self.run.profile, self.run.source, self.targets, _MODEL, self.run.fits, 0, self.seed, one) for one in ends]
+        savings = []
+        for k, (least, most) in enumerate(zip(*answers, strict=True)):
+            was, middle = self.unchanged[k], (least.seconds + most.seconds) / 2
+            shares = [1.0 - seconds / was if was else 0.0 for seconds in (middle, least.seconds, most.seconds)]
+            low, high = self._range(k, ends, shares) if self.draws else (None, None)
+            savings.append(Saving(most.target, most.title, middle, least.seconds, most.seconds, shares[0], low, high))
+        return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, tuple(savings))
+
+    def _range(self, target: int, ends: Sequence[Prepared], shares: Sequence[float]) -> tuple[float, float]:
+        """Return the range of a saving: from least gain to most, each through its draws."""
+        declared = self.targets[target]
+        pair = Pair(self.run.source, declared)
+        if pair.target is pair.source:
+            return min(shares), max(shares)
+        was, least, most = (self._sample(one, declared, pair) for one in (self.ready, *ends))
+        tail = (1.0 - LEVEL) / 2
+        low, high = np.quantile(1.0 - least / was, tail), np.quantile(1.0 - most / was, 1.0 - tail)
+        return min(float(low), *shares), max(float(high), *shares)
+
+    def _sample(self, one: Prepared, declared: Machine, pair: Pair) -> Float:
+        return uncertain(one, self.run.source, self.run.fits, self.draws, self.seed).sample(declared, pair, _MODEL)

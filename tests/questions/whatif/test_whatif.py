@@ -1,0 +1,129 @@
+"""Edits of a program: closed forms on runs made by hand, and laws on recordings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile_names import Ran
+from refusals import refused
+from rows import Row, call, copy, on_device, profile_of
+
+import turnbuckle as tb
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.whatif.question import Whatif, of_run
+
+US = 1_000
+SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
+
+
+def asked(**rows: list[Row]) -> Whatif:
+    return of_run(Run.of(profile_of(**rows)), draws=0)
+
+
+def ends(answer: Whatif, name: str) -> tuple[float, float]:
+    """Run time with an edit by the end of least gain and of most gain [us]."""
+    saving = next(gain for gain in answer.gains if gain.name == name).savings[0]
+    return saving.least_seconds * 1e6, saving.most_seconds * 1e6
+
+
+def test_without_a_wait_the_next_kernel_begins_when_the_device_is_free() -> None:
+    """Two kernels of 100 us, with a wait and 8 us of the host's own work between: the second begins 20 us earlier."""
+    answer = asked(
+        api=[
+            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
+            call(120 * US, 125 * US, 2), call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
+        ],
+        kernels=[on_device(10 * US, 110 * US, 1), on_device(130 * US, 230 * US, 2)],
+    )  # fmt: skip
+    assert answer.unchanged[0].seconds * 1e6 == pytest.approx(232)
+    assert ends(answer, "wait cudaDeviceSynchronize") == pytest.approx((232, 212), abs=0.01)
+    assert answer.gains[0].count == 1, "who waits for the end of the run waits for its result"
+
+
+def test_in_a_graph_launches_take_half_or_nothing() -> None:
+    """Ten launches of 10 us one after the other, each kernel of 1 us begins 14 us after its call: the host is what takes time.
+
+    The second kernel, the first that repeats, begins at 24 us and ends the start-up: the launches from 30 us on may be captured.
+    """
+    n = 10
+    answer = asked(
+        api=[call(k * 10 * US, (k + 1) * 10 * US, k + 1) for k in range(n)],
+        kernels=[on_device(k * 10 * US + 14 * US, k * 10 * US + 15 * US, k + 1) for k in range(n)],
+    )
+    assert answer.unchanged[0].seconds * 1e6 == pytest.approx(105)
+    gain = next(gain for gain in answer.gains if gain.name == "graph")
+    assert gain.count == 7
+    # six of them lie before the last call; at best all are made at 30 us, and seven kernels follow each other from 44 us on
+    assert ends(answer, "graph") == pytest.approx((105 - 6 * 5, 44 + 7), abs=0.01)
+
+
+def test_a_copy_on_its_own_stream_leaves_the_order_of_kernels() -> None:
+    """A kernel of 100 us, a copy of 100 us behind it, then a kernel that needs both: the copy is made beside the first kernel."""
+    answer = asked(
+        api=[
+            call(0, 1 * US, 1), call(2 * US, 3 * US, 2, "cudaMemcpyAsync"), call(4 * US, 5 * US, 3),
+            call(6 * US, 312 * US, name="cudaDeviceSynchronize"),
+        ],
+        kernels=[on_device(10 * US, 110 * US, 1), on_device(210 * US, 310 * US, 3)],
+        copies=[copy(110 * US, 210 * US, size=1 << 20, correlation=2)],
+    )  # fmt: skip
+    least, most = ends(answer, "own stream")
+    assert least == pytest.approx(312)
+    # the copy begins one delivery (10 us) after its call: 12 to 112 us; the second kernel follows both
+    assert most == pytest.approx(112 + 100 + 2, abs=0.1)
+
+
+def test_a_pool_spares_what_allocating_takes_and_its_waiting() -> None:
+    """Three allocations in the steady part, of 2, 40 and 60 us: at most all of it, at least down to the fastest tenth."""
+    api = [call(0, 5 * US, 1), call(10 * US, 15 * US, 2)]
+    now = 20
+    for took in (2, 40, 60):
+        api.append(call(now * US, (now + took) * US, name="cudaMalloc"))
+        now += took + 5
+    api.append(call(now * US, (now + 5) * US, 3))
+    end = now + 10
+    kernels = [on_device(5 * US, 6 * US, 1), on_device(16 * US, 17 * US, 2), on_device((end - 1) * US, end * US, 3)]
+    answer = asked(api=api, kernels=kernels)
+    least, most = ends(answer, "pool")
+    fast = 2 + 0.2 * (40 - 2)  # the tenth of three durations
+    assert most == pytest.approx(end - 102, abs=0.01)
+    assert least == pytest.approx(end - (102 - 2 - 2 * fast), abs=0.01)
+
+
+def test_nothing_changed_is_what_project_answers() -> None:
+    """One answer: the program as it is has the run times and ranges of `project`."""
+    run = Run.read(SAMPLE)
+    answer, projected = run.whatif(["gh200", "cdi-row-link"], draws=40), run.project(["self", "gh200", "cdi-row-link"], draws=40)
+    for unchanged in answer.unchanged:
+        p = projected[unchanged.target]
+        assert unchanged.seconds == p.seconds
+        assert (unchanged.lower, unchanged.upper) == ((p.interval.low, p.interval.high) if p.interval else (None, None))
+
+
+def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
+    run = Run.read(SAMPLE)
+    names = [gain.name for gain in run.whatif(draws=0).gains]
+    answer = run.whatif(["gh200", "cdi-row-link"], names, draws=40)
+    assert answer.together is not None and len(names) > 2
+    for gain in answer.gains:
+        for mine, all_of_them in zip(gain.savings, answer.together.savings, strict=True):
+            assert mine.lower is not None and mine.upper is not None and mine.lower <= mine.share <= mine.upper
+            assert mine.most_seconds <= mine.least_seconds * (1 + 1e-9)
+            assert all_of_them.most_seconds <= mine.most_seconds * (1 + 1e-9)
+    here = [gain.savings[0].share for gain in answer.gains]
+    assert here == sorted(here, reverse=True) and min(here) > -1e-9
+
+
+def test_the_command_line_says_the_same(turnbuckle: Callable[..., Ran]) -> None:
+    said = json.loads(turnbuckle("whatif", SAMPLE, "--on", "gh200", "--draws", 30, "--format", "json").out)
+    made = json.loads(Run.read(SAMPLE).whatif("gh200", draws=30).to_json())
+    for key in ("measured_seconds", "draws", "unchanged", "edits", "together"):
+        assert said[key] == made[key], key
+
+
+def test_an_edit_that_is_not_offered_is_refused() -> None:
+    error = refused("A436", Run.read(SAMPLE).whatif, apply=["grahp"])
+    assert "graph" in str(error.lines())
