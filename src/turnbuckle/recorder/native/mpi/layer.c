@@ -64,9 +64,12 @@ static void find(void *caller)
         mpi.byte = MPI_BYTE;
 #endif
         if (built != open_mpi || !mpi.Init) {
-            say("the MPI layer was built for %s, and the program runs %s: name the program's own mpicc in MPICC, or record without MPI (--no-mpi)",
+            say("MPI is not recorded: the MPI layer was built for %s, and the program runs %s; name the program's own mpicc in MPICC, or record "
+                "without MPI (--no-mpi)",
                 built ? "Open MPI" : "MPICH", !mpi.Init ? "a library without PMPI" : open_mpi ? "Open MPI" : "another MPI");
-            _exit(1); /* handles of another library cannot be passed on */
+            /* Open MPI's handles are addresses, which do not pass through the numbers of MPICH; the other way they do, untouched */
+            if (!built || !mpi.Init) _exit(1);
+            begun = 1;
         }
         known = 1;
     }
