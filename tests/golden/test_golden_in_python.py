@@ -19,6 +19,8 @@ from turnbuckle.foundation.fields import finite
 from turnbuckle.show.terminal.model_answer import ModelAnswer
 
 QUESTIONS = [q for q in net.questions() if q.startswith("model ") and "--format json" in q and " && " not in q]
+#: The first of each verb: ``make check`` asks these, ``make test`` all.
+FIRST = {verb: question for question in reversed(QUESTIONS) for verb in [net.verb_of(question)]}.values()
 #: A question of each verb whose answer has figures.
 DRAWN = {
     "dag": ("in/matrix_laplace/square.mtx", {"gpus": (2, 3)}),
@@ -70,7 +72,7 @@ def _value(hint: Any, words: Iterator[str], before: Any) -> Any:
     return kind(next(words)) if kind in (int, float) else next(words)
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+@pytest.mark.parametrize("question", [pytest.param(q, marks=[] if q in FIRST else pytest.mark.slow) for q in QUESTIONS], ids=str)
 @pytest.mark.usefixtures("here")
 def test_python_answers_as_the_command_line_does(question: str) -> None:
     kept = net.kept(net.verb_of(question))[question]
