@@ -54,6 +54,31 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn collectives_have_bytes_and_members() {
+    let told = "\"Collective name\": \"allreduce\", \"In msg nelems\": 100, \"Out msg nelems\": 100, \"Group size\": 4, \"dtype\": \"BFloat16\", \"Global rank start\": 1, \"Global rank stride\": 8";
+    let at = 4_458_676_522_709.0;
+    let kernel = format!("\"device\": 0, \"stream\": 7, \"correlation\": 5, {told}");
+    let events = [
+        event("cpu_op", "record_param_comms", 41, 42, at, 9.0, told),
+        event("user_annotation", "nccl:all_reduce", 41, 42, at + 1.0, 7.0, "\"Input Dims\": [[10, 5]], \"Input type\": [\"float\"]"),
+        event("user_annotation", "nccl:coalesced", 41, 42, at + 2.0, 1.0, "\"Input Dims\": [[7]], \"Input type\": [\"Tuple\"]"),
+        event("cpu_op", "aten::add", 41, 42, at + 3.0, 1.0, "\"Input Dims\": [[7]], \"Input type\": [\"float\"]"),
+        event("kernel", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL()", 0, 7, at + 20.0, 30.0, &kernel),
+    ];
+    let text = format!("{HEAD}{}\n ]\n}}\n", events.join(",\n"));
+    let recording = on(text.as_bytes(), "a.json", None, 1).expect("read");
+    let table = recording.table("collectives").expect("collectives");
+    let column = |name: &str| (0..3).map(|row| table.column(name).and_then(|c| c.get(row))).collect::<Vec<_>>();
+    assert_eq!(table.rows, 3);
+    assert_eq!(column("size_bytes"), [Some(200), Some(200), Some(200)]);
+    assert_eq!(column("receive_bytes"), [Some(200), None, Some(200)]);
+    assert_eq!(column("ranks"), [Some(4), None, Some(4)]);
+    assert_eq!(column("rank_stride"), [Some(8), None, Some(8)]);
+    assert_eq!(column("correlation"), [None, None, Some(5)]);
+    assert_eq!(column("thread").iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
+}
+
+#[test]
 fn a_trace_becomes_tables() {
     let text = trace(50);
     let recording = on(text.as_bytes(), "a.json", None, 2).expect("read");

@@ -49,6 +49,7 @@ class Prepared:
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     staging : copies that stage messages; None where nobody looked.
+    network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
 
@@ -60,6 +61,7 @@ class Prepared:
     nic_bound: Mapping[str, float] = field(default_factory=dict)
     network: Carried | None = None
     staging: StagingPairs | None = None
+    network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
 
     @cached_property
     def direct(self) -> Callable[[float], TimelineReplay]:
@@ -180,7 +182,7 @@ def _on_timeline(timeline: TimelineReplay, measured: float, change: Change, brie
 def changed(ready: Prepared, durations: Durations) -> Change:
     """Convert durations to changes of edges, with those of the network that the run is made ready for."""
     change = timeline_change(durations)
-    return change if ready.network is None else replace(change, network=np.ones(1))
+    return change if ready.network is None else replace(change, network=ready.network_factor)
 
 
 def timeline_change(durations: Durations) -> Change:

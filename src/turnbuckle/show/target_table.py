@@ -117,10 +117,13 @@ def coupling_words(p: Projection) -> str:
 def network_words(carried: Carried, kept_seconds: float | None) -> str:
     """Say what the messages go over in place of what, how many they are, and what the run takes without that change."""
     before, after = carried.source, carried.target
-    fitted = "" if carried.fitted is None else f", fitted to {carried.fitted:,} messages"
-    counts = ((carried.messages, "messages"), (carried.collectives, "collective calls"))
-    what = [f"{count:,} {word}" for count, word in counts if count]
+    shown = ((carried.fitted, "messages"), (carried.kernels_fitted, "collective kernels"))
+    fitted = "".join(f", fitted to {count:,} {word}" for count, word in shown if count is not None)
+    counts = ((carried.messages, "messages"), (carried.collectives, "collective calls"), (carried.kernels, "collective kernels"))
+    what = [f"{count:,} {word if count != 1 else word[:-1]}" for count, word in counts if count]
     rates = arrow(before.bandwidth, after.bandwidth, "B/s")
+    if carried.kernels:
+        rates += f", inside a node {arrow(before.gpu_bandwidth, after.gpu_bandwidth, 'B/s')}"
     kept = "" if kept_seconds is None else f"; {seconds(kept_seconds)} on the recording's network"
     return (
         f"{' and '.join(what)} on network {clean(after.name)}: latency {arrow(before.latency_s, after.latency_s, 's')}, {rates} "

@@ -43,6 +43,15 @@ pub(super) struct Args<'a> {
     pub record: Option<LazyValue<'a>>,
     pub address: Option<LazyValue<'a>>,
     pub device_type: Option<LazyValue<'a>>,
+    pub collective: Option<LazyValue<'a>>,
+    pub put_in: Option<LazyValue<'a>>,
+    pub got_out: Option<LazyValue<'a>>,
+    pub element: Option<LazyValue<'a>>,
+    pub members: Option<LazyValue<'a>>,
+    pub first_rank: Option<LazyValue<'a>>,
+    pub rank_stride: Option<LazyValue<'a>>,
+    pub shapes: Option<LazyValue<'a>>,
+    pub types: Option<LazyValue<'a>>,
 }
 
 /// Key of an object: borrowed where it holds no escape.
@@ -105,7 +114,9 @@ fields!(Args, "arguments",
     "bytes" | "size" | "Bytes" => bytes, "registers per thread" => registers, "shared memory" => shared, "grid" => grid, "block" => block,
     "graph node id" | "graph_node_id" => node, "graph id" | "graph_id" => graph, "kind" | "cuda_sync_kind" => kind,
     "fromDevice" => from, "toDevice" => to, "wait_on_stream" => waits_on, "wait_on_cuda_event_id" => event,
-    "wait_on_cuda_event_record_corr_id" => record, "Addr" => address, "Device Type" => device_type);
+    "wait_on_cuda_event_record_corr_id" => record, "Addr" => address, "Device Type" => device_type,
+    "Collective name" => collective, "In msg nelems" => put_in, "Out msg nelems" => got_out, "dtype" => element, "Group size" => members,
+    "Global rank start" => first_rank, "Global rank stride" => rank_stride, "Input Dims" | "Input dims" => shapes, "Input type" => types);
 
 /// A text as it reads, or `None` where the value is none.
 pub(super) fn text<'v>(value: &'v Option<LazyValue<'_>>) -> Option<Cow<'v, str>> {
@@ -195,6 +206,31 @@ pub(super) fn product(value: &Option<LazyValue<'_>>) -> Option<i64> {
     inner.split(',').try_fold(1i64, |all, one| one.trim().parse::<i64>().ok().filter(|n| *n >= 0).and_then(|n| all.checked_mul(n)))
 }
 
+/// Bytes of an element by the name that PyTorch gives its type.
+pub(super) fn element_bytes(name: &str) -> Option<i64> {
+    let name = name.trim().trim_matches('"').trim_start_matches("c10::").to_ascii_lowercase();
+    Some(match name.as_str() {
+        "double" | "long" | "long int" | "int64" | "float64" | "complexfloat" | "complex<float>" => 8,
+        "float" | "int" | "float32" | "int32" => 4,
+        "half" | "bfloat16" | "short" | "short int" | "float16" | "int16" => 2,
+        "byte" | "char" | "bool" | "unsigned char" | "signed char" | "int8" | "uint8" => 1,
+        _ if name.starts_with("float8") => 1,
+        _ => return None,
+    })
+}
+
+/// Bytes of tensors by their shapes, `[[64, 3], [8]]`, and the names of their types, `["float", "float"]`; `None` where one is not known.
+pub(super) fn tensors_bytes(shapes: &Option<LazyValue<'_>>, types: &Option<LazyValue<'_>>) -> Option<i64> {
+    let shapes: Vec<Vec<i64>> = sonic_rs::from_str(shapes.as_ref()?.as_raw_str()).ok()?;
+    let types: Vec<String> = sonic_rs::from_str(types.as_ref()?.as_raw_str()).ok()?;
+    let mut all = 0i64;
+    for (shape, kind) in shapes.iter().zip(&types).filter(|(shape, _)| !shape.is_empty()) {
+        let count = shape.iter().try_fold(1i64, |n, d| (*d >= 0).then(|| n.checked_mul(*d)).flatten())?;
+        all = all.checked_add(count.checked_mul(element_bytes(kind)?)?)?;
+    }
+    (all > 0).then_some(all)
+}
+
 /// What stands for a process or thread: its number, that of a text such as `stream 7`, or a number made of the text.
 pub(super) fn place(value: &Option<LazyValue<'_>>) -> i64 {
     let Some(text) = bare(value) else { return NO };
@@ -246,6 +282,17 @@ mod tests {
         assert_eq!(place(&value("\"stream 7\"")), 7);
         assert_eq!(place(&value("\"25738\"")), 25738);
         assert!(place(&value("\"Spans\"")) >= 1 << 61);
+    }
+
+    #[test]
+    fn tensors_have_bytes() {
+        let bytes = |shapes, types| tensors_bytes(&value(shapes), &value(types));
+        assert_eq!(bytes("[[64, 3], [8]]", r#"["float", "c10::BFloat16"]"#), Some(64 * 3 * 4 + 8 * 2));
+        assert_eq!(bytes("[[65536, 384], [], []]", r#"["float", "Scalar", ""]"#), Some(65536 * 384 * 4));
+        assert_eq!(bytes("[[4]]", r#"["Tuple"]"#), None);
+        assert_eq!(bytes("[[9223372036854775807, 2]]", r#"["float"]"#), None);
+        assert_eq!(bytes("[[[4]]]", r#"["TensorList"]"#), None);
+        assert_eq!(bytes("[[-1]]", r#"["float"]"#), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::about::About;
 use super::event::NO;
-use super::gather::{Call, Caller, Flaws, Half, Memory, OPEN, Part, Sort, Wait, Work};
+use super::gather::{Call, Caller, Collective, Flaws, Half, Memory, OPEN, Part, Sort, Wait, Work};
 use crate::making::Making;
 use crate::recording::{Finding, Table};
 use std::cmp::Reverse;
@@ -32,6 +32,7 @@ pub(super) struct Rows {
     pub ranges: Vec<Call>,
     pub overheads: Vec<Call>,
     pub waits: Vec<Wait>,
+    pub collectives: Vec<Collective>,
     pub memory: Vec<Memory>,
     pub flaws: Flaws,
     pub counts: BTreeMap<String, u64>,
@@ -48,7 +49,9 @@ impl Rows {
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut halves: Vec<Half> = Vec::new();
         for part in parts {
-            let Part { kernels, copies, sets, calls, ranges, overheads, waits, memory, names, flaws, counts, events, .. } = part;
+            let Part {
+                kernels, copies, sets, calls, ranges, overheads, waits, mut collectives, memory, names, flaws, counts, events, ..
+            } = part;
             let number: Vec<u32> = names
                 .into_iter()
                 .map(|name| {
@@ -71,6 +74,8 @@ impl Rows {
                 into.append(&mut from);
             }
             all.waits.extend(waits);
+            collectives.iter_mut().for_each(|c| rename(&mut c.name));
+            all.collectives.append(&mut collectives);
             all.memory.extend(memory);
             halves.extend(part.halves.into_iter().map(|mut half| {
                 if let Some((is_range, row)) = &mut half.row {
@@ -128,6 +133,7 @@ impl Rows {
         // what is inside another stands behind it, also where both begin in one microsecond
         self.ranges.sort_unstable_by_key(|c| (c.start, Reverse(c.end), c.order));
         self.waits.sort_unstable_by_key(|w| (w.start, w.order));
+        self.collectives.sort_unstable_by_key(|c| (c.start, c.order));
         self.memory.sort_unstable_by_key(|m| (m.time, m.order));
     }
 
@@ -160,6 +166,10 @@ impl Rows {
         for w in &mut self.waits {
             shift(&mut w.start);
             shift(&mut w.end);
+        }
+        for c in &mut self.collectives {
+            shift(&mut c.start);
+            shift(&mut c.end);
         }
         self.memory.iter_mut().for_each(|m| shift(&mut m.time));
     }
@@ -208,6 +218,7 @@ impl Rows {
             syncs(&self.waits, &owner),
             events(&self.waits, &owner),
             ranges(&self.ranges, &places, &mut names),
+            collectives(&self.collectives, &places, &owner, &mut names),
             allocations(&self.memory, &places),
             overheads(&self.overheads, &places, &mut names),
             about.devices(),
@@ -506,6 +517,24 @@ fn ranges(rows: &[Call], places: &Places, names: &mut Names<'_>) -> Option<Table
         .full("thread", rows.iter().map(|c| places.thread(c.caller)))
         .full("kind", rows.iter().map(kind))
         .with("name", name.into_iter())
+        .done()
+}
+
+fn collectives(rows: &[Collective], places: &Places, owner: &Owners, names: &mut Names<'_>) -> Option<Table> {
+    let name: Vec<_> = rows.iter().map(|c| names.number(c.name)).collect();
+    let process = |c: &Collective| c.caller.map_or_else(|| owner.process(c.correlation), |caller| Some(places.process(caller)));
+    Making::new("collectives", rows.len())
+        .full("start_ns", rows.iter().map(|c| c.start))
+        .full("end_ns", rows.iter().map(|c| c.end))
+        .with("process", rows.iter().map(process))
+        .with("thread", rows.iter().map(|c| c.caller.map(|caller| places.thread(caller))))
+        .with("correlation", rows.iter().map(|c| known(c.correlation)))
+        .with("name", name.into_iter())
+        .with("size_bytes", rows.iter().map(|c| known(c.size)))
+        .with("receive_bytes", rows.iter().map(|c| known(c.received)))
+        .with("ranks", rows.iter().map(|c| known(c.ranks)))
+        .with("first_rank", rows.iter().map(|c| known(c.first_rank)))
+        .with("rank_stride", rows.iter().map(|c| known(c.rank_stride)))
         .done()
 }
 

@@ -112,6 +112,22 @@ pub(super) struct Memory {
     pub address: i64,
 }
 
+/// What a collective between GPUs moves, as the call that asked for it tells, or its kernel (`correlation`).
+#[derive(Debug, Clone)]
+pub(super) struct Collective {
+    pub order: Order,
+    pub start: i64,
+    pub end: i64,
+    pub caller: Option<Caller>,
+    pub correlation: i64,
+    pub name: u32,
+    pub size: i64,
+    pub received: i64,
+    pub ranks: i64,
+    pub first_rank: i64,
+    pub rank_stride: i64,
+}
+
 /// Begin or end of an activity that is written as two events; `row` says where the begin was put.
 #[derive(Debug, Clone)]
 pub(super) struct Half {
@@ -151,6 +167,7 @@ pub(super) struct Part {
     pub ranges: Vec<Call>,
     pub overheads: Vec<Call>,
     pub waits: Vec<Wait>,
+    pub collectives: Vec<Collective>,
     pub memory: Vec<Memory>,
     pub halves: Vec<Half>,
     pub names: Vec<String>,
@@ -357,7 +374,12 @@ impl Part {
             work.size = NO;
         }
         match sort {
-            Sort::Kernel => self.kernels.push(work),
+            Sort::Kernel => {
+                if args.collective.is_some() {
+                    self.collective(order, None, work.correlation, args, &text, start, end);
+                }
+                self.kernels.push(work);
+            }
             Sort::Set => {
                 work.target = memory(inside(&text));
                 self.sets.push(work);
@@ -387,13 +409,40 @@ impl Part {
         }
     }
 
-    /// What the host's program or framework marks; its arguments say nothing here, and there are many.
+    /// What the host's program or framework marks; the arguments are read of collectives alone, for there are many.
     fn range(&mut self, order: Order, event: &Event<'_>, sort: Sort, start: i64, end: i64) {
         let text = event::text(&event.name).unwrap_or_default();
+        if end != OPEN
+            && (text == "record_param_comms" || text.starts_with("nccl:"))
+            && let Some(args) = event.args.as_ref().and_then(|a| sonic_rs::from_str::<Args<'_>>(a.as_raw_str()).ok())
+        {
+            self.collective(order, Some(Self::caller(event)), NO, &args, &text, start, end);
+        }
         let name = self.name(&if sort == Sort::Function { without_address(&text) } else { text });
         let caller = Self::caller(event);
         self.ranges.push(Call { order, start, end, caller, name, correlation: NO, size: NO, sort });
         self.begun(order, start, end, caller, (true, self.ranges.len()));
+    }
+
+    /// A collective whose bytes are told: by its numbers of elements, or by the tensors that it is given.
+    #[allow(clippy::too_many_arguments)]
+    fn collective(&mut self, order: Order, caller: Option<Caller>, correlation: i64, args: &Args<'_>, text: &str, start: i64, end: i64) {
+        let named = event::text(&args.collective).filter(|n| !n.is_empty());
+        let positive = |n: i64| if n < 0 { NO } else { n };
+        let (size, received) = if named.is_some() {
+            let each = event::text(&args.element).and_then(|e| event::element_bytes(&e));
+            let mut bytes = |count| each.and_then(|b| positive(self.whole(count)).checked_mul(b)).filter(|b| *b >= 0).unwrap_or(NO);
+            (bytes(&args.put_in), bytes(&args.got_out))
+        } else {
+            (event::tensors_bytes(&args.shapes, &args.types).unwrap_or(NO), NO)
+        };
+        if (size == NO && received == NO) || (named.is_none() && !text.starts_with("nccl:")) {
+            return;
+        }
+        let name = self.name(&named.unwrap_or(Cow::Borrowed(text)));
+        let (ranks, first_rank, rank_stride) =
+            (positive(self.whole(&args.members)), positive(self.whole(&args.first_rank)), positive(self.whole(&args.rank_stride)));
+        self.collectives.push(Collective { order, start, end, caller, correlation, name, size, received, ranks, first_rank, rank_stride });
     }
 
     /// Note where the latest row stands if its end comes as an event of its own.

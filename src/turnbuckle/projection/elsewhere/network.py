@@ -5,6 +5,9 @@ their returns.  The lags of these edges change by the difference of two prices o
 network, and on that of the recording.  So a run on its own network keeps every instant.  Prices come from the room of messages, by the
 registry; the network of the recording is named, or fitted to its messages (`turnbuckle.profile.messages.observed_network`).
 
+A collective that ran as a kernel of NCCL or RCCL changes that kernel, in the same way: by the difference of two prices, and no more than in
+proportion where the recording is faster than its price.
+
 A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
 began; what is left of the receive after that is the receiver's own.
 
@@ -22,6 +25,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from turnbuckle.cost.collectives import Fabric, ways
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import error_of
@@ -31,8 +35,9 @@ from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.dependencies.ranks import rendezvous
 from turnbuckle.profile.dependencies.sides import activities
+from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
-from turnbuckle.profile.messages.observed_network import observed_network
+from turnbuckle.profile.messages.observed_network import observed_bandwidth, observed_network
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import what_to_record
@@ -43,6 +48,11 @@ OBSERVED = "self"
 _PASSES: Final = 12
 _SETTLED_NS: Final = 1e3
 _SETTLED: Final = 1e-3
+#: Log-sd of the price of a collective between GPUs: root mean square over measured curves of 1 MiB and more inside nodes, of nccl-tests
+#: (8 x A100: allreduce 0.34, allgather 0.60, broadcast 0.49, reducescatter 0.61) and of allreduce on DGX A100 and H100 (0.06 to 0.56).
+KERNEL_ERROR: Final = 0.41
+#: Name of that unknown among the drivers.
+KERNEL_PRICE: Final = "price of collectives between GPUs"
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ class Prices:
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
     shared : function of when messages begin [s] that returns `message_seconds` where those under way at once share NICs and links; None
         where they share nothing.
+    fabric : what carries collectives that ran as kernels; None where there are none.
+    kernel_seconds : time of each of these kernels, alone [s].
     """
 
     name: str
@@ -81,14 +93,26 @@ class Prices:
     bandwidth: float | None
     overhead_s: float
     nodes: int
-    message_seconds: Float = field(repr=False)
-    call: Int = field(repr=False)
-    call_seconds: Float = field(repr=False)
+    message_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    call_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    fabric: Fabric | None = None
+    kernel_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     shared: Callable[[Float], Float] | None = field(default=None, repr=False)
 
     def begun(self, seconds: Float) -> Prices:
         """Return the prices of messages that begin at these instants [s], shape (messages,); themselves where nothing is shared."""
         return self if self.shared is None else replace(self, message_seconds=self.shared(seconds))
+
+    @property
+    def gpu_bandwidth(self) -> float | None:
+        """Bandwidth of a GPU to the others of its node [B/s]; None where no kernels are priced."""
+        return None if self.fabric is None else self.fabric.gpu_bandwidth
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """GPUs of a node that take part in collectives; None where no kernels are priced."""
+        return None if self.fabric is None else self.fabric.ranks_per_node
 
 
 @dataclass(frozen=True)
@@ -104,6 +128,9 @@ class Carried(Declared):
     unsized : messages whose size is not recorded, priced as if they carried none.
     kept, kept_words : calls that keep their time because their other side is not in the recording; the first of them in words.
     moved : share of the run time by which messages that share links still changed it in the last pass.
+    kernels, kernels_bytes : collectives that ran as kernels, and the bytes of their buffers [B].
+    kernels_kept : collective kernels that keep their time because what they moved is not recorded, or has no price.
+    kernels_fitted : how many of them the recording's bandwidth was fitted to; None where its network was named.
     """
 
     target: Prices
@@ -116,6 +143,15 @@ class Carried(Declared):
     kept: int
     kept_words: str = ""
     moved: float = 0.0
+    kernels: int = 0
+    kernels_bytes: int = 0
+    kernels_kept: int = 0
+    kernels_fitted: int | None = None
+
+    @property
+    def error(self) -> float:
+        """Relative error (log-sd) of the change that the network makes; 0 where no kernels are priced, for files of networks state none."""
+        return KERNEL_ERROR if self.kernels else 0.0
 
     @property
     def findings(self) -> list[Finding]:
@@ -125,8 +161,19 @@ class Carried(Declared):
         if self.fitted is not None:
             rate = "" if self.source.bandwidth is None else f", {show(self.source.bandwidth, 'B/s')}"
             alone.append(finding("A380", self.fitted, f"{show(self.source.latency_s, 's')}{rate}"))
+        if self.kernels_fitted is not None:
+            alone.append(finding("A383", self.kernels_fitted, show(self.source.gpu_bandwidth or 0.0, "B/s")))
+        alone += [finding("A387", self.kernels_kept)] if self.kernels_kept else []
+        alone += [finding("A388", self.kernels, _placed(self.source, self.target))] if self.kernels else []
         alone += [finding("A385", 1, f"{self.moved:.1%} of the run time")] if self.moved >= _SETTLED else []
-        return [*alone, finding("A381" if self.target.shared is None else "A384")]
+        carries = self.messages or self.collectives
+        return [*alone, finding("A381" if self.target.shared is None else "A384")] if carries else alone
+
+
+def _placed(source: Prices, target: Prices) -> str:
+    """Say on how many nodes the largest collective of GPUs lies, on either network."""
+    words = [f"{p.ranks_per_node} GPUs a node in {p.nodes} node{'s' * (p.nodes != 1)}" for p in (source, target)]
+    return words[0] if words[0] == words[1] else f"{words[0]}, then {words[1]}"
 
 
 @dataclass(frozen=True)
@@ -191,47 +238,80 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         raise error_of("A122", found=refused or "the sum was asked for", fix="--network needs the order: leave --replay sum out")
     rows = activities(profile)
     matched = exchanges(rows, profile.trace)
-    if matched is None or not (matched.messages.height or matched.rounds.height):
+    matched = None if matched is None or not (matched.messages.height or matched.rounds.height) else matched
+    sized, unsized = sized_collectives(rows, profile.trace)
+    if matched is None and not sized.height:
+        if unsized:
+            raise error_of("A164.kernels", found=f"{unsized:,} kernels of NCCL or RCCL, none with bytes and members")
         raise error_of("A164.recording", fix=what_to_record("ranks", profile.trace.facts))
     graph = timeline.graph
     starts, ends = graph.time_ns[1::2], graph.time_ns[2::2]
-    observed = None if asked.source else observed_network(matched.messages, starts, ends)
+    observed = None if asked.source or matched is None else observed_network(matched.messages, starts, ends)
+    reached = None if asked.source or not sized.height else _reached(sized, graph, profile)
+    if sized.height and not asked.source and reached is None:
+        raise error_of("A193.kernels")
     prices = registry.load("services", "message prices")
 
     def of(name: str, words: Sequence[str] = ()) -> Prices:
-        made: Prices = prices(profile, rows, matched, name, words, observed)
+        made: Prices = prices(profile, rows, matched, name, words, observed, sized, reached[0] if reached else None)
         return made
 
     name = asked.source if asked.name == OBSERVED else asked.name
     fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
     source, target = of(asked.source, fidelity), of(name, asked.settings)
-    sends = 2 * matched.messages["activity"].to_numpy().astype(np.int64).clip(0) + 1
+    sends = np.zeros(0, np.int64) if matched is None else 2 * matched.messages["activity"].to_numpy().astype(np.int64).clip(0) + 1
     source = source.begun(np.asarray(graph.time_ns[sends] * 1e-9, dtype=np.float64))
 
     def added(priced: Prices) -> tuple[Graph, Float]:
-        return _with_messages(graph, matched, starts, ends, source, priced)
+        return _with_messages(graph, matched, starts, ends, source, priced, sized)
 
     def later(latency: float) -> Prices:
         return of(name, (*asked.settings, f"hop_seconds={(target.latency_s + latency) / 2!r} s"))
 
-    pairs = matched.messages.with_columns(size=pl.min_horizontal("size_bytes", "size_bytes_r"))
-    carried = Carried(
-        target, source, None if asked.source or observed is None else observed.count, pairs.height,
-        int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
-        in_words(matched.alone, profile.trace, profile.first_ns),
-    )  # fmt: skip
+    kernels = (sized.height, int(sized["size_bytes"].sum()), unsized, reached[1] if reached else None)
+    if matched is None:
+        carried = Carried(target, source, None, 0, 0, 0, 0, 0, "", 0.0, *kernels)
+    else:
+        pairs = matched.messages.with_columns(size=pl.min_horizontal("size_bytes", "size_bytes_r"))
+        carried = Carried(
+            target, source, None if asked.source or observed is None else observed.count, pairs.height,
+            int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
+            in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels,
+        )  # fmt: skip
     return Other(timeline, added(target)[0], carried, later, added, sends)
 
 
-def _with_messages(graph: Graph, matched: Exchanges, starts: Int, ends: Int, source: Prices, target: Prices) -> tuple[Graph, Float]:
+def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float, int] | None:
+    """Return the bandwidth that the recording's collective kernels reach [B/s], and how many show it."""
+    own = np.zeros(len(graph.activity), dtype=np.int64)
+    runs = graph.kind == EDGE["run"]
+    own[graph.owner[runs]] = graph.lag_ns[runs]
+    devices = profile.trace.devices["device"].n_unique()
+    unit = Fabric(0.0, 1.0, 1, (1.0,), True, max(devices, 1))
+    shown = [
+        ways(does, ranks, unit, stride, first, algorithm, protocol)[0]
+        for does, ranks, stride, first, algorithm, protocol in sized.select(
+            "operation", "ranks", "stride", "first", "algorithm", "protocol"
+        ).iter_rows()
+    ]
+    fixed, weight = (np.array(values) for values in zip(*shown, strict=True))
+    return observed_bandwidth(sized, own[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
+
+
+def _with_messages(
+    graph: Graph, matched: Exchanges | None, starts: Int, ends: Int, source: Prices, target: Prices, sized: pl.DataFrame
+) -> tuple[Graph, Float]:
     """Return the graph with the lags that are the network's, and the change of every lag by the other network [ns]."""
+    own = _Lags(graph)
+    own.kernels(sized["activity"].to_numpy(), source, target)
+    if matched is None:
+        return own.graph()
     pairs = matched.messages.with_columns(waits=rendezvous(matched.messages), price=source.message_seconds, more=target.message_seconds)
     pairs = pairs.with_columns(pl.col("more") - pl.col("price")).filter(pl.col("activity") >= 0, pl.col("done_r") >= 0)
     send, sent, post, received = (pairs[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
     more = pairs["more"].to_numpy() * 1e9
     takes = np.round(pairs["price"].to_numpy() * 1e9).astype(np.int64)
     waits = pairs["waits"].to_numpy()
-    own = _Lags(graph)
     # when the last message of each receive is taken to have arrived, and what the receive does after that
     arrival = np.full(len(starts), np.iinfo(np.int64).min)
     np.maximum.at(arrival, received, starts[send] + takes)
@@ -299,6 +379,15 @@ class _Lags:
         owner = self._graph.owner
         edges = np.flatnonzero(np.isin(self._graph.kind, [EDGE["meet"], EDGE["call"]]) & np.isin(owner, source.call))
         self.added[edges] = more[owner[edges]]
+
+    def kernels(self, activity: Int, source: Prices, target: Prices) -> None:
+        """Let collective kernels take as much more as their price is higher, in proportion where they took less than the price."""
+        more, price = np.zeros(len(self._graph.activity)), np.full(len(self._graph.activity), np.inf)
+        more[activity] = (target.kernel_seconds - source.kernel_seconds) * 1e9
+        price[activity] = source.kernel_seconds * 1e9
+        owner = self._graph.owner
+        edges = np.flatnonzero(np.isin(self._graph.kind, [EDGE["meet"], EDGE["run"]]) & np.isin(owner, activity))
+        self.added[edges] = more[owner[edges]] * np.minimum(self.lag[edges] / price[owner[edges]], 1.0)
 
     def graph(self) -> tuple[Graph, Float]:
         """Return the graph with these lags, at which every recorded instant comes back, and what the network adds to each [ns]."""

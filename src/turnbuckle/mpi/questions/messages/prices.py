@@ -2,6 +2,8 @@
 
 Every price is a replay of the one message, or of the one collective whose members begin together, by the contention engine: the parameters
 and the costs are those of `turnbuckle model messages`.  By `flow` and `packet` messages can also be priced together (`Prices.shared`).
+Collectives that ran as kernels of NCCL or RCCL have a closed form (`turnbuckle.cost.collectives`), with the bandwidths of the same network
+and its nodes.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from turnbuckle.cost.collectives import Fabric, collective_seconds
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.mpi.questions.messages.setup import Setup, checked, mapped, network_of, with_settings
+from turnbuckle.mpi.questions.messages.setup import Setup, checked, kind_of, mapped, network_of, with_settings
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded, rounds_of, threads
 from turnbuckle.mpi.replay.node_layout import laid_out
 from turnbuckle.mpi.replay.program import program
@@ -26,6 +29,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.elsewhere.network import Prices
 from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
 from turnbuckle.replay.contention.network_file import read_network
 
 #: Settings of `Setup` that change the price of a message alone, and so of a timeline.
@@ -33,6 +37,8 @@ SETTINGS: Final = (
     "ranks_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth", "overhead_seconds", "overhead_bandwidth",
     "gap_seconds", "handshake", "collectives", "fidelity",
 )  # fmt: skip
+#: Those that change the price of a collective between GPUs besides.
+GPU_SETTINGS: Final = ("cards", "peer_bandwidth", "link_bandwidth")
 #: Bandwidth where the messages of a recording show none [B/s].
 _UNLIMITED: Final = 1e15
 #: Messages that are priced in one replay, each between two ranks of its own.
@@ -40,23 +46,44 @@ _AT_ONCE: Final = 4096
 
 
 def prices(
-    profile: Profile, rows: pl.DataFrame, matched: Exchanges, name: str, words: Sequence[str] = (), observed: LinkFit | None = None
-) -> Prices:
+    profile: Profile, rows: pl.DataFrame, matched: Exchanges | None, name: str, words: Sequence[str] = (), observed: LinkFit | None = None,
+    sized: pl.DataFrame | None = None, bandwidth: float | None = None,
+) -> Prices:  # fmt: skip
     """Price the messages and collectives of a recording.
 
     Parameters
     ----------
-    rows, matched : activities of the profile, and their exchanges.
+    rows, matched : activities of the profile, and their exchanges; None where no rank made MPI calls.
     name : network, by name or file; empty for the network that the recording itself shows.
     words : settings that replace what the network says, as ``name=value``.
     observed : what the recording's own messages show.
+    sized : collectives that ran as kernels, as `turnbuckle.profile.messages.collective_kernels` has them.
+    bandwidth : what these reach in the recording [B/s].
 
     Raises
     ------
     UsageError : A050, an unknown network; A074, A091, A092, an impossible setup; A081, a setting that does not exist; A099, a setting that
         has no part in it.  CannotAnswer : A193, the recording shows no network, and none is named.
     """
-    setup = _setup(name, words, observed)
+    kernels = sized is not None and sized.height > 0
+    setup = _setup(name, words, observed, bandwidth if kernels else None, kernels)
+    network = network_of(setup, 1)
+    made = Prices(
+        name=read_network(setup.network).name if setup.network else "observed",
+        latency_s=network.latency, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
+        overhead_s=setup.overhead_seconds, nodes=1,
+    )  # fmt: skip
+    if kernels:
+        assert sized is not None
+        stated = any(word.partition("=")[0].strip() == "ranks_per_node" for word in words)
+        fabric = _fabric(setup, network, profile, setup.ranks_per_node if stated else 0, None if name else bandwidth)
+        nodes = max(-(-int(sized["ranks"].max()) // fabric.ranks_per_node), 1)  # type: ignore[arg-type]
+        made = replace(made, fabric=fabric, nodes=nodes, kernel_seconds=_kernels(sized, fabric))
+    return made if matched is None else _exchanged(made, profile, rows, matched, setup)
+
+
+def _exchanged(made: Prices, profile: Profile, rows: pl.DataFrame, matched: Exchanges, setup: Setup) -> Prices:
+    """Add the prices of messages and collectives of MPI."""
     mpi = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi")
     number, rank_of = threads(profile.trace, mpi)
     rank = np.full(rows.height, -1, dtype=np.int64)
@@ -69,29 +96,61 @@ def prices(
     rounds, _ = rounds_of(matched, np.arange(rows.height), profile.trace)
     priced = [_collectives(group, node[rank[group.activity]], setup) for group in rounds]
     call = np.concatenate([np.zeros(0, dtype=np.int64), *(group.activity.reshape(-1) for group in rounds)])
-    network = network_of(setup, 1)
     ready = rendezvous(pairs).to_numpy()
     ends = (rank[pairs["activity"].to_numpy()], rank[pairs["activity_r"].to_numpy()])
-    return Prices(
-        name=read_network(setup.network).name if setup.network else "observed",
-        latency_s=network.latency, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
-        overhead_s=setup.overhead_seconds, nodes=int(node.max(initial=0)) + 1,
-        message_seconds=_messages(size, near, ready, setup),
+    return replace(
+        made, nodes=max(int(node.max(initial=0)) + 1, made.nodes), message_seconds=_messages(size, near, ready, setup),
         call=call, call_seconds=np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)]),
         shared=None if setup.fidelity == "logp" else partial(_together, ends, size, ready, node, setup),
     )  # fmt: skip
 
 
-def _setup(name: str, words: Sequence[str], observed: LinkFit | None) -> Setup:
-    """Return the setup by which messages are priced."""
+def _fabric(setup: Setup, network: Network, profile: Profile, stated: int, observed: float | None) -> Fabric:
+    """Return what carries the collectives of GPUs: a named network and its nodes, or the bandwidth that the recording shows.
+
+    A node holds as many ranks as is stated; else as the recording's node has GPUs, and the network's, whichever are fewer.
+    """
+    made = network.made_of
+    own = profile.trace.devices["device"].n_unique()
+    there = len(made.parts_of("gpu")) if setup.network else 0
+    each = stated or min((count for count in (own if own > 1 else 0, there) if count), default=1)
+    latency = network.latency + network.send_overhead + network.receive_overhead
+    if observed is not None:
+        return Fabric(latency, network.bandwidth, 1, (observed,), True, each)
+    from_gpu = [w for w in made.wires if made.parts[w.source] == "gpu 0" and w.source != w.target]
+    peers, links = ([w for w in from_gpu if kind_of(made, w) == kind] for kind in ("peer", "link"))
+    direct = sorted((w.bandwidth for w in peers if w.target in made.parts_of("gpu")), reverse=True)
+    switched = sum(w.bandwidth for w in peers if w.target not in made.parts_of("gpu"))
+    wires = (switched,) if switched else tuple(direct) or (sum(w.bandwidth for w in links) or max(w.bandwidth for w in made.wires),)
+    return Fabric(latency, network.bandwidth, max(len(made.cards), 1), wires, bool(peers), each)
+
+
+def _kernels(sized: pl.DataFrame, fabric: Fabric) -> Float:
+    """Return the time of each collective kernel alone [s]."""
+    columns = ("operation", "size_bytes", "ranks", "stride", "first", "algorithm", "protocol")
+    kinds = sized.select(columns).unique(maintain_order=True)
+    seconds = [
+        collective_seconds(does, float(size), ranks, fabric, stride=stride, first=first, algorithm=algorithm, protocol=protocol)
+        for does, size, ranks, stride, first, algorithm, protocol in kinds.iter_rows()
+    ]
+    priced = kinds.with_columns(seconds=pl.Series(seconds, dtype=pl.Float64))
+    return sized.join(priced, on=columns, how="left", maintain_order="left")["seconds"].to_numpy()
+
+
+def _setup(name: str, words: Sequence[str], observed: LinkFit | None, bandwidth: float | None, kernels: bool) -> Setup:
+    """Return the setup by which messages are priced; `kernels` says whether collectives of GPUs are among them."""
+    known = (*SETTINGS, *GPU_SETTINGS) if kernels else SETTINGS
     for word in words:
         setting = word.partition("=")[0].strip()
-        if setting in Setup.__dataclass_fields__ and setting not in SETTINGS:
-            raise error_of("A099.timeline", found=setting, known=", ".join(SETTINGS))
+        if setting in Setup.__dataclass_fields__ and setting not in known:
+            raise error_of("A099.timeline", found=setting, known=", ".join(known))
     plain = Setup(path="host", fidelity="logp", network=name)
-    if not name:
-        if observed is None:
-            raise error_of("A193")
+    if not name and observed is None and bandwidth is None:
+        raise error_of("A193.messages")
+    if not name and observed is None:
+        plain = replace(plain, overhead_seconds=0.0, hop_seconds=0.0, card_bandwidth=bandwidth)
+    elif not name:
+        assert observed is not None
         # the fitted constant holds both overheads
         overhead = min(plain.overhead_seconds, observed.latency_s / 2)
         plain = replace(

@@ -296,7 +296,7 @@ def _scaled(made: Node, kind: str, bandwidth: float, name: str) -> Node:
     """Return a node whose wires of one kind are scaled by one factor, so that the narrowest at a GPU has the bandwidth; without them for
     0.
     """
-    of_kind = [_kind(made, w) == kind for w in made.wires]
+    of_kind = [kind_of(made, w) == kind for w in made.wires]
     ends = [w.bandwidth for w, m in zip(made.wires, of_kind, strict=True) if m and (kind == "inside" or _at_gpu(made, w))]
     if not ends:
         if bandwidth == 0:
@@ -310,7 +310,7 @@ def _scaled(made: Node, kind: str, bandwidth: float, name: str) -> Node:
     return replace(made, wires=tuple(wires))
 
 
-def _kind(made: Node, wire: Wire) -> str:
+def kind_of(made: Node, wire: Wire) -> str:
     """Return the bandwidth setting that applies to a wire: inside, link, peer, or an empty text."""
     ends = {made.parts[p].split()[0] for p in (wire.source, wire.target)}
     if wire.source == wire.target:
@@ -330,7 +330,7 @@ def _with_nics(made: Node, cards: str) -> Node:
         return made
     if cards == "node":
         return replace(made, cards=made.cards[:1])
-    at_gpus = [next((w.target for w in made.wires if w.source == gpu and _kind(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
+    at_gpus = [next((w.target for w in made.wires if w.source == gpu and kind_of(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
     return replace(made, cards=tuple(at_gpus) or made.cards)
 
 
