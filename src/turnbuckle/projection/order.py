@@ -17,7 +17,7 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
-from turnbuckle.projection.elsewhere.network import Carried, OnNetwork, other_network
+from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
@@ -62,6 +62,17 @@ class Prepared:
     network: Carried | None = None
     staging: StagingPairs | None = None
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
+
+    @property
+    def network_unknowns(self) -> list[str]:
+        """Return the names of what is drawn of the network."""
+        return [KERNEL_PRICE] if self.network is not None and self.network.error else []
+
+    def drawn(self, draws: Draws) -> Prepared:
+        """Return the same run with the prices of its network drawn."""
+        if self.network is None or not self.network.error:
+            return self
+        return replace(self, network_factor=np.exp(self.network.error * draws.of(KERNEL_PRICE)))
 
     @cached_property
     def direct(self) -> Callable[[float], TimelineReplay]:

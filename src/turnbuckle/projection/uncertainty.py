@@ -26,7 +26,6 @@ from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
-from turnbuckle.projection.elsewhere.network import KERNEL_PRICE
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
@@ -152,9 +151,7 @@ class Uncertain:
         """
         draws = Draws(self.draws, self.seed, only) if drawn is None else drawn[0]
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
-        ready = self.ready
-        if ready.network is not None and ready.network.error:
-            ready = replace(ready, network_factor=np.exp(ready.network.error * draws.of(KERNEL_PRICE)))
+        ready = self.ready.drawn(draws)
         seconds = np.broadcast_to(run_times(ready, durations), (self.draws,)).copy()
         return seconds, unsure(ready, durations, seconds, draws)
 
@@ -254,8 +251,7 @@ class Uncertain:
             draws = Draws(1, self.seed)
             self.durations(declared, pair, model, draws)
         order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
-        order += [KERNEL_PRICE] if self.ready.network is not None and self.ready.network.error else []
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order])]
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order, *self.ready.network_unknowns])]
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:

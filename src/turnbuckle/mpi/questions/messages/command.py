@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.text import Text
 
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
     from turnbuckle.mpi.questions.messages.question import Answered
     from turnbuckle.mpi.replay.messages import Traffic
+    from turnbuckle.projection.run import Run
     from turnbuckle.show.figures.figure import Figure
 
 Recording = Annotated[
     Recorded,
     Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL"),
+]
+Others = Annotated[
+    Recorded,
+    Parameter(help="the same program on other numbers of ranks, three or more in all: a law says what --set ranks=64 would do"),
 ]
 Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
@@ -78,7 +84,7 @@ _WORTH_TELLING = 0.01
 def messages(
     recording: Recording,
     /,
-    *,
+    *others: Others,
     ranks_per_node: Each = "1,2,4",
     bandwidth: Bandwidth = None,
     hop: Hop = None,
@@ -99,15 +105,16 @@ def messages(
 ) -> ModelAnswer:
     """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
 
-    --study answers more questions with more replays; --charts draws its figures.
+    --study answers more questions with more replays; --charts draws its figures.  Several recordings are of one program on different
+    numbers of ranks: strong scaling to the number of --set ranks=N, with the error of the law on the largest of them.
     """
-    from turnbuckle.mpi import schedules
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
     from turnbuckle.mpi.questions.gpudirect.question import study as studied
-    from turnbuckle.mpi.questions.messages.exchanged import traffic_of
     from turnbuckle.mpi.questions.messages.question import paths as answered
     from turnbuckle.mpi.questions.messages.question import shapes
+    from turnbuckle.mpi.questions.messages.scaling import scaled
     from turnbuckle.mpi.questions.messages.setup import Setup, with_settings
+    from turnbuckle.mpi.questions.messages.tables import print_scaled
 
     def parsed(text: str | None, unit: str) -> float | None:
         return None if text is None else parse(text, unit)
@@ -121,12 +128,14 @@ def messages(
     )  # fmt: skip
     refuse_varied(set_ or [])
     each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
-    run = None
-    if isinstance(recording, Path) and schedules.sniff(recording):
-        refuse_asked(recording, part.given(), "a schedule, which states no times")
-    else:
-        recording = run = inspected(recording, source, no_cache, part)
-    traffic = traffic_of(recording, flops_per_second=parsed(flops_per_second, "FLOP/s"))
+    if others:
+        if study or charts is not None:
+            raise error_of("A435.study", found="--study" if study else "--charts")
+        several = [_read(given, flops_per_second, source, no_cache, part)[0] for given in (recording, *others)]
+        with working("replaying"):
+            laws = scaled(several, setup, ranks_per_node=each)
+        return ModelAnswer(laws.as_dict(), laws.rows(), partial(print_scaled, answer=laws))
+    traffic, run = _read(recording, flops_per_second, source, no_cache, part)
     deep = None
     with working("replaying"):
         if study or charts is not None:
@@ -143,6 +152,21 @@ def messages(
     about = {**answer.as_dict(), **({"study": deep.as_dict()} if deep else {}), **provenance_of(run)}
     rows = [{k: v for k, v in row.as_dict().items() if k != "links"} for row in (deep.cases if deep else answer.rows)]
     return ModelAnswer(about, rows, partial(show, answer=answer, deep=deep), figures)
+
+
+def _read(
+    given: Recorded, flops_per_second: str | None, source: Source, no_cache: bool, part: PartOptions
+) -> tuple[Traffic, Run | None]:
+    """Return the traffic of a recording or a schedule, and the recording; None for a schedule."""
+    from turnbuckle.mpi import schedules
+    from turnbuckle.mpi.questions.messages.exchanged import traffic_of
+
+    run = None
+    if isinstance(given, Path) and schedules.sniff(given):
+        refuse_asked(given, part.given(), "a schedule, which states no times")
+    else:
+        given = run = inspected(given, source, no_cache, part)
+    return traffic_of(given, flops_per_second=None if flops_per_second is None else parse(flops_per_second, "FLOP/s")), run
 
 
 def _seen(traffic: Traffic) -> str:

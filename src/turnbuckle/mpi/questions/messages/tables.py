@@ -1,4 +1,4 @@
-"""Tables of the GPUDirect study for a terminal: by message size, by node shape, links, and steps of the parameters."""
+"""Tables for a terminal: the GPUDirect study by message size, node shape, links and steps of the parameters; and strong scaling."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from turnbuckle.show.terminal.tables import titled
 
 if TYPE_CHECKING:
     from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
+    from turnbuckle.mpi.questions.messages.scaling import Law, Scaled
 
 _UNITS: Final = {"card_bandwidth": "B/s", "hop_seconds": "s", "copy_bandwidth": "B/s"}
 _FASTER: Final = {"host copies": "hostcopy", "GPUDirect": "gpudirect", "neither": "neither"}
@@ -119,3 +120,47 @@ def _steps(console: Terminal, study: GpuDirectStudy) -> None:
         f"{SPREAD:.0%}, equally on both sides; not stable: steps disagree, as a run with contention has no derivative"
     )
     console.note(note)
+
+
+def print_scaled(console: Terminal, answer: Scaled) -> None:
+    """Print what a run does on another number of ranks, by its laws, with their errors beside those of two baselines."""
+    console.note(answer.sentence, "bold")
+    console.print()
+    counts = answer.counts
+    many = f"{answer.ranks:,}"
+    title = f"a rank's share on {many} ranks, by laws through {', '.join(f'{n:,}' for n in counts)}"
+    heads = ("quantity", "path", "per node", f"on {counts[-1]:,}", f"on {many}", f"{answer.level:.0%} range")
+    table = titled(console, title, *heads, words=("quantity", "path"))
+    for law in answer.laws:
+        value = _of(law, law.value) if law.word == "decided" else law.word
+        ends = "" if math.isnan(law.low) else f"{_of(law, law.low)} to {_of(law, law.high)}"
+        table.add_row(*_which(law), _of(law, law.recorded[counts[-1]]), value, ends)
+    console.print(table)
+    console.print()
+    title = f"what is missed on {counts[-1]:,} ranks, from the smaller recordings"
+    table = titled(
+        console, title, "quantity", "path", "per node", "law", "missed", "repeated", "unchanged", words=("quantity", "path", "law")
+    )
+    for law in answer.laws:
+        table.add_row(*_which(law), law.form, *map(_error, (law.held_out, law.held_out_repeated, law.held_out_unchanged)))
+    console.print(table)
+    console.note(
+        f"repeated, unchanged: what repeating {counts[-2]:,} ranks on a larger grid misses, and taking them as they are. A law that "
+        f"misses more than {answer.bound:.0%} is undetermined. The range is that of the fit, no narrower than what the law misses here; "
+        "time between calls is the recording's"
+    )
+
+
+def _which(law: Law) -> tuple[str, str, str]:
+    return law.quantity, law.path, str(law.ranks_per_node or "")
+
+
+def _of(law: Law, value: float) -> str:
+    """Return a value of a law with its unit."""
+    if math.isnan(value):
+        return ""
+    return show(value, law.unit) if law.unit else f"{value:,.4g}"
+
+
+def _error(share: float | None) -> str:
+    return "" if share is None or not math.isfinite(share) else f"{share:+.1%}"
