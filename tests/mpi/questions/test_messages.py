@@ -217,6 +217,7 @@ def mixed() -> Traffic:
 #: What each field is set to, and beside which others, so that it makes a difference.
 EFFECTS: dict[str, tuple[str, str]] = {
     "path": ("", "gpudirect"), "ranks": ("", "16"), "ranks_per_node": ("", "2"), "gpus_per_node": ("ranks_per_node=4", "2"),
+    "gpus_per_rank": ("ranks_per_node=4 gpus_per_node=4 gpu_shared=exclusive", "2"),
     "gpu_shared": ("ranks_per_node=4 gpus_per_node=1", "time"), "mapping": ("ranks_per_node=2", "random"), "network": ("", "perlmutter"),
     "topology": ("hop_seconds=1 us", "torus"), "taper": ("topology=fat-tree leaf_cards=2 mapping=random path=host", "2"),
     "leaf_cards": ("topology=fat-tree hop_seconds=1 us", "2"), "cards": ("ranks_per_node=2 mapping=round robin path=host", "gpu"),

@@ -259,6 +259,7 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
         tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
         messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / old),
         rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of, recording=None,
+        gpus_of_rank=traffic.gpus_of_rank[copies.template] if len(traffic.gpus_of_rank) else traffic.gpus_of_rank,
     )  # fmt: skip
 
 

@@ -118,6 +118,7 @@ class Traffic:
     staged : number of recorded copies between GPU and host that stage messages; they are part of the compute.
     recorder : format of the recording, which selects the advice that messages give; empty without a recording.
     recording : where the regions and kernels between the calls stand; None for a schedule, and for more ranks than were recorded.
+    gpus_of_rank : number of GPUs that the recorded kernels of each rank ran on, shape (ranks,); empty where no kernel is recorded.
     """
 
     ranks: int
@@ -138,6 +139,7 @@ class Traffic:
     staged: int = 0
     recorder: str = ""
     recording: Recording | None = field(default=None, repr=False, compare=False)
+    gpus_of_rank: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Return the time of each rank (thread) outside exchanges, with its compute times a factor [s], shape (ranks,)."""
@@ -230,7 +232,16 @@ def recorded(profile: Profile) -> Traffic:
         staged=len(np.unique(staging_pairs(rows, profile.trace).copy)),
         recorder=recorder_of(profile.trace.facts),
         recording=Recording(profile.trace, first, profile.last_ns, tuple(number)),
+        gpus_of_rank=_gpus(profile.trace, number, rank_of),
     )
+
+
+def _gpus(trace: Trace, number: dict[int, int], rank_of: Int) -> Int:
+    """Return on how many GPUs the kernels of each rank ran, shape (ranks,); empty where no kernel is recorded."""
+    used = trace.kernels.select("process", "device").drop_nulls().unique()
+    ranks = {process_of(thread): int(rank_of[n]) for thread, n in number.items()}
+    of = [ranks[process] for process in used["process"].to_list() if process in ranks]
+    return np.bincount(of, minlength=int(rank_of.max()) + 1).astype(np.int64) if of else np.zeros(0, dtype=np.int64)
 
 
 def _bounds(names: pl.Series, rank: Int, start: Int, end: Int, threads: int) -> tuple[Int | None, Int | None]:

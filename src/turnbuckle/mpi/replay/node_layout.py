@@ -39,28 +39,34 @@ class Layout:
         return np.asarray((users[gpu] > 1) & (self.share >= 0))
 
 
-def laid_out(node: Int, made: Node | None = None) -> Layout:
+def laid_out(node: Int, made: Node | None = None, gpus_per_rank: int = 1) -> Layout:
     """Return the placement of ranks on the GPUs and hosts of their nodes.
 
-    The ranks of each node are dealt to its GPUs in turn, and stand on the host nearest to their GPU.
+    The ranks of each node are dealt to its GPUs in turn, and stand on the host nearest to their GPU.  A rank that drives several takes as
+    many that follow each other; it stands at the first of them, from which its messages leave.
 
     Parameters
     ----------
     node : node of each rank, shape (ranks,).
     made : parts and wires of each node; a plain node if left out.
+    gpus_per_rank : GPUs that each rank drives; their number on a node is a multiple of it.
 
     >>> laid_out(np.array([0, 0, 1, 1])).host.tolist()
     [0, 0, 1, 1]
+    >>> four = Node(("host 0", "gpu 0", "gpu 1", "gpu 2", "gpu 3"), tuple(Wire(0, k, 1e9) for k in (1, 2, 3, 4)), (0,), (0,))
+    >>> laid_out(np.array([0, 0, 0]), four, 2).device.tolist()
+    [1, 3, 1]
     """
     made = made or plain(1.0, 0.0)
     gpus, hosts, shares = made.parts_of("gpu"), made.parts_of("host"), made.parts_of("share")
     order = np.argsort(node, kind="stable")
     inside = np.empty(len(node), dtype=np.int64)
     inside[order] = np.arange(len(node)) - np.searchsorted(node[order], node[order])
-    device = np.array(gpus or hosts)[inside % len(gpus or hosts)]
+    taken = inside * (gpus_per_rank if gpus else 1)
+    device = np.array(gpus or hosts)[taken % len(gpus or hosts)]
     host = _nearest(made, hosts or gpus)[device]
     seats = _seats(made, host, device)
-    share = np.array(shares)[inside % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
+    share = np.array(shares)[taken % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
     first = node * len(made.parts)
     return Layout(np.asarray(node), first + host, first + device, np.where(share >= 0, first + share, -1), first + seats)
 

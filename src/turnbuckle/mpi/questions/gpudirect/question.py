@@ -22,7 +22,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
 from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, ranged, replayed, shapes
-from turnbuckle.mpi.questions.messages.setup import Setup, fitted, network_of, program_of
+from turnbuckle.mpi.questions.messages.setup import Setup, driving, fitted, network_of, program_of
 from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.placement import MOST_RANKS, traffic_matrix
@@ -262,7 +262,7 @@ def study(
     progress: Callable[[float], object] | None = None,
 ) -> GpuDirectStudy:
     """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat."""
-    each, asked = shapes(ranks_per_node), setup or Setup()
+    each, asked = shapes(ranks_per_node), driving(setup or Setup(), traffic)
     traffic, setup = fitted(traffic, asked)
     rows: list[Row] = []
     cases: list[Case] = []

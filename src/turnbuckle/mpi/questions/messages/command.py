@@ -154,9 +154,7 @@ def messages(
     return ModelAnswer(about, rows, partial(show, answer=answer, deep=deep), figures)
 
 
-def _read(
-    given: Recorded, flops_per_second: str | None, source: Source, no_cache: bool, part: PartOptions
-) -> tuple[Traffic, Run | None]:
+def _read(given: Recorded, flops_per_second: str | None, source: Source, no_cache: bool, part: PartOptions) -> tuple[Traffic, Run | None]:
     """Return the traffic of a recording or a schedule, and the recording; None for a schedule."""
     from turnbuckle.mpi import schedules
     from turnbuckle.mpi.questions.messages.exchanged import traffic_of

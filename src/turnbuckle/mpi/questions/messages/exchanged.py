@@ -16,7 +16,7 @@ from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, erro
 from turnbuckle.machine import Machine
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.questions.messages.question import replayed
-from turnbuckle.mpi.questions.messages.setup import Setup, checked
+from turnbuckle.mpi.questions.messages.setup import Setup, checked, driving
 from turnbuckle.mpi.replay.compute_rules import with_rules
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
@@ -109,7 +109,6 @@ def traffic_of(given: Path | Run, *, flops_per_second: float | None = None, prof
 
 def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     """Return the row of one point of the sweep."""
-    checked(asked)
     # A sweep may mix schedules and recordings, and the speed applies only to schedules that count flops.
     schedule, timed = held.once("schedule", lambda: (schedules.sniff(held.path), schedules.timed(held.path)))
     if schedule and asked.part != "whole":
@@ -117,6 +116,7 @@ def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     speed = asked.flops_per_second if schedule and not timed else None
     run: tuple[object, ...] = (speed, asked.part)
     traffic = held.once(("traffic", *run), lambda: traffic_of(held.path, flops_per_second=speed, profile=lambda: held.profile(asked.part)))
+    checked(driving(asked, traffic))
     if asked.compute_of:
         whole, run = traffic, (*run, asked.compute_of)
         traffic = held.once(("traffic", *run), lambda: with_rules(whole, asked.compute_of))

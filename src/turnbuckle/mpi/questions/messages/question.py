@@ -21,7 +21,7 @@ from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, fitted, network_of, program_of, shares_gpus
+from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, driving, fitted, network_of, program_of, shares_gpus
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
 from turnbuckle.mpi.replay.buffers import assumed, stated
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
@@ -78,8 +78,7 @@ class Replayed:
 
 def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
     """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat."""
-    checked(setup)
-    traffic, setup = fitted(traffic, setup)
+    traffic, setup = fitted(traffic, checked(driving(setup, traffic)))
     program, network, node = program_of(traffic, setup)
     compute = traffic.work_seconds(setup.compute)
     graph = traffic if isinstance(traffic, OperationGraph) else None
@@ -275,6 +274,7 @@ class Answered(Shown):
             ("A311", self.traffic.unmatched, self.traffic.unmatched_calls),
             ("A353", *self.traffic.unknown),
             ("A382", self.traffic.staged, ""),
+            ("A386", int((self.traffic.gpus_of_rank > 1).sum()), f"{self.setup.driven} GPUs for each rank"),
         )
         return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
 
@@ -304,7 +304,7 @@ def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Seque
 
     Raises A074, an impossible number of ranks per node, or what `replayed` refuses.
     """
-    each, setup = shapes(ranks_per_node), setup or Setup()
+    each, setup = shapes(ranks_per_node), driving(setup or Setup(), traffic)
     rows = tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS)
     return ranged(Answered(traffic, setup, rows))
 

@@ -55,7 +55,8 @@ class Setup:
     path : data path: ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as ``hostcopy``, but from GPU
         to GPU inside a node), ``gpudirect`` (from GPU to GPU, between nodes too).
     ranks : number of ranks to which the grid of a halo exchange is repeated; 0 for the recorded number.
-    ranks_per_node, gpus_per_node : ranks and GPUs of each node; 0 for the network's number, or for one GPU per rank without one.
+    ranks_per_node, gpus_per_node : ranks and GPUs of each node; 0 for the network's number, or for those that the ranks drive without one.
+    gpus_per_rank : GPUs that each rank drives; 0 for as many as its recorded kernels ran on, or one where none are recorded.
     gpu_shared : where ranks share a GPU, whether the time between their calls is the GPU's: ``no`` (it is the host's), or it takes turns
         (``exclusive``), or runs at once with even shares of the GPU's time (``time``).
     mapping : placement of ranks on nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
@@ -95,6 +96,7 @@ class Setup:
     ranks: int = 0
     ranks_per_node: int = 1
     gpus_per_node: int = 0
+    gpus_per_rank: int = 0
     gpu_shared: Literal["no", "exclusive", "time"] = "no"
     mapping: str = field(default="linear", metadata={"file": True})
     network: str | Machine = field(default="", metadata={"file": True})
@@ -130,7 +132,12 @@ class Setup:
     @property
     def gpus(self) -> int:
         """Number of GPUs of each node."""
-        return self.gpus_per_node or self.ranks_per_node
+        return self.gpus_per_node or self.ranks_per_node * self.driven
+
+    @property
+    def driven(self) -> int:
+        """Number of GPUs that each rank drives, one where nothing tells (`driving`)."""
+        return max(self.gpus_per_rank, 1)
 
     @property
     def network_name(self) -> str:
@@ -183,9 +190,18 @@ def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
     return replace(setup, **changed)  # type: ignore[arg-type]
 
 
+def driving(setup: Setup, traffic: Traffic) -> Setup:
+    """Return a setup with the number of GPUs that each rank of a run drives, by its recorded kernels unless it is set.
+
+    Where ranks differ, every rank gets as many as the one that drives most.
+    """
+    return setup if setup.gpus_per_rank else replace(setup, gpus_per_rank=max(int(traffic.gpus_of_rank.max(initial=1)), 1))
+
+
 def checked(setup: Setup) -> Setup:
     """Return a setup; raise A074 if it is impossible."""
-    whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "ranks": (0, MOST_RANKS), "leaf_cards": (1, MOST_RANKS)}
+    whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "gpus_per_rank": (0, MOST_GPUS), "ranks": (0, MOST_RANKS),
+             "leaf_cards": (1, MOST_RANKS)}  # fmt: skip
     for name, (least, most) in whole.items():
         if not least <= getattr(setup, name) <= most:
             raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
@@ -202,11 +218,14 @@ def checked(setup: Setup) -> Setup:
         raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
     if setup.gpus > MOST_GPUS and not setup.network:
         raise _refused(
-            f"{setup.gpus:,} GPUs per node, one for each rank",
+            f"{setup.gpus:,} GPUs per node, {setup.driven} for each rank",
             f"gpus_per_node: how many GPUs the ranks of a node share, at most {MOST_GPUS:,}",
         )
-    if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
-        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks per node", "each GPU needs at least one rank")
+    if setup.gpus_per_node > setup.ranks_per_node * setup.driven:
+        each = "" if setup.driven == 1 else f" that drive {setup.driven} each"
+        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks per node{each}", "each GPU needs at least one rank")
+    if setup.gpus_per_node % setup.driven:
+        raise _refused(f"{setup.gpus_per_node} GPUs per node for ranks that drive {setup.driven} each", f"a multiple of {setup.driven}")
     if setup.taper != 1.0 and setup.topology != "fat-tree":
         raise _refused("a taper without a fat tree", "topology=fat-tree")
     return setup
@@ -366,7 +385,7 @@ def _balanced(ports: int) -> Dragonfly:
 
 def shares_gpus(setup: Setup, network: Network) -> bool:
     """Return whether ranks of a node take turns on its GPUs between their calls."""
-    return 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node and setup.gpu_shared != "no"
+    return 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node * setup.driven and setup.gpu_shared != "no"
 
 
 def fitted(traffic: Traffic, setup: Setup) -> tuple[Traffic, Setup]:
@@ -379,18 +398,21 @@ def fitted(traffic: Traffic, setup: Setup) -> tuple[Traffic, Setup]:
 
 def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
-    traffic = with_rules(traffic, setup.compute_of)
+    traffic, setup = with_rules(traffic, setup.compute_of), driving(setup, traffic)
     node = mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
+    gpus = len(network.made_of.parts_of("gpu"))
+    if gpus % setup.driven:
+        raise _refused(f"{gpus} GPUs per node for ranks that drive {setup.driven} each", f"gpus_per_node: a multiple of {setup.driven}")
     everywhere = assumed(setup.buffers, traffic)
     device = None if everywhere else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
     shared = shares_gpus(setup, network)
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
     options: dict[str, Any] = {
-        "layout": laid_out(node, network.made_of), "charged": far, "inside": near, "on_device": device, "compute": setup.compute,
-        "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
+        "layout": laid_out(node, network.made_of, setup.driven), "charged": far, "inside": near, "on_device": device,
+        "compute": setup.compute, "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
     }  # fmt: skip
     if not isinstance(traffic, OperationGraph):
         return program(traffic, **options, selection=setup.collectives, staging=setup.staging), network, node
