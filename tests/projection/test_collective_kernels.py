@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FEWER
 
-from turnbuckle.cost.collectives import OPERATIONS, Fabric, collective_seconds
+from turnbuckle.cost.collectives import OPERATIONS, Fabric, collective_seconds, spread
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives
@@ -160,6 +160,12 @@ def test_a_slower_network_is_never_faster(
     assert collective_seconds(operation, size * slower, ranks, fast, stride=stride) >= before
 
 
+@given(st.integers(2, 70), st.integers(1, 9), st.integers(1, 12), st.integers(0, 40))
+def test_members_on_nodes(ranks: int, each: int, stride: int, first: int) -> None:
+    places = [(first + stride * k) // each for k in range(ranks)]
+    assert spread(ranks, each, stride, first) == (len(set(places)), max(places.count(n) for n in places))
+
+
 def test_trees_rings_and_protocols_by_hand() -> None:
     """8 ranks on 2 nodes of 4, 1 MB, 100 GB/s inside, NICs 2 x 25 GB/s, 2 us."""
     fabric = Fabric(2e-6, 25e9, 2, (100e9,), True, 4)
@@ -205,6 +211,8 @@ def test_what_a_kernel_moved(tmp_path: Path, args: Event, kernel: str, annotatio
         (asked("allreduce", MILLION), "ncclDevKernel_AllReduce_Sum_f32_NVLS_SIMPLE(x)"),
         (asked("send", MILLION, ranks=4), "ncclDevKernel_SendRecv(x)"),
         (asked("allreduce", MILLION, dtype="Mystery"), RING),
+        (asked("allreduce", 1 << 59, ranks=1 << 60), RING),
+        (asked("allreduce", MILLION, ranks=1 << 40), RING),
     ],
 )
 def test_what_is_not_priced_keeps_its_time_and_is_counted(tmp_path: Path, args: Event | None, kernel: str) -> None:

@@ -127,14 +127,19 @@ def ways(
 def spread(ranks: int, ranks_per_node: int, stride: int = 1, first: int = 0) -> tuple[int, int]:
     """Return over how many nodes members are spread, and the most on one.
 
-    >>> spread(8, 4), spread(8, 4, 4), spread(2, 4, 1, 3)
-    ((2, 4), (8, 1), (2, 1))
+    >>> spread(8, 4), spread(8, 4, 4), spread(2, 4, 1, 3), spread(5, 4, 2, 1)
+    ((2, 4), (8, 1), (2, 1), (3, 2))
     """
+    begin, end = first // ranks_per_node, (first + stride * (ranks - 1)) // ranks_per_node
     if stride >= ranks_per_node:
         return ranks, 1
-    places = [(first + stride * k) // ranks_per_node for k in range(ranks)]
-    nodes = places[-1] - places[0] + 1
-    return nodes, max(places.count(n) for n in (places[0], places[len(places) // 2], places[-1]))
+
+    def on(node: int) -> int:
+        least = max(-((first - node * ranks_per_node) // stride), 0)
+        return min(((node + 1) * ranks_per_node - 1 - first) // stride, ranks - 1) - least + 1
+
+    # how members fall on nodes repeats after as many nodes as the stride
+    return end - begin + 1, max(on(node) for node in (*range(begin, min(end, begin + min(stride, 512)) + 1), end))
 
 
 def _ring(operation: str, ranks: int, nodes: int, each: int, bandwidth: float, fabric: Fabric, protocol: str) -> tuple[float, float]:

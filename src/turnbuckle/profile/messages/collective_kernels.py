@@ -15,6 +15,9 @@ import polars as pl
 from turnbuckle.profile.messages.nccl import collectives
 from turnbuckle.trace.trace import Trace
 
+#: Bytes and members of one collective beyond which a recording is not believed.
+MOST_BYTES: Final = 1 << 48
+MOST_RANKS: Final = 1 << 20
 #: Columns of the sized kernels.
 COLUMNS: Final = {
     "activity": pl.Int64, "operation": pl.String, "size_bytes": pl.Int64, "ranks": pl.Int64, "first": pl.Int64, "stride": pl.Int64,
@@ -88,7 +91,7 @@ def sized_collectives(rows: pl.DataFrame, trace: Trace) -> tuple[pl.DataFrame, i
     gathered = pl.coalesce(pl.col("receive_bytes"), pl.col("size_bytes") * pl.col("ranks"))
     whole = pl.when(pl.col("operation") == "allgather").then(gathered).otherwise(pl.coalesce("size_bytes", "receive_bytes"))
     told = told.with_columns(size_bytes=whole).filter(
-        pl.col("operation") != "", pl.col("size_bytes") > 0, pl.col("ranks") > 1,
+        pl.col("operation") != "", pl.col("size_bytes").is_between(1, MOST_BYTES), pl.col("ranks").is_between(2, MOST_RANKS),
         ~pl.col("algorithm").str.contains("|".join(_UNPRICED)),
         (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2),
     )  # fmt: skip
