@@ -93,10 +93,10 @@ def test_every_input_comes_through_one_door() -> None:
 
 
 def test_no_folder_is_overfull() -> None:
-    """About twelve entries a folder; this bound is where a smell becomes a fault."""
+    """About twelve entries a folder; this bound is where a smell becomes a fault.  Of questions, one folder each, there may be more."""
     folders = {p.parent for p in modules()} - {PACKAGE}
     entries = {f: [e.name for e in f.iterdir() if e.name not in ("__pycache__", "__init__.py", "fields.csv")] for f in folders}
-    assert {f.relative_to(PACKAGE).as_posix(): names for f, names in entries.items() if len(names) > 13} == {}
+    assert {f.relative_to(PACKAGE).as_posix(): names for f, names in entries.items() if len(names) > 13 + 3 * (f.name == "questions")} == {}
 
 
 def test_no_two_test_modules_have_one_name() -> None:

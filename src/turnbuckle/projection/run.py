@@ -349,13 +349,7 @@ class Run(Shown):
         forms : ``"loose"``: all runs behind one link, each with a GPU of its own; ``"tight"``: one run on one GPU that is as many times
             larger; ``"pooled"``: all runs on that larger GPU; ``"shared"``: all runs on one GPU as recorded.
         over : ``"runs"``; ``"both"``: at every latency and bandwidth of a grid besides (``--surface``).
-        bandwidth : of the shared link, one way [B/s]; None takes the recorded link's.
-        latencies, bandwidths, law : of a grid: its axes [s], [B/s], and what copies and deliveries follow (``"anchored"``, ``"agochart"``).
-        hop_seconds : latency added to each copy [s].
-        speed : speed of one multiprocessor over the recorded one's, in every form.
-        gain : what kernels gain on a larger GPU: ``"full"``: as many times as it is larger; ``"blocks"``: the higher of two estimates
-            from thread blocks; ``"rounds"``: the lower.
-        cores : host cores that all runs have between them; 0 gives each thread a core.
+        settings : bandwidth, latencies, law and others, as `questions.sharing.question.of_run` and `questions.sharing.surface.of_run` have them.
 
         Raises
         ------
@@ -371,22 +365,9 @@ class Run(Shown):
         answer: Beside = registry.load("asks", "beside")(self, other, form, **settings)
         return answer
 
-    def whatif(
-        self, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), *, draws: int | None = None, seed: int = SEED
-    ) -> Whatif:
-        """Rank changes to the program by what they save here and on other machines: ``turnbuckle whatif``.
-
-        Parameters
-        ----------
-        on : other machines, or their names or files.
-        apply : names of edits that are made together, as the answer lists them.
-        draws, seed : as in `project`.
-
-        Raises
-        ------
-        CannotAnswer : A121, A122.  UsageError : A436, an edit that the run does not offer.
-        """
-        answer: Whatif = registry.load("asks", "whatif")(self, on, apply, draws=draws, seed=seed)
+    def whatif(self, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), **settings: Any) -> Whatif:
+        """Rank changes to the program by what they save: ``turnbuckle whatif``.  Settings: `questions.whatif.question.of_run`."""
+        answer: Whatif = registry.load("asks", "whatif")(self, on, apply, **settings)
         return answer
 
     def transfers(self, on: Sequence[str | Machine] | str | Machine | None = None, **settings: Any) -> Transfers:

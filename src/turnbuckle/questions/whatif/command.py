@@ -42,9 +42,10 @@ def whatif(
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Say which change to the program pays, here and on other machines: each edit is made on the graph of the run and replayed.
+    """Say which change to the program pays, here and on other machines: pinned copies, a stream of their own, fewer waits, a pool, graphs.
 
-    Edits that take a wait or an order away save between nothing and all of it: the recording does not show what the program reads.
+    Each edit is made on the graph of the run and replayed. Those that take a wait or an order away save between nothing and all of it: the
+    recording does not show what the program reads.
     """
     from turnbuckle.questions.whatif.question import of_run
 
@@ -88,6 +89,7 @@ def _reach(saving: Saving) -> float:
 def _share(saving: Saving) -> str:
     """Return a saving and its range, in per cent.
 
+    >>> from turnbuckle.questions.whatif.question import Saving
     >>> _share(Saving("self", "", 0.9, 1.0, 0.8, 0.1, 0.0, 0.2))
     '10.0% [0.0, 20.0]'
     """
