@@ -349,7 +349,7 @@ class Run(Shown):
         forms : ``"loose"``: all runs behind one link, each with a GPU of its own; ``"tight"``: one run on one GPU that is as many times
             larger; ``"pooled"``: all runs on that larger GPU; ``"shared"``: all runs on one GPU as recorded.
         over : ``"runs"``; ``"both"``: at every latency and bandwidth of a grid besides (``--surface``).
-        settings : bandwidth, latencies, law and others, as `questions.sharing.question.of_run` and `questions.sharing.surface.of_run` have them.
+        settings : as `questions.sharing.question.sharing`, or `questions.sharing.surface.sharing_surface`, has them.
 
         Raises
         ------
