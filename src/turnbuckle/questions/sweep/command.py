@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +15,10 @@ from rich.console import Console
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.settings import known
+from turnbuckle.foundation.units import parse
+from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.sweep.grid import Study, shard_of
+from turnbuckle.questions.sweep.ranges import WITHIN, Range, Sample, Sampler, planned, read_range
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
@@ -26,13 +29,21 @@ if TYPE_CHECKING:
     from turnbuckle.questions.sweep.question import Progress, Swept
 
 What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
-Axis = Annotated[list[str] | None, Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect", negative=())]
+Axis = Annotated[
+    list[str] | None,
+    Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect; a range: hop_seconds='100ns..10us log'", negative=()),
+]
 Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a fixed setting: hop_seconds=1us", negative=())]
 PartOf = Annotated[
     str | None,
     Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
 ]
 ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
+Places = Annotated[int | None, Parameter(name="--sample", help="places taken from the axes that are ranges, any number")]
+SamplerName = Annotated[Literal["sobol", "latin"], Parameter(name="--sampler", help="Sobol points, or a Latin hypercube")]
+Seed = Annotated[int | None, Parameter(name="--seed", help="of the sample")]
+Budget = Annotated[int | None, Parameter(name="--refine", help="points added where the answer changes along the one axis of numbers")]
+Within = Annotated[str | None, Parameter(name="--within", help="width to which --refine narrows a change; 1% if left out")]
 Shard = Annotated[str | None, Parameter(name="--shard", help="one part of several, for job arrays: 2/8; needs --output")]
 Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
 Again = Annotated[bool, Parameter(name="--again", help="retry the points that the journal holds as refused", negative=())]
@@ -52,6 +63,11 @@ def sweep(
     set_: Fixed = None,
     part: PartOf = None,
     model: ModelName = None,
+    sample: Places = None,
+    sampler: SamplerName = "sobol",
+    seed: Seed = None,
+    refine: Budget = None,
+    within: Within = None,
     shard: Shard = None,
     workers: Workers = None,
     again: Again = False,
@@ -64,6 +80,7 @@ def sweep(
 ) -> int:
     """Answer every combination of settings on every recording: a study file, or --axis on the command line.
 
+    --sample takes places from axes that are ranges; --refine adds points where the answer changes.
     With --output what is answered is kept in a journal beside the table; the same command goes on where a stopped one was.
     """
 
@@ -74,7 +91,8 @@ def sweep(
     if settings is not None:
         print_settings(kind_named(settings))
         return 0
-    study = _study(what or [], axis or [], set_ or [], model, part)
+    points = _points(sample, sampler, seed, refine, within)
+    study = _study(what or [], axis or [], set_ or [], model, part, points)
     kind = _format(format, output)
     if output is not None:
         # refuse an output that cannot be written before computing anything
@@ -102,12 +120,30 @@ def sweep(
     failed = sum(swept.failed.values())
     if failed and failed == len(study):
         code, count = max(swept.failed.items(), key=lambda entry: entry[1])
-        why = next(o.error for o in swept.outcomes if o is not None and o.code == code)
+        why = swept.why(code)
         raise error_of("A167", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200])
     return 0
 
 
-def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None, part: str | None) -> Study:
+@dataclass(frozen=True)
+class _Points:
+    """How many points of ranges are asked: in a sample, or where the answer changes; None as the study file has it."""
+
+    sample: Sample | None
+    budget: int | None
+    within: float
+
+
+def _points(sample: int | None, sampler: Sampler, seed: int | None, budget: int | None, within: str | None) -> _Points:
+    if sample is None and (seed is not None or sampler != "sobol"):
+        raise error_of("A083.needs", given="--sampler" if sampler != "sobol" else "--seed", other="--sample 256")
+    if budget is None and within is not None:
+        raise error_of("A083.needs", given="--within", other="--refine 100")
+    taken = None if sample is None else Sample(sample, sampler, SEED if seed is None else seed)
+    return _Points(taken, budget, WITHIN if within is None else parse(within, "1"))
+
+
+def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None, part: str | None, points: _Points) -> Study:
     """Return the study of a file, or of recordings and options.
 
     Raise A083 if it is neither, or both.
@@ -117,13 +153,13 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
     if not inputs:
         raise error_of("A083.nothing")
     if [p.suffix.lower() for p in inputs] == [".toml"]:
-        if axes or fixed or model or part:
+        if axes or fixed or model or part or points.sample or points.budget is not None:
             raise error_of("A083.options", where=inputs[0].name)
         return read_study(inputs[0])
     if any(p.suffix.lower() == ".toml" for p in inputs):
         names = ", ".join(p.name for p in inputs)[:60]
         raise error_of("A083.file", found=names)
-    study = _quick(inputs, axes, fixed, model or "messages")
+    study = _quick(inputs, axes, fixed, model or "messages", points)
     if part is None:
         return study
     if "part" in study.settings or "part" in study.axes:
@@ -158,14 +194,14 @@ def _draw(swept: Swept, folder: Path) -> None:
         print(f"note: {why}", file=sys.stderr)
 
 
-def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
+def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str, points: _Points) -> Study:
     """Return the study that the command line describes."""
     from turnbuckle.questions.sweep.kinds import kind_named
 
     kind = kind_named(model)
     legal = kind.legal
 
-    def given(words: list[str], option: str) -> Iterator[tuple[str, list[Scalar]]]:
+    def given(words: list[str], option: str) -> Iterator[tuple[str, list[Scalar] | Range]]:
         for word in words:
             name, equals, values = word.partition("=")
             name = name.strip().replace("-", "_") if name.strip() not in legal else name.strip()
@@ -174,6 +210,9 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
                 raise error_of(
                     "A081.setting-value", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160], name=name
                 )
+            if option == "--axis" and (over := read_range(name, values, setting)) is not None:
+                yield name, over
+                continue
             try:
                 yield name, [setting.read(value.strip()) for value in values.split(",")]
             except TurnbuckleError as error:
@@ -189,14 +228,22 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
         raise error_of("A081.recordings", found=", ".join(p.name for p in recordings)[:60])
     settings = {}
     for name, values in given(fixed, "--set"):
+        assert isinstance(values, list)
         if len(values) > 1:
             raise error_of("A081.single", where="--set", found=f"{len(values)} values", name=name)
         settings[name] = values[0]
-    varied: dict[str, list[Scalar]] = {}
+    varied: dict[str, Sequence[Scalar] | Range] = {}
     for name, values in given(axes, "--axis"):
-        varied[name] = [*varied.get(name, []), *values]
+        earlier = varied.get(name, [])
+        if name in varied and isinstance(earlier, list) and isinstance(values, list):
+            varied[name] = [*earlier, *values]
+        elif name in varied:
+            raise error_of("A081.twice", where="--axis", found=name, name=name)
+        else:
+            varied[name] = values
     paths = [p.absolute() for p in recordings]
-    return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), varied, Path.cwd())
+    every, refine = planned(varied, points.budget, points.within, points.sample)
+    return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), every, Path.cwd(), points.sample, refine)
 
 
 def _called(recording: Path) -> str:

@@ -7,16 +7,15 @@ of Khetawat et al. (GPUDirect in TraceR-CODES).
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final
 
 from turnbuckle.foundation.settings import Scalar, unit_of
 from turnbuckle.questions.sweep.question import Swept
+from turnbuckle.questions.sweep.ranges import logarithmic, numeric
 from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, gained, valued, varying
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -120,27 +119,6 @@ def _named(*words: str) -> str:
 
 
 # --- an axis ----------------------------------------------------------------------------------------------------------
-
-
-def numeric(values: Sequence[Scalar]) -> bool:
-    """Return whether the values of an axis are numbers."""
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-
-
-def logarithmic(values: Sequence[float]) -> bool:
-    """Return whether values are spaced by factors rather than by steps.
-
-    >>> logarithmic([1, 2, 4, 8]), logarithmic([1, 2, 3, 4]), logarithmic([0, 1, 10])
-    (True, False, False)
-    """
-    some = sorted(values)
-    if some[0] <= 0 or len(some) < 2:
-        return False
-    if len(some) == 2:
-        return some[1] / some[0] >= 8
-    steps = [b - a for a, b in pairwise(some)]
-    factors = [math.log(b / a) for a, b in pairwise(some)]
-    return max(factors) / min(factors) < max(steps) / min(steps)
 
 
 def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:

@@ -1,24 +1,26 @@
 """A study: recordings, fixed settings and varying settings, and the points that they make, each with its own key.
 
 The points are the Cartesian product of recordings, pairs and axes, in the order in which the study names them, the last axis
-fastest.  A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults),
-the content of other files named, the model and its release.  Two points of one key have one answer.
+fastest.  Axes that are ranges are sampled together: each place of the sample is asked with every combination of the rest, and the place
+changes slowest.  Points are made when they are asked for: a study of a million holds none of them.
+
+A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults), the content of
+other files named, the model and its release.  Two points of one key have one answer.
 
     A081  a setting that is not known, or a value that it cannot have
     A082  a recording of the study that is not there
     A083  a shard that is none
-    A084  no points, or too many
+    A084  no points, or too many; a range that nothing takes places from, or nothing to sample
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +29,10 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.settings import Scalar, known
 from turnbuckle.machine import Machine
 from turnbuckle.questions.sweep.points import Kind, Value, hashed
+from turnbuckle.questions.sweep.ranges import MOST, Range, Refine, Sample
 
-#: Points of one study.
-MOST: Final = 200_000
+#: Combinations of settings up to which each is looked at before a sweep begins; of more, every value of every axis is.
+_CHECKED: Final = 200_000
 MOST_SHARDS: Final = 100_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 #: Columns that every table of a sweep has.
@@ -67,8 +70,10 @@ class Study:
     recordings : files by the name that the table gives them.
     settings : that stay.
     pairs : settings that change together, one mapping a combination; all name the same.
-    axes : settings that vary, each with its values.
+    axes : settings that vary, each with its values, or the range that is sampled.
     folder : files that settings name are relative to it.
+    sample : how the ranges are sampled; None where there are none.
+    refine : where points are added between those of the study; None adds none.
     """
 
     name: str
@@ -76,8 +81,10 @@ class Study:
     recordings: Mapping[str, Path]
     settings: Mapping[str, Value] = field(default_factory=dict)
     pairs: Sequence[Mapping[str, Value]] = ()
-    axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    axes: Mapping[str, Sequence[Value] | Range] = field(default_factory=dict)
     folder: Path = Path()
+    sample: Sample | None = None
+    refine: Refine | None = None
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.recordings):
@@ -92,17 +99,55 @@ class Study:
         for pair in self.pairs:
             if set(pair) != set(self.pairs[0]):
                 raise error_of("A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
-        for name, values in self.axes.items():
+        for name, values in self.lists.items():
             if not values or len(set(map(repr, map(_shown, values)))) != len(values):
                 flaw = "a value stands twice" if values else "an axis without values"
                 raise error_of("A084.value", subject=flaw, name=name)
+        if self.sample is None and self.ranges:
+            raise error_of("A084.range", name=next(iter(self.ranges)))
+        if self.sample is not None and not self.ranges:
+            raise error_of("A084.sample")
         if not 0 < len(self) <= MOST:
             raise error_of("A084.empty" if not self.recordings else "A084.many", found=f"{len(self):,}", most=MOST)
-        for combination in self._combinations():
+        for combination in self._checked():
             self.kind.made(combination, self.folder)
 
+    @cached_property
+    def lists(self) -> dict[str, Sequence[Value]]:
+        """Return the axes of which every value is asked."""
+        return {n: v for n, v in self.axes.items() if not isinstance(v, Range)}
+
+    @cached_property
+    def ranges(self) -> dict[str, Range]:
+        """Return the axes that are sampled."""
+        return {n: v for n, v in self.axes.items() if isinstance(v, Range)}
+
+    @cached_property
+    def places(self) -> dict[str, list[Scalar]]:
+        """Return the values of the sampled axes at each place of the sample."""
+        if self.sample is None:
+            return {}
+        shares = self.sample.shares(len(self.ranges))
+        return {name: axis.at(shares[:, k]) for k, (name, axis) in enumerate(self.ranges.items())}
+
+    @cached_property
+    def _strides(self) -> dict[str, tuple[int, int]]:
+        """Return for the place, the pair and each list how many points share a value in a row, and how many values it has."""
+        sizes = {"": len(self.pairs) or 1, **{n: len(v) for n, v in self.lists.items()}}
+        out, stride = {}, 1
+        for name in reversed(sizes):
+            out[name] = stride, sizes[name]
+            stride *= sizes[name]
+        return {**out, "places": (stride, self.sample.count if self.sample else 1)}
+
+    @cached_property
+    def each(self) -> int:
+        """Return the number of points of one recording."""
+        stride, places = self._strides["places"]
+        return stride * places
+
     def __len__(self) -> int:
-        return len(self.recordings) * max(len(self.pairs), 1) * math.prod(len(v) for v in self.axes.values())
+        return len(self.recordings) * self.each
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,17 +156,39 @@ class Study:
 
     def points(self) -> Iterator[Point]:
         """Yield all points, in the order of the table."""
-        index = 0
-        for recording in self.recordings:
-            for values in self._combinations():
-                yield Point(index, recording, {name: _shown(value) for name, value in values.items()})
-                index += 1
+        for k, recording in enumerate(self.recordings):
+            for index in range(self.each):
+                values = {name: _shown(value) for name, value in self.values(index).items()}
+                yield Point(k * self.each + index, recording, values)
 
-    def _combinations(self) -> Iterator[dict[str, Value]]:
-        """Yield the settings of each point of one recording."""
-        for pair in self.pairs or ({},):
-            for values in product(*self.axes.values()):
-                yield {**self.settings, **pair, **dict(zip(self.axes, values, strict=True))}
+    def values(self, index: int) -> dict[str, Value]:
+        """Return the settings of a point, by its number among those of one recording."""
+        pair = self.pairs[self._number("", index)] if self.pairs else {}
+        place = self._number("places", index)
+        axes = {n: self.places[n][place] if n in self.ranges else v[self._number(n, index)] for n, v in self.axes.items()}  # type: ignore[index]
+        return {**self.settings, **pair, **axes}
+
+    def _number(self, name: str, index: int) -> int:
+        stride, size = self._strides[name]
+        return index // stride % size
+
+    def column(self, name: str) -> list[Scalar]:
+        """Return the values of a setting at all points of one recording."""
+        if name in self.settings:
+            return [_shown(self.settings[name])] * self.each
+        values = [_shown(v) for v in self.places.get(name) or self.lists.get(name) or [pair[name] for pair in self.pairs]]
+        stride, _ = self._strides["places" if name in self.ranges else name if name in self.lists else ""]
+        return [value for value in values for _ in range(stride)] * (self.each // (stride * len(values)))
+
+    def _checked(self) -> Iterator[dict[str, Value]]:
+        """Yield combinations that have every value: all of them, unless they are very many."""
+        if self.each <= _CHECKED:
+            yield from (self.values(k) for k in range(self.each))
+            return
+        first = self.values(0)
+        yield from ({**first, **pair} for pair in self.pairs)
+        for name, values in self.axes.items():
+            yield from ({**first, name: v} for v in ((values.first, values.last) if isinstance(values, Range) else values))
 
     def block(self, shard: tuple[int, int] | None) -> range:
         """Return the points of shard i of n.
@@ -133,13 +200,13 @@ class Study:
         i, n = shard
         return range(len(self) * (i - 1) // n, len(self) * i // n)
 
-    def keys(self, recording: str, digest: str) -> list[tuple[str, Any]]:
-        """Return the key and the settings of each point of a recording whose content has a hash."""
-        out = []
-        for values in self._combinations():
-            made = self.kind.made(values, self.folder)
-            out.append((key_of(digest, self.kind.identity(made)), made))
-        return out
+    def asked(self, index: int) -> Any:
+        """Return the settings of a point as its kind has them, by its number among those of one recording; raise what the kind refuses."""
+        return self.kind.made(self.values(index), self.folder)
+
+    def key(self, digest: str, asked: Any) -> str:
+        """Return the key of a point of a recording whose content has a hash."""
+        return key_of(digest, self.kind.identity(asked))
 
 
 def _shown(value: Value) -> Scalar:

@@ -1,8 +1,12 @@
 """Journal of a sweep's answers: a file of JSON lines that is only appended to, so that a kill costs only the points in progress.
 
-Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill tore is cut off; the point is
+Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill tore is cut off; the points in it are
 computed again.  One process at a time may write to a journal, which a lock (flock) on the file itself holds to; a lock ends with its
 process, however that ends.  Where the file system has no locks, as some network file systems, `Journal.locked` says so.
+
+A line holds the answers of one batch that have the same results, or its refusals of one kind: keys of 16 bytes each, and each result once
+where all have the same value, else as doubles (both in base64) or as a list.  So a number takes eleven bytes.  Lines of the first version,
+which held one answer each, are read as well.
 
     A085  another process writes to the journal
     A086  the journal cannot be opened or written, or is none
@@ -14,33 +18,23 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
+
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
+from turnbuckle.questions.sweep.outcomes import Answers, Outcome
 
 ENDING: Final = ".journal"
-_HEAD: Final = b'{"journal": "turnbuckle sweep", "version": 1}\n'
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The answer at one point, or the refusal.
-
-    Attributes
-    ----------
-    results : by name.
-    code, error : of the refusal; empty where there is an answer.
-    """
-
-    results: Mapping[str, Any]
-    code: str = ""
-    error: str = ""
+_HEADS: Final = tuple(b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (2, 1))
+#: Bytes of a key, and those that are looked at at once for the end of the last whole line.
+_KEY, _BLOCK = 16, 1 << 16
 
 
 def journal_of(output: Path, shard: tuple[int, int] | None = None) -> Path:
@@ -62,7 +56,7 @@ def beside(output: Path) -> list[Path]:
     return []
 
 
-def read_journal(path: Path) -> tuple[dict[str, Outcome], int]:
+def read_journal(path: Path) -> tuple[Answers, int]:
     """Return the outcomes by key, and the number of whole lines that could not be read.
 
     A last line without its end does not count as a line.
@@ -71,29 +65,83 @@ def read_journal(path: Path) -> tuple[dict[str, Outcome], int]:
     ------
     UsageError : A086.
     """
+    answers, unread = Answers(), 0
     try:
         with opened(path) as file:
-            raw = file.read()
+            first = file.readline(len(_HEADS[0]))
+            if first not in _HEADS:
+                if any(head.startswith(first) for head in _HEADS):
+                    return answers, 0
+                raise _refused(path, "another kind of file")
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    for key, outcome in _entries(json.loads(line)):
+                        answers.put(key, outcome)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    unread += 1
     except (OSError, ValueError) as error:
         raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from None
-    if not raw.startswith(_HEAD):
-        if _HEAD.startswith(raw):
-            return {}, 0
-        raise _refused(path, "another kind of file")
-    outcomes: dict[str, Outcome] = {}
-    unread = 0
-    for line in _lines(raw):
-        try:
-            entry = json.loads(line)
-            outcomes[entry["key"]] = Outcome(entry["results"], entry["code"], entry["error"])
-        except (ValueError, KeyError, TypeError):
-            unread += 1
-    return outcomes, unread
+    return answers, unread
 
 
-def _lines(raw: bytes) -> Iterator[bytes]:
-    """Yield the whole lines after the first."""
-    yield from raw[len(_HEAD) : raw.rfind(b"\n") + 1].splitlines()
+def _entries(line: dict[str, Any]) -> list[tuple[str, Outcome]]:
+    """Return the outcomes of a line, by key."""
+    if "key" in line:  # the first version
+        _plain(line["results"].values())
+        return [(line["key"], Outcome(line["results"], str(line["code"]), str(line["error"])))]
+    keys = b64decode(line["keys"], validate=True).hex()
+    count, odd = divmod(len(keys), 2 * _KEY)
+    if odd:
+        raise ValueError
+    columns = {name: _unpacked(packed, count) for name, packed in line.get("results", {}).items()}
+    refusal = str(line.get("code", "")), str(line.get("error", ""))
+    outcomes = [Outcome({name: column[k] for name, column in columns.items()}, *refusal) for k in range(count)]
+    return [(keys[2 * _KEY * k : 2 * _KEY * (k + 1)], outcome) for k, outcome in enumerate(outcomes)]
+
+
+def _written(answers: Sequence[tuple[str, Outcome]]) -> str:
+    """Return the lines that hold answers."""
+    alike: dict[tuple[str, ...], list[tuple[str, Outcome]]] = {}
+    for key, outcome in answers:
+        alike.setdefault((outcome.code, outcome.error, *outcome.results), []).append((key, outcome))
+    lines = []
+    for (code, error, *names), some in alike.items():
+        line: dict[str, Any] = {"keys": b64encode(bytes.fromhex("".join(key for key, _ in some))).decode()}
+        if code:
+            line |= {"code": code, "error": error}
+        else:
+            line["results"] = {name: _packed([outcome.results[name] for _, outcome in some]) for name in names}
+        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
+    return "".join(lines)
+
+
+def _packed(values: list[Any]) -> Any:
+    """Return values as JSON holds them in few bytes: one that all share, doubles in base64, or a list."""
+    if len({repr(v) for v in values}) == 1:
+        return {"all": values[0]}
+    if all(isinstance(v, float) for v in values):
+        return {"f8": b64encode(np.array(values, dtype="<f8").tobytes()).decode()}
+    return values
+
+
+def _unpacked(packed: Any, count: int) -> list[Any]:
+    """Return the values of a result; raise ValueError where there are not as many as keys."""
+    if isinstance(packed, dict):
+        values = [packed["all"]] * count if "all" in packed else np.frombuffer(b64decode(packed["f8"], validate=True), "<f8").tolist()
+    else:
+        values = packed
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError
+    _plain(values)
+    return values
+
+
+def _plain(values: Iterable[Any]) -> None:
+    """Raise ValueError where a value is none that a table can hold."""
+    if not all(v is None or isinstance(v, str | int | float) for v in values):
+        raise ValueError
 
 
 class Journal:
@@ -114,8 +162,9 @@ class Journal:
             raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
         try:
             self.locked = self._lock()
-            answers, unread = read_journal(path)  # refuses a file that is not a journal
-            self._keep = bool(answers or unread) or not self.locked
+            #: answers, unread: what the journal held when it was opened, as `read_journal` returns it
+            self.answers, self.unread = read_journal(path)  # refuses a file that is not a journal
+            self._keep = bool(self.answers or self.unread) or not self.locked
             self._mend()
         except BaseException:
             self.refuse()
@@ -123,8 +172,7 @@ class Journal:
 
     def write(self, answers: Sequence[tuple[str, Outcome]]) -> None:
         """Append answers by key, and return once they are on the disk."""
-        lines = [json.dumps({"key": k, "results": dict(o.results), "code": o.code, "error": o.error}) + "\n" for k, o in answers]
-        self._append("".join(lines).encode())
+        self._append(_written(answers).encode())
         self._keep = True
 
     def close(self) -> None:
@@ -134,7 +182,7 @@ class Journal:
     def refuse(self) -> None:
         """Release the journal because the sweep is refused; a journal without answers is removed."""
         with suppress(OSError):
-            if not self._keep and os.fstat(self._file).st_size <= len(_HEAD):
+            if not self._keep and os.fstat(self._file).st_size <= len(_HEADS[0]):
                 self.path.unlink()
         self.close()
 
@@ -156,11 +204,14 @@ class Journal:
     def _mend(self) -> None:
         """Cut off a torn last line, and begin an empty file."""
         size = os.fstat(self._file).st_size
-        end = self.path.read_bytes().rfind(b"\n") + 1
+        end = size
+        while end and os.pread(self._file, 1, end - 1) != b"\n":
+            begin = max(end - _BLOCK, 0)
+            end = begin + os.pread(self._file, end - begin, begin).rfind(b"\n") + 1
         if end < size:
             os.ftruncate(self._file, end)
         if not end:
-            self._append(_HEAD)
+            self._append(_HEADS[0])
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)

@@ -2,9 +2,10 @@
 
 A worker takes points in batches of one recording and hands back what it did in about `PATIENCE` seconds, so that a kill costs little
 and nobody waits for the last batch.  The recording it read last stays with it: a batch of the same recording reads nothing.  The
-table is put together in the order of the study, whoever answered what and when.
+table is put together in the order of the study, whoever answered what and when.  Points are made as they are handed out, and answers are
+kept by column: a point takes some hundred bytes.
 
-    A083  a shard without a journal, workers that cannot be
+    A083  a shard without a journal or of a study that is refined, workers that cannot be
     A086  workers cannot start
     A168  a worker ended before it answered (a row of the table, where the sweep runs its own workers)
 """
@@ -19,23 +20,28 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import uuid4
 
+import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import InternalError, TurnbuckleError, clipped, error_of
+from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import InternalError, TurnbuckleError, UsageError, clipped, error_of
 from turnbuckle.foundation.units import show
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
-from turnbuckle.questions.sweep.journal import Journal, Outcome, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.journal import Journal, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.outcomes import Answers, Outcome, Outcomes
 from turnbuckle.questions.sweep.points import Held, scalars
 from turnbuckle.questions.sweep.study_file import read_study
 
 if TYPE_CHECKING:
+    from turnbuckle.questions.sweep.refine import Crossover
     from turnbuckle.questions.sweep.summary import SweepSummary
 
 #: A worker hands back what it has after so long [s].
@@ -140,6 +146,9 @@ def once(_call: str, *args: Any) -> Answered:
 
 @dataclass(frozen=True)
 class _Task:
+    """A point: its number in the table, its key, its settings."""
+
+    index: int
     key: str
     asked: Any
 
@@ -208,51 +217,60 @@ class _Lane:
 
 
 class _Work:
-    """Points to answer by recording, and the lanes that answer them."""
+    """Numbers of the points to answer by recording, and the lanes that answer them."""
 
-    def __init__(self, tasks: Mapping[str, Sequence[_Task]], lanes: Sequence[_Lane]) -> None:
-        self.waiting = {recording: deque(some) for recording, some in tasks.items() if some}
+    def __init__(self, pending: Mapping[str, Int], make: Callable[[str, int], _Task | None], lanes: Sequence[_Lane]) -> None:
+        self._numbers = {recording: deque([numbers]) for recording, numbers in pending.items() if len(numbers)}
+        self._make = make
         self.lanes = list(lanes)
-        self.left = sum(map(len, self.waiting.values()))
-        self.lost: Counter[str] = Counter()
+        self.left = sum(map(len, pending.values()))
+        self.lost: Counter[int] = Counter()
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether a point is left."""
+        return bool(self._numbers)
 
     def next(self, lane: _Lane) -> _Batch | None:
         """Return points for a lane.
 
         They are of the recording that the lane holds, else of one that no lane holds, else of the one with most points left.
         """
-        if not self.waiting:
+        if not self._numbers:
             return None
         taken = {each.last for each in self.lanes}
-        untouched = (r for r in self.waiting if r not in taken)
-        fallback = next(untouched, None) or max(self.waiting, key=lambda r: len(self.waiting[r]))
-        recording = lane.last if lane.last in self.waiting else fallback
-        waiting = self.waiting[recording]
+        untouched = (r for r in self._numbers if r not in taken)
+        fallback = next(untouched, None) or max(self._numbers, key=lambda r: sum(map(len, self._numbers[r])))
+        recording = lane.last if lane.last in self._numbers else fallback
         size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), 1), _BATCH)
-        if self.lost[waiting[0].key]:
+        first = self._numbers[recording][0]
+        if self.lost[int(first[0])]:
             size = 1  # alone, to find the point that ends the worker
-        tasks = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-        if not waiting:
-            del self.waiting[recording]
+        self._numbers[recording][0] = first[size:]
+        if len(first) <= size:
+            self._numbers[recording].popleft()
+        if not self._numbers[recording]:
+            del self._numbers[recording]
         lane.last = recording
-        self.left -= len(tasks)
-        return _Batch(recording, tasks)
+        numbers = first[:size].tolist()
+        self.left -= len(numbers)
+        return _Batch(recording, [task for number in numbers if (task := self._make(recording, number)) is not None])
 
     def back(self, batch: _Batch, done: int) -> None:
         """Take back the points that were not answered."""
-        if rest := batch.tasks[done:]:
-            self.waiting.setdefault(batch.recording, deque()).extendleft(reversed(rest))
+        if rest := [t.index for t in batch.tasks[done:]]:
+            self._numbers.setdefault(batch.recording, deque()).appendleft(np.array(rest))
             self.left += len(rest)
 
-    def broken(self, batch: _Batch) -> list[tuple[str, Outcome]]:
+    def broken(self, batch: _Batch) -> list[tuple[_Task, Outcome]]:
         """Try the points of a batch one by one after its worker ended.
 
         A point that ends its worker again has no answer.
         """
-        self.lost.update(t.key for t in batch.tasks)
-        (key, times) = (batch.tasks[0].key, self.lost[batch.tasks[0].key])
-        if len(batch.tasks) == 1 and times > 1:
-            return [(key, _refusal(error_of("A168", found="out of memory, or killed")))]
+        self.lost.update(t.index for t in batch.tasks)
+        first = batch.tasks[0]
+        if len(batch.tasks) == 1 and self.lost[first.index] > 1:
+            return [(first, _refusal(error_of("A168", found="out of memory, or killed")))]
         self.back(batch, 0)
         return []
 
@@ -268,6 +286,7 @@ class Swept(Shown):
     computed : points answered now; `from_journal`: before, of this sweep's share.
     digests : SHA-256 of the recordings that were looked at, by name.
     seconds, reading_seconds : how long it took, and what the workers together spent reading [s].
+    added : points that were added where the answer changes.
     notes : what else there is to say: a file system without locks, lines of a journal that could not be read.
     """
 
@@ -281,25 +300,36 @@ class Swept(Shown):
     seconds: float
     reading_seconds: float
     notes: tuple[str, ...] = ()
+    added: int = 0
 
     @property
     def missing(self) -> int:
         """Return the number of points that no journal answers yet."""
-        return sum(o is None for o in self.outcomes)
+        return int(self._columns.missing.sum())
 
     @property
     def failed(self) -> dict[str, int]:
         """Count the points without an answer, by error code."""
-        return dict(sorted(Counter(o.code for o in self.outcomes if o is not None and o.code).items()))
+        return self._columns.failed
+
+    def why(self, code: str) -> str:
+        """Return why the first point with a code has no answer."""
+        return self._columns.why(code)
+
+    @cached_property
+    def _columns(self) -> Outcomes:
+        return Outcomes.of(self.outcomes)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the table as rows: recording, settings, results, code, error.
 
         Points without an outcome are left out.
         """
-        columns = self.study.columns
-        results = [n for n in self.results() if n not in columns and n not in RESERVED]
-        out = []
+        return list(self.each_row())
+
+    def each_row(self) -> Iterator[dict[str, Any]]:
+        """Yield `rows` one by one."""
+        columns, results = self.study.columns, self.results()
         for point, outcome in zip(self.study.points(), self.outcomes, strict=True):
             if outcome is not None:
                 row = {
@@ -307,21 +337,28 @@ class Swept(Shown):
                     **{c: point.values[c] for c in columns},
                     **{n: outcome.results.get(n) for n in results},
                 }
-                out.append({**row, "code": outcome.code or None, "error": outcome.error or None})
-        return out
+                yield {**row, "code": outcome.code or None, "error": outcome.error or None}
 
     def results(self) -> list[str]:
-        """Return the names of all results, in the order in which points first give them."""
-        return list(dict.fromkeys(name for o in self.outcomes if o is not None for name in o.results))
+        """Return the names of the results that have a column, in the order in which points first give them."""
+        return [n for n in self._columns.names() if n not in self.study.columns and n not in RESERVED]
 
     def table(self) -> pl.DataFrame:
         """Return the table.
 
         A column has the type of its values, whatever points failed.
         """
-        rows = self.rows()
-        names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
-        return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
+        study, there = self.study, ~self._columns.missing
+        rows = pl.Series(there)
+        names = pl.Series("recording", list(study.recordings), dtype=pl.String)
+        recordings = names[np.repeat(np.arange(len(names)), study.each)].filter(rows)
+        settings = []
+        for name in study.columns:
+            # one recording's values are those of all; a setting has one type whatever rows are left out
+            column = _column(name, study.column(name))
+            settings.append(column[np.tile(np.arange(study.each), len(names))].filter(rows))
+        results = [self._columns.column(name, there) for name in (*self.results(), "code", "error")]
+        return pl.DataFrame([recordings, *settings, *results])
 
     def headline(self) -> str:
         """Return how many points have an answer, in one line."""
@@ -338,7 +375,13 @@ class Swept(Shown):
         """Return a summary of each recording."""
         from turnbuckle.questions.sweep.summary import summaries  # workers do not need its imports
 
-        return summaries(self.study, self.rows())
+        return summaries(self.study, self.each_row())
+
+    def crossovers(self) -> list[Crossover]:
+        """Return where the answer changes along the axis that the study refines."""
+        from turnbuckle.questions.sweep.refine import crossovers  # workers do not need its imports
+
+        return crossovers(self.study, self.rows()) if self.study.refine is not None else []
 
     def provenance(self) -> dict[str, Any]:
         """Return the version that answered, and the recordings by name: file and hash."""
@@ -386,31 +429,66 @@ def sweep(
     study = study if isinstance(study, Study) else read_study(study)
     if shard is not None and (output is None or not 1 <= shard[0] <= shard[1]):
         raise error_of("A083.shard", found=f"{shard[0]}/{shard[1]}")
+    if shard is not None and study.refine is not None:
+        raise error_of("A083.refine")
     if workers is not None and not 1 <= workers <= 4096:
         raise error_of("A083.workers", found=str(workers))
     began = time.monotonic()
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None
         answers, notes = _answers_of(journal, output)
-        running = _Sweep(study, journal, answers, again)
-        block = study.block(shard)
-        tasks = running.tasks(block)
-        before = len(block) - running.waiting(block)
-        reading = running.run(tasks, _lanes(executor, workers, sum(map(len, tasks.values()))), progress)
-    if shard is not None and output is not None:
-        answers.update(_answers_of(None, output)[0])
-    outcomes = running.outcomes(block)
-    return Swept(study, outcomes, len(block) - before, before, running.digests, time.monotonic() - began, reading, tuple(notes))
+        lanes = _lanes(executor, workers, len(study))
+        stack.enter_context(_ended(lanes))
+        running, computed = _Sweep(study, journal, answers, again), 0
+        reading = running.run(study.block(shard), lanes, progress)
+        while study.refine is not None and (wider := _refined(running)) is not None:
+            computed += running.computed
+            study, running = wider, running.on(wider)
+            reading += running.run(study.block(None), lanes, progress)
+        if shard is not None:
+            running.look_up(_answers_of(None, output)[0], study.block(shard))
+    block = study.block(shard)
+    computed += running.computed
+    seconds, added = time.monotonic() - began, len(study) - running.begun
+    return Swept(study, running.outcomes, computed, len(block) - computed, running.digests, seconds, reading, tuple(notes), added)
 
 
-def _answers_of(journal: Journal | None, output: Path | None) -> tuple[dict[str, Outcome], list[str]]:
+def _refined(running: _Sweep) -> Study | None:
+    """Return the study with the places that its refined axis lacks; None where none is to be added."""
+    from turnbuckle.questions.sweep.refine import further  # workers do not need its imports
+
+    study = running.study
+    refine = study.refine
+    assert refine is not None
+    spent = len(study) - running.begun
+    rows = Swept(study, running.outcomes, 0, 0, running.digests, 0.0, 0.0).rows()
+    places = further(study, rows, spent)
+    if not places:
+        return None
+    axis = sorted({*study.lists[refine.axis], *places}, key=float)
+    return replace(study, axes={**study.axes, refine.axis: axis})
+
+
+@contextmanager
+def _ended(lanes: Sequence[_Lane]) -> Iterator[None]:
+    """End the lanes' own processes however the sweep ends, and release what this thread holds."""
+    completed = False
+    try:
+        yield
+        completed = True
+    finally:
+        for lane in lanes:
+            lane.end(at_once=not completed)
+        _forget()
+
+
+def _answers_of(journal: Journal | None, output: Path | None) -> tuple[Answers, list[str]]:
     """Return the outcomes that the journals of a table hold, and notes on their flaws."""
-    answers: dict[str, Outcome] = {}
-    notes = []
+    answers, notes = Answers(), []
     for path in beside(output) if output is not None else []:
-        entries, unread = read_journal(path)
-        # an answer of one journal outweighs a refusal in another
-        answers.update({k: o for k, o in entries.items() if not o.code or k not in answers or answers[k].code})
+        held = journal is not None and path == journal.path
+        entries, unread = (journal.answers, journal.unread) if journal is not None and held else read_journal(path)
+        answers.add(entries)
         if unread:
             notes.append(f"{unread} lines of {path.name} cannot be read; their points are computed again")
     if journal is not None and not journal.locked:
@@ -428,53 +506,68 @@ def _lanes(executor: Executor | None, workers: int | None, tasks: int) -> list[_
 
 
 class _Sweep:
-    """A sweep in progress."""
+    """A sweep in progress.
 
-    def __init__(self, study: Study, journal: Journal | None, answers: dict[str, Outcome], again: bool) -> None:
-        self.study, self.journal, self.answers = study, journal, answers
+    Attributes
+    ----------
+    outcomes : one a point, in the order of the table.
+    computed : points that were answered now.
+    begun : points of the study before any was added.
+    """
+
+    def __init__(self, study: Study, journal: Journal | None, answers: Answers, again: bool) -> None:
+        self.study, self.journal, self.answers, self.again = study, journal, answers, again
+        self.outcomes = Outcomes(len(study))
         self.digests: dict[str, str] = {}
-        self._keys: dict[str, list[tuple[str, Any]]] = {}
-        self._stale = {k for k, o in answers.items() if o.code} if again else set[str]()
+        self.computed = 0
+        self.begun = len(study)
 
-    def keyed(self, recording: str) -> list[tuple[str, Any]]:
-        """Return key and settings of each point of a recording; this hashes the recording."""
-        if recording not in self._keys:
-            path = self.study.recordings[recording]
-            self.digests[recording] = digest_of(path, recording)
-            self._keys[recording] = self.study.keys(recording, self.digests[recording])
-        return self._keys[recording]
+    def on(self, study: Study) -> _Sweep:
+        """Return the same sweep on a study with more points."""
+        wider = _Sweep(study, self.journal, self.answers, again=False)
+        wider.digests, wider.begun = self.digests, self.begun
+        return wider
+
+    def digest(self, recording: str) -> str:
+        """Return the hash of a recording's content."""
+        if recording not in self.digests:
+            self.digests[recording] = digest_of(self.study.recordings[recording], recording)
+        return self.digests[recording]
 
     def spans(self, block: range) -> Iterable[tuple[str, range]]:
-        """Yield the recordings that have points in a block of the table, each with the range of its points."""
-        each = len(self.study) // len(self.study.recordings)
+        """Yield the recordings that have points in a block of the table, each with the range of its points there."""
+        each = self.study.each
         for k, recording in enumerate(self.study.recordings):
-            first, last = max(block.start - k * each, 0), min(block.stop - k * each, each)
+            first, last = max(block.start, k * each), min(block.stop, (k + 1) * each)
             if first < last:
                 yield recording, range(first, last)
 
-    def tasks(self, block: range) -> dict[str, list[_Task]]:
-        """Return the points to answer, each key once."""
-        taken: set[str] = set()
-        out: dict[str, list[_Task]] = {}
-        for recording, span in self.spans(block):
-            some = out.setdefault(recording, [])
-            for key, asked in self.keyed(recording)[span.start : span.stop]:
-                if (key not in self.answers or key in self._stale) and key not in taken:
-                    taken.add(key)
-                    some.append(_Task(key, asked))
-        return out
+    def look_up(self, answers: Answers, block: range) -> None:
+        """Take the outcomes of points that have none yet from journals.
 
-    def waiting(self, block: range) -> int:
-        """Count the points of a block without an answer."""
-        keys = (key for recording, span in self.spans(block) for key, _ in self.keyed(recording)[span.start : span.stop])
-        return sum(key not in self.answers or key in self._stale for key in keys)
+        A shard looks up the points of other recordings only if all may be answered, because looking up hashes recordings.
+        """
+        everywhere = len(block) == len(self.study) or len(answers) >= len(self.study)
+        for recording, span in self.spans(range(len(self.study)) if everywhere else block):
+            digest = self.digest(recording)
+            if not len(answers):
+                continue
+            for index in (np.flatnonzero(self.outcomes.missing[span.start : span.stop]) + span.start).tolist():
+                with suppress(UsageError):
+                    key = self.study.key(digest, self.study.asked(index % self.study.each))
+                    if key in answers:
+                        self.outcomes.put(index, answers[key])
 
-    def run(self, tasks: Mapping[str, Sequence[_Task]], lanes: list[_Lane], progress: Progress | None) -> float:
-        """Answer the tasks, and return the seconds that workers spent reading."""
-        work = _Work(tasks, lanes)
+    def run(self, block: range, lanes: list[_Lane], progress: Progress | None) -> float:
+        """Answer the points of a block, and return the seconds that workers spent reading."""
+        self.look_up(self.answers, block)
+        twins = self._twins(block)
+        waiting = self.outcomes.missing | (self.outcomes.refused() if self.again else False)
+        pending = {r: np.flatnonzero(waiting[s.start : s.stop]) + s.start for r, s in self.spans(block) if r not in twins}
+        self.computed = int(waiting[block.start : block.stop].sum())
+        work = _Work(pending, self._task, lanes)
         total, done, failed, reading = work.left, 0, 0, 0.0
         flying: dict[Future[Answered], tuple[_Lane, _Batch]] = {}
-        completed = False
         if progress is not None:
             progress(0, total, 0)
         try:
@@ -488,18 +581,36 @@ class _Sweep:
                     done, failed = done + len(answers), failed + sum(o.code != "" for _, o in answers)
                 if progress is not None:
                     progress(done, total, failed)
-            completed = True
         finally:
             for future in flying:
                 future.cancel()
-            for lane in lanes:
-                lane.end(at_once=not completed)
-            _forget()
+        spans = dict(self.spans(range(len(self.study))))
+        for recording, twin in twins.items():
+            for index, same in zip(spans[recording], spans[twin], strict=True):
+                if (outcome := self.outcomes[same]) is not None and index in block:
+                    self.outcomes.put(index, outcome)
         return reading
+
+    def _twins(self, block: range) -> dict[str, str]:
+        """Return the recordings that have the content of another, whose answers are theirs, in blocks of whole recordings."""
+        spans = {r: s for r, s in self.spans(block) if len(s) == self.study.each}
+        first: dict[str, str] = {}
+        return {r: first[self.digest(r)] for r in spans if first.setdefault(self.digest(r), r) != r}
+
+    def _task(self, recording: str, index: int) -> _Task | None:
+        """Return a point ready to be asked; None where its settings are refused, which is its outcome."""
+        try:
+            asked = self.study.asked(index % self.study.each)
+        except UsageError as error:
+            self.outcomes.put(index, _refusal(error))
+            return None
+        return _Task(index, self.study.key(self.digest(recording), asked), asked)
 
     def _fill(self, work: _Work, lanes: list[_Lane], flying: dict[Future[Answered], tuple[_Lane, _Batch]]) -> None:
         for lane in lanes:
             while lane.under_way < lane.width and (batch := work.next(lane)) is not None:
+                if not batch.tasks:
+                    continue
                 recording = batch.recording
                 path = self.study.recordings[recording].absolute()
                 asked = [t.asked for t in batch.tasks]
@@ -509,11 +620,11 @@ class _Sweep:
                 if future.done():
                     return  # an executor that runs immediately: store its answers before the next
 
-    def _landed(self, future: Future[Answered], work: _Work, lane: _Lane, batch: _Batch) -> tuple[list[tuple[str, Outcome]], float]:
+    def _landed(self, future: Future[Answered], work: _Work, lane: _Lane, batch: _Batch) -> tuple[list[tuple[_Task, Outcome]], float]:
         """Store the answers of a finished batch."""
         try:
             answered = future.result()
-            answers = [(t.key, o) for t, o in zip(batch.tasks, answered.outcomes, strict=False)]
+            answers = list(zip(batch.tasks, answered.outcomes, strict=False))
             work.back(batch, len(answers))
             seconds = answered.reading_seconds
         except BrokenExecutor:
@@ -522,25 +633,12 @@ class _Sweep:
             lane.renew()
             answers, seconds = work.broken(batch), 0.0
         if answers and self.journal is not None:
-            self.journal.write(answers)
-        self.answers.update(answers)
-        self._stale -= {key for key, _ in answers}
+            self.journal.write([(task.key, outcome) for task, outcome in answers])
+        for task, outcome in answers:
+            self.outcomes.put(task.index, outcome)
+            if self.study.refine is not None:
+                self.answers.put(task.key, outcome)
         return answers, seconds
-
-    def outcomes(self, block: range) -> list[Outcome | None]:
-        """Return one outcome per point of the whole study.
-
-        A shard looks up the answers of others only if all may be there, because looking up hashes recordings.
-        """
-        study = self.study
-        each = len(study) // len(study.recordings)
-        local = {recording for recording, _ in self.spans(block)}
-        everywhere = len(block) == len(study) or len(self.answers) >= len(study)
-        out: list[Outcome | None] = []
-        for recording in study.recordings:
-            looked_up = everywhere or recording in local
-            out += [self.answers.get(key) for key, _ in self.keyed(recording)] if looked_up else [None] * each
-        return out
 
 
 __all__ = ["PATIENCE", "Point", "Serial", "Swept", "answer", "sweep"]

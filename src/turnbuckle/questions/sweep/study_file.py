@@ -5,6 +5,8 @@
     [study]
     name = "cards"
     model = "messages"                    # messages, project, slack or sharing
+    # sample = 256                        # places of the axes that are ranges, and not lists: {from = "0.5 us", to = "50 us"}
+    # refine = 100                        # points that are added where the answer changes along such an axis
 
     [recordings]
     melt = "melt-16/traces.otf2"          # relative to this file
@@ -33,16 +35,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from turnbuckle.foundation.errors import TurnbuckleError, UnitError, UsageError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Scalar, Setting, known, spaced
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
-from turnbuckle.questions.sweep.grid import MOST, Study
+from turnbuckle.foundation.units import parse
+from turnbuckle.questions.sweep.grid import Study
 from turnbuckle.questions.sweep.kinds import kind_named
+from turnbuckle.questions.sweep.ranges import WITHIN, Range, Sample, Spacing, planned, range_of
 
 _RANGE = ("from", "to", "points", "spacing")
+_HEAD = ("name", "model", "sample", "sampler", "seed", "refine", "within")
+#: Values of one axis that a file may ask for by their number.
+_LONGEST = 1_000_000
 _TABLES = ("study", "recordings", "settings", "axes", "pairs")
 
 
@@ -70,19 +77,40 @@ class _Reading:
     def study(self) -> Study:
         self._keys((), self.document, _TABLES, "a table")
         head = self._table("study", needed=True)
-        self._keys(("study",), head, ("name", "model"), "a key")
+        self._keys(("study",), head, _HEAD, "a key")
         for key in ("name", "model"):
             if not isinstance(head.get(key), str):
                 raise self._flaw("A080.key", ("study", key), key=key)
         kind = self._located(("study", "model"), lambda: kind_named(head["model"]))
         legal = kind.legal
         settings = {n: self._value(("settings", n), n, v, legal, kind.name) for n, v in self._table("settings").items()}
-        axes = {n: self._axis(n, v, legal, kind.name) for n, v in self._table("axes").items()}
+        sample, budget, within = self._points(head)
+        ranges = sample is not None or budget is not None
+        axes = {n: self._axis(n, v, legal, kind.name, ranges) for n, v in self._table("axes").items()}
         pairs = self._pairs(legal, kind.name)
         recordings = self._recordings()
         where = ("axes",) if axes else ("study",)
-        made: Study = self._located(where, lambda: Study(head["name"], kind, recordings, settings, pairs, axes, self.folder))
-        return made
+
+        def made() -> Study:
+            every, refine = planned(axes, budget, within, sample)
+            return Study(head["name"], kind, recordings, settings, pairs, every, self.folder, sample, refine)
+
+        study: Study = self._located(where, made)
+        return study
+
+    def _points(self, head: dict[str, Any]) -> tuple[Sample | None, int | None, float]:
+        """Return how ranges are sampled, how many points are added where the answer changes, and the width that is narrow enough."""
+        for key in ("sample", "seed", "refine"):
+            if key in head and (not isinstance(head[key], int) or isinstance(head[key], bool)):
+                raise self._flaw("A080.number", ("study", key), found=str(head[key]), key=key)
+        if "sample" not in head and (key := next((k for k in ("sampler", "seed") if k in head), "")):
+            raise self._flaw("A080.needs", ("study", key), key=key, other="sample")
+        if "refine" not in head and "within" in head:
+            raise self._flaw("A080.needs", ("study", "within"), key="within", other="refine")
+        given = {new: head[key] for key, new in (("sample", "count"), ("sampler", "sampler"), ("seed", "seed")) if key in head}
+        sample = self._located(("study", "sample"), lambda: Sample(**given)) if given else None
+        within = self._located(("study", "within"), lambda: parse(str(head["within"]), "1")) if "within" in head else WITHIN
+        return sample, head.get("refine"), within
 
     def _recordings(self) -> dict[str, Path]:
         given = self._table("recordings", needed=True)
@@ -97,7 +125,7 @@ class _Reading:
             raise self._flaw("A080.pairs", ("pairs",))
         return [{n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()} for pair in given]
 
-    def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str) -> Sequence[Scalar]:
+    def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str, ranges: bool) -> Sequence[Scalar] | Range:
         place = ("axes", name)
         setting = self._located(place, lambda: known(name, legal, f"model {model}"))
         if isinstance(given, list):
@@ -105,18 +133,18 @@ class _Reading:
         if not isinstance(given, dict):
             raise self._flaw("A080.axis", place, found=str(given), name=name)
         self._keys(place, given, _RANGE, "a key of a range")
-        if missing := [k for k in _RANGE[:3] if k not in given]:
+        if missing := [k for k in _RANGE[: 2 if ranges else 3] if k not in given]:
             raise self._flaw("A080.end", place, missing=missing[0])
-        points, spacing = given["points"], given.get("spacing", "linear")
-        if not isinstance(points, int) or isinstance(points, bool) or not 2 <= points <= MOST:
-            raise self._flaw("A080.points", (*place, "points"), found=str(points))
-        if spacing not in ("linear", "log"):
+        points, spacing = given.get("points", 2), given.get("spacing", "linear")
+        if not isinstance(points, int) or isinstance(points, bool) or not 2 <= points <= _LONGEST:
+            raise self._flaw("A080.points", (*place, "points"), found=str(points), most=_LONGEST)
+        if spacing not in get_args(Spacing):
             raise self._flaw("A080.spacing", (*place, "spacing"), found=str(spacing))
         ends = [self._located((*place, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
-        if not all(isinstance(e, int | float) and not isinstance(e, bool) for e in ends) or ends[0] == ends[1]:
-            raise self._flaw("A080.range", place, found=f"{ends[0]} to {ends[1]}")
-        if spacing == "log" and not min(ends) > 0:
-            raise self._flaw("A080.logarithm", place, found=f"{ends[0]} to {ends[1]}")
+        over = self._located(place, lambda: range_of((ends[0], ends[1]), spacing, "float" not in setting.kinds))
+        if "points" not in given:
+            made: Range = over
+            return made
         values = spaced(float(ends[0]), float(ends[1]), points, spacing)
         if "float" in setting.kinds:
             return values

@@ -210,36 +210,38 @@ def _times(row: Mapping[str, Any]) -> tuple[float, float] | None:
 def varying(study: Study) -> tuple[str, ...]:
     """Return the settings that have more than one value in a study."""
     pairs = [n for n in (study.pairs[0] if study.pairs else ()) if len({p[n] for p in study.pairs}) > 1]
-    return (*pairs, *(n for n, values in study.axes.items() if len(values) > 1))
+    return (*pairs, *(n for n in study.axes if n in study.ranges or len(study.lists[n]) > 1))
 
 
-def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[SweepSummary]:
+def summaries(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[SweepSummary]:
     """Summarise each recording of a sweep.
 
     Parameters
     ----------
-    rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them.
+    rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them; of more than the answers compared none is kept.
     """
     varied, legal = varying(study), study.kind.legal
-    by: dict[str, list[Mapping[str, Any]]] = {name: [] for name in study.recordings}
+    paths = study.lists.get("path") or [pair["path"] for pair in study.pairs if "path" in pair]
+    compares_paths = "path" in varied and {HOST, DIRECT} <= set(paths)
+    best: dict[str, Mapping[str, Any]] = {}
+    unmatched: dict[str, float] = {}
+    both: dict[str, list[Mapping[str, Any]]] = {name: [] for name in study.recordings}
     for row in rows:
-        by[row["recording"]].append(row)
-    compares_paths = "path" in varied and {HOST, DIRECT} <= {row["path"] for row in rows}
+        name = row["recording"]
+        if compares_paths:
+            both[name].append(row)
+        if row["code"] or not isinstance(row.get("seconds"), int | float):
+            continue
+        if name not in best or _order(row, varied) < _order(best[name], varied):
+            best[name] = row
+        unmatched[name] = max(unmatched.get(name, 0.0), float(row.get("unmatched_share") or 0.0))
     out = []
-    for name, of_recording in by.items():
-        answered = [r for r in of_recording if not r["code"] and isinstance(r.get("seconds"), int | float)]
-        compared, unpaired = gained(of_recording, varied) if compares_paths else ([], 0)
-        out.append(SweepSummary(name, _best(answered, varied), varied, tuple(compared), unpaired, _unmatched(answered), legal))
+    for name in study.recordings:
+        compared, unpaired = gained(both[name], varied)
+        out.append(SweepSummary(name, best.get(name), varied, tuple(compared), unpaired, unmatched.get(name, 0.0), legal))
     return out
 
 
-def _best(answered: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> Mapping[str, Any] | None:
-    if _SIZE in varied and answered:
-        most = max(r[_SIZE] for r in answered)
-        answered = [r for r in answered if r[_SIZE] == most]
-    return min(answered, key=lambda r: (r["seconds"], r.get(TALK) or 0.0), default=None)
-
-
-def _unmatched(answered: Sequence[Mapping[str, Any]]) -> float:
-    shares = [r["unmatched_share"] for r in answered if r.get("unmatched_share") is not None]
-    return float(max(shares, default=0.0))
+def _order(row: Mapping[str, Any], varied: Sequence[str]) -> tuple[float, float, float]:
+    """Return what the best row has least of: of most ranks, the shortest run, then the least communication."""
+    return -float(row[_SIZE]) if _SIZE in varied else 0.0, float(row["seconds"]), float(row.get(TALK) or 0.0)

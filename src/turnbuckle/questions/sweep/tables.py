@@ -34,7 +34,7 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
     study = swept.study
     console.print(Text(swept.headline(), "bold"))
     for code, count in swept.failed.items():
-        why = next(o.error for o in swept.outcomes if o is not None and o.code == code)
+        why = swept.why(code)
         console.print(f"  {code}  {count:,} {'point' if count == 1 else 'points'}: {clean(why, 300)}", style="yellow")
     if swept.missing:
         console.print("the table follows when all shards are done")
@@ -69,6 +69,7 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
     for line in notes:
         console.print(clean(line, 2000), style="dim")
     _print_summaries(console, swept)
+    _print_crossovers(console, swept)
     if by is not None and by not in names:
         # refused last, so that the computed answers are shown first
         fix = did_you_mean(by, names) or f"columns: {', '.join(names)}"[:160]
@@ -106,6 +107,23 @@ def _print_summaries(console: Console, swept: Swept) -> None:
         console.print(f"[bold]{summary.recording}:[/bold] {clean(summary.sentence, 2000)}")
     if len(every) > _MOST_SENTENCES:
         console.print(f"{len(every) - _MOST_SENTENCES:,} more recordings: summary in --format json", style="dim")
+
+
+def _print_crossovers(console: Console, swept: Swept) -> None:
+    """Print where the answer changes, and how narrow that is known."""
+    refine = swept.study.refine
+    if refine is None:
+        return
+    changes = swept.crossovers()
+    for change in changes[:_MOST_SENTENCES]:
+        console.print(f"[bold]{change.recording}:[/bold] {clean(change.sentence(swept.study.kind.legal), 2000)}")
+    if len(changes) > _MOST_SENTENCES:
+        console.print(f"{len(changes) - _MOST_SENTENCES:,} more changes: crossovers in --format json", style="dim")
+    added = swept.added
+    wide = sum(not refine.closed(c.low, c.high) for c in changes)
+    end = f"; {wide:,} of the changes could be narrowed by more points" if wide else ""
+    found = "" if changes else f"the answer is the same at all points along {refine.axis}; "
+    console.print(f"{found}{added:,} points added of at most {refine.budget:,}{end}", style="dim")
 
 
 def _folded(name: str) -> str:
