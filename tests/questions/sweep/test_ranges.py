@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from refusals import refused
 from sweep_kinds import study_of
 
+from turnbuckle.questions.sweep.answers.journal import Journal, journal_of, read_journal
+from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome, Outcomes
 from turnbuckle.questions.sweep.grid import Study
-from turnbuckle.questions.sweep.journal import Journal, journal_of, read_journal
-from turnbuckle.questions.sweep.outcomes import Answers, Outcome, Outcomes
 from turnbuckle.questions.sweep.points import Held, Kind
 from turnbuckle.questions.sweep.question import Serial, sweep
 from turnbuckle.questions.sweep.ranges import Range, Refine, Sample, planned

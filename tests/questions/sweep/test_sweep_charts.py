@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 import pytest
 
 from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
-from turnbuckle.questions.sweep.figures import MOST, figures, logarithmic
+from turnbuckle.questions.sweep.answers.outcomes import Outcome
+from turnbuckle.questions.sweep.figures import MOST, figures
 from turnbuckle.questions.sweep.grid import Study
 from turnbuckle.questions.sweep.kinds import PROJECT
-from turnbuckle.questions.sweep.outcomes import Outcome
 from turnbuckle.questions.sweep.points import Held
 from turnbuckle.questions.sweep.question import Serial, Swept, sweep
+from turnbuckle.questions.sweep.ranges import logarithmic
 from turnbuckle.show.figures.files import save
 
 AXES: dict[str, list[Any]] = {

@@ -222,7 +222,7 @@ def test_hostile_names_stay_text(turnbuckle: Run, study: Path) -> None:
 
 
 def test_a_batch_system_ends_it_in_order(turnbuckle: Run, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnbuckle.questions.sweep.journal import Journal
+    from turnbuckle.questions.sweep.answers.journal import Journal
 
     write = Journal.write
 

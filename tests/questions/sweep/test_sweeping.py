@@ -22,9 +22,10 @@ from refusals import refused
 from sweep_kinds import NOTED, noted, study_of
 
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
-from turnbuckle.questions.sweep.journal import Journal, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.answers.journal import Journal, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.answers.workers import no_interrupt
 from turnbuckle.questions.sweep.points import Held
-from turnbuckle.questions.sweep.question import Serial, Swept, _no_interrupt, sweep
+from turnbuckle.questions.sweep.question import Serial, Swept, sweep
 
 HERE = Path(__file__).parents[2] / "builders"
 
@@ -310,7 +311,7 @@ def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: py
         return some
 
     write = os.write
-    monkeypatch.setattr("turnbuckle.questions.sweep.journal.os.write", full)
+    monkeypatch.setattr("turnbuckle.questions.sweep.answers.journal.os.write", full)
     with pytest.raises(TurnbuckleError, match="A086") as caught:
         sweep(study, Serial(), output=output)
     assert caught.value.found == "No space left on device" and "continues from there" in caught.value.fix
@@ -323,7 +324,7 @@ def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: py
 def test_a_worker_that_begins_does_not_see_ctrl_c() -> None:
     """Before its initialiser runs it imports for half a second, and would tell of the interruption itself."""
     words = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"]
-    with _no_interrupt():
+    with no_interrupt():
         inside = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert inside == "True\n" and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -332,7 +333,7 @@ def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest
     def none(_: int, __: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("turnbuckle.questions.sweep.journal.fcntl.flock", none)
+    monkeypatch.setattr("turnbuckle.questions.sweep.answers.journal.fcntl.flock", none)
     with Journal(tmp_path / "t.journal") as journal:
         assert not journal.locked
     assert "has no locks" in sweep(study_of(tmp_path), Serial(), output=tmp_path / "t.csv").notes[0]

@@ -16,9 +16,8 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.settings import known
 from turnbuckle.foundation.units import parse
-from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.sweep.grid import Study, shard_of
-from turnbuckle.questions.sweep.ranges import WITHIN, Range, Sample, Sampler, planned, read_range
+from turnbuckle.questions.sweep.ranges import SEED, WITHIN, Range, Sample, Sampler, planned, read_range
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output

@@ -7,6 +7,7 @@ of Khetawat et al. (GPUDirect in TraceR-CODES).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,19 +22,22 @@ from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS, shade
 from turnbuckle.show.figures.marks import CHANGE, Bar, Rows, Spec, beside, few, of, plot, quantity, stacked_bars, time_unit
-from turnbuckle.show.text import clean, shorten, signed
+from turnbuckle.show.text import clean, percent, shorten
 
 #: Figures of one sweep at most: what follows is left out, and said.
 MOST: Final = 24
 #: Lines of one path, and values along an axis that are written below it.
 _LINES, _TICKS = 5, 8
-#: Light to dark, for lines of one path; those of no path.
-_SHADES: Final[Mapping[str, tuple[str, ...]]] = {
-    HOST: ("#fdbf7a", "#f59d3d", "#e08214", "#b35806", "#7f3b08"),
-    DIRECT: ("#9ecae1", "#6baed6", "#3f88bd", "#1f5a96", "#08306b"),
-    "p2p": ("#b9d9b0", "#8cc47f", "#5aa653", "#2f8139", "#0b5a22"),
-    "host": ("#c9cdd2", "#a9afb6", "#858d96", "#626b75", "#3f4852"),
-}
+#: Light to dark, for the values of one axis.
+_SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#081d58")
+#: Settings as a stranger calls them.
+_NAMES: Final[Mapping[str, str]] = {
+    "card_bandwidth": "NIC bandwidth", "cards": "NICs per node", "hop_seconds": "latency per hop", "taper": "oversubscription",
+    "on": "machine", "runs": "runs at once", "slack_seconds": "added one-way latency", "slack.link": "added one-way latency",
+    "link.h2d.bandwidth": "host-to-device bandwidth", "link.d2h.bandwidth": "device-to-host bandwidth",
+}  # fmt: skip
+#: Places of a sample that a figure draws.
+_PLACES: Final = 1000
 _PATH_WORDS: Final = {HOST: "host copies", DIRECT: "GPUDirect", "p2p": "GPU to GPU inside a node", "host": "buffers on the host"}
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HIGH = 74, 18, 12, 52, 280
 #: Axes that node shapes are named by, the first that varies.
@@ -58,13 +62,36 @@ class _Asked:
     paths: list[str]
     metric: str
 
+    @property
+    def quantity(self) -> str:
+        """Return what is drawn, in words."""
+        return "communication, mean over the ranks" if self.metric == TALK else "run time"
+
+    @property
+    def meaning(self) -> str:
+        """Return what the quantity is, in a sentence."""
+        if self.metric == TALK:
+            return "Communication: all time of a rank that is not compute."
+        return f"As predicted by model {self.swept.study.kind.name}."
+
     def value(self, name: str, value: Any) -> str:
         """Return a value with its unit."""
         return clean(valued(value, unit_of(name, self.swept.study.kind.legal)), 40)
 
+    def label(self, name: str, value: Scalar | None) -> str:
+        """Return a value of an axis as a legend has it; a word says what it is."""
+        words = self.value(name, value)
+        return f"{self.title(name)} {words}" if numeric(self.axes[name]) else words
+
+    def colour(self, name: str | None, k: int, count: int) -> str:
+        """Return the colour of a value of an axis: from light to dark where values are numbers, else of its own."""
+        if name is None or not numeric(self.axes[name]):
+            return TARGET_COLOURS[k % len(TARGET_COLOURS)]
+        return _SHADES[3] if count == 1 else shade(_SHADES, k, count)
+
     def title(self, name: str) -> str:
         """Return an axis in words."""
-        return re.sub(r" (seconds|bytes)$", "", name.replace("_", " "))
+        return _NAMES.get(name) or re.sub(r" (seconds|bytes)$", "", name.replace("_", " "))
 
     def fixed(self, shown: Sequence[str]) -> dict[str, Scalar]:
         """Return the first value of every axis that a figure does not show."""
@@ -98,7 +125,9 @@ def figures(swept: Swept) -> list[Figure]:
     recordings = [n for n in swept.study.recordings if any(r["recording"] == n for r in asked.rows)]
     shape = next((n for n in _SHAPES if n in asked.axes), None)
     for recording in recordings:
-        out += [made for name in asked.axes if (made := over(asked, recording, name))]
+        # of a sample no two points differ in one setting alone
+        names, draw = (swept.study.ranges, scattered) if swept.study.ranges else (asked.axes, over)
+        out += [made for name in names if (made := draw(asked, recording, name))]
         if "compute_seconds" in asked.rows[0] and (shape or asked.paths != [""]) and (made := split(asked, recording, shape)):
             out.append(made)
     return out[:MOST]
@@ -130,15 +159,32 @@ def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
         scale: Spec = {"domain": [asked.value(name, v) for v in values], "padding": 0.5}
         return {"field": "x", "type": "ordinal", "axis": axis, "scale": scale}, False
     some = sorted(float(v) for v in values)
-    ticks = few(some, _TICKS)
-    exact = {float(v): v for v in values}
-    words = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
+    refine = asked.swept.study.refine
+    # places that a sample or an interval chose are no figures that one reads
+    chosen = name in asked.swept.study.ranges or (refine is not None and refine.axis == name)
+    ticks = _round(some) if chosen else few(some, _TICKS)
+    whole = all(isinstance(v, int) for v in values)
+    labels = {t: asked.value(name, int(t) if whole and t == int(t) else t) for t in ticks}
+    words = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(label))}" for t, label in labels.items())
     axis = {"title": title, "values": ticks, "labelExpr": f"{words} : ''", "labelOverlap": "greedy", "grid": True}
     if logarithmic(some):
         side = (some[-1] / some[0]) ** 0.05
         return quantity("x", [some[0] / side, some[-1] * side], log=10, **axis), True
     side = 0.05 * (some[-1] - some[0])
     return quantity("x", [some[0] - side, some[-1] + side], scale={"zero": False}, **axis), True
+
+
+def _round(values: Sequence[float]) -> list[float]:
+    """Return round numbers between the least and the largest of some values.
+
+    >>> _round([2e-6, 3e-6, 5e-4]), _round([1.0, 7.5, 11.0])
+    ([1e-05, 0.0001], [2.0, 4.0, 6.0, 8.0, 10.0])
+    """
+    low, high = min(values), max(values)
+    if logarithmic(values) and high / low >= 10:
+        return [float(f"1e{k}") for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    step = next(s * 10.0**e for e in range(-18, 19) for s in (1, 2, 5) if (high - low) / (s * 10.0**e) <= _TICKS - 2)
+    return [float(f"{k * step:.12g}") for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _unbroken(text: str) -> str:
@@ -185,55 +231,105 @@ def _second(asked: _Asked, name: str) -> str | None:
 
 
 def over(asked: _Asked, recording: str, name: str) -> Figure | None:
-    """Draw communication, or run time, of a recording over one axis; a line for each path and each value of one more axis."""
+    """Draw communication, or run time, of a recording over one axis: a panel for each path, a line for each value of one more axis."""
     second = _second(asked, name)
     some = few(asked.axes[second], _LINES) if second else [None]
     fixed = asked.fixed([name, *([second] if second else [])])
-    series: list[tuple[str, str, Rows]] = []
+    panels: list[tuple[str, list[tuple[str, str, Rows]]]] = []
     for path in asked.paths:
+        series = []
         for k, value in enumerate(some):
             values = {**fixed, "path": path, **({second: value} if second else {})}
             answered = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**values, name: v}))]
-            words = [_PATH_WORDS.get(path, path)] if path else []
-            words += [f"{asked.title(second)} {asked.value(second, value)}"] if second else []
-            label = ", ".join(words) or clean(recording, 40)
-            colour = _colour(path, k, len(some))
-            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in answered]))
-    every = [p["seconds"] for _, _, points in series for p in points]
+            label = asked.label(second, value) if second else asked.quantity
+            series.append((label, asked.colour(second, k, len(some)), [{"value": v, "seconds": row[asked.metric]} for v, row in answered]))
+        panels.append((_PATH_WORDS.get(path, path), series))
+    every = [p["seconds"] for _, series in panels for _, _, points in series for p in points]
     if not every:
         return None
     x, connected = _across(asked, name)
-    quantity_name = "communication, mean over the ranks" if asked.metric == TALK else "run time"
-    y, divisor = _upright(every, quantity_name)
-    points: Rows = []
+    y, divisor = _upright(every, asked.quantity)
     table: Rows = []
-    for label, colour, some_points in series:
-        for p in some_points:
-            at_x = float(p["value"]) if connected else asked.value(name, p["value"])
-            tip = f"{label}, {asked.title(name)} {asked.value(name, p['value'])}: {valued(p['seconds'], 's')}"
-            points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
-            table.append({"line": label, name: p["value"], asked.metric: p["seconds"]})
-    legend = tuple((label, colour) for label, colour, some_points in series if some_points)
-    title = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'run time'} over {asked.title(name)}"
+    tips: list[str] = []
+    drawn: list[tuple[str, Rows]] = []
+    for path, series in panels:
+        points: Rows = []
+        for label, colour, some_points in series:
+            line = ", ".join(w for w in (path, label if second else "") if w) or clean(recording, 40)
+            for p in some_points:
+                at_x = float(p["value"]) if connected else asked.value(name, p["value"])
+                tip = f"{line}, {asked.title(name)} {asked.value(name, p['value'])}: {valued(p['seconds'], 's')}"
+                points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
+                table.append({"line": line, name: p["value"], asked.metric: p["seconds"]})
+                tips.append(tip)
+        drawn.append((path, points))
+    legend = tuple(dict.fromkeys((label, colour) for _, series in panels for label, colour, p in series if p)) if second else ()
     left_out = ""
     if second and len(some) < len(asked.axes[second]):
         left_out = f" {len(some)} of {len(asked.axes[second])} values of {asked.title(second)} are drawn."
-    gone = len(series) * len(asked.axes[name]) - len(points)
+    gone = len(panels) * len(some) * len(asked.axes[name]) - len(tips)
     left_out += f" {gone} point{'s' * (gone > 1)} without an answer." if gone else ""
-    predicted = f"As predicted by model {asked.swept.study.kind.name}."
-    caption = (
-        ("Communication: all time of a rank that is not compute." if asked.metric == TALK else predicted) + asked.kept(fixed) + left_out
-    )
-    alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
-    spec = _plot(_lines(points, x, y, connected=connected))
-    return Figure(_named(recording, "over", name), title, alt, spec, table, caption, legend=legend)
+    title = _title(asked, recording, every, [name, *([second] if second else [])])
+    alt = f"{title}. " + " ".join(f"{tip}." for tip in tips[:60])
+    spec = _panels([(heading, _lines(points, x, _inner(y, k), connected=connected)) for k, (heading, points) in enumerate(drawn)])
+    return Figure(_named(recording, "over", name), title, alt, spec, table, asked.meaning + asked.kept(fixed) + left_out, legend=legend)
 
 
-def _colour(path: str, k: int, count: int) -> str:
-    if not path or path not in _SHADES:
-        return TARGET_COLOURS[k % len(TARGET_COLOURS)]
-    shades = _SHADES[path]
-    return shades[2] if count == 1 else shade(shades, k, count)
+def _title(asked: _Asked, recording: str, seconds: Sequence[float], names: Sequence[str]) -> str:
+    """Return how long it takes and what that depends on, in a sentence."""
+    low, high = (valued(end(seconds), "s") for end in (min, max))
+    subject = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'the run'} takes"
+    if low == high:
+        return f"{subject} {low}, whatever the {' and the '.join(asked.title(n) for n in names)}"
+    return f"{subject} {low} to {high}, depending on {' and '.join(asked.title(n) for n in names)}"
+
+
+def _inner(y: Spec, k: int) -> Spec:
+    """Return the channel of times of a panel; only the first panel has its numbers."""
+    return y if k == 0 else {**y, "axis": {**y["axis"], "title": None, "labels": False}}
+
+
+def _panels(views: Sequence[tuple[str, list[Spec]]]) -> Spec:
+    """Return views beside each other, each with a heading; one view alone fills the width."""
+    if len(views) == 1:
+        return _plot(views[0][1])
+    width = (FULL - _LEFT - 20 * len(views)) // len(views)
+    return beside([{"width": width, "height": _HIGH, "title": heading, "layer": layers} for heading, layers in views], 20, padding=6)
+
+
+def scattered(asked: _Asked, recording: str, name: str) -> Figure | None:
+    """Draw communication, or run time, at the places of a sample over one of its axes: a panel for each path, colours for one list more."""
+    rows = [r for r in asked.rows if r["recording"] == recording]
+    if not rows:
+        return None
+    lists = [n for n in asked.axes if n not in asked.swept.study.ranges]
+    hue = min(lists, key=lambda n: len(asked.axes[n])) if lists else None
+    values = few(asked.axes[hue], _LINES) if hue else [None]
+    step = -(-len(asked.axes[name]) // _PLACES)
+    places = set(asked.axes[name][::step])
+    shown = [r for r in rows if r[name] in places and (hue is None or r[hue] in values)]
+    x, _ = _across(asked, name)
+    every = [float(r[asked.metric]) for r in shown]
+    y, divisor = _upright(every, asked.quantity)
+    colours = {v: asked.colour(hue, k, len(values)) for k, v in enumerate(values)}
+    drawn: dict[str, Rows] = {path: [] for path in asked.paths}
+    for r in shown:
+        words = ", ".join(f"{asked.title(n)} {asked.value(n, r[n])}" for n in asked.axes)
+        point = {"x": float(r[name]), "y": r[asked.metric] / divisor, "colour": colours[r[hue] if hue else None]}
+        drawn[str(r["path"]) if asked.paths != [""] else ""].append({**point, "tip": f"{words}: {valued(r[asked.metric], 's')}"})
+    views = [
+        (_PATH_WORDS.get(path, path), [marks.points(points, x, _inner(y, k), 34, tip=True, opacity=0.85)])
+        for k, (path, points) in enumerate(drawn.items())
+    ]
+    title = _title(asked, recording, every, [name, *(n for n in asked.axes if n != name)])
+    left_out = f" {len(places):,} of {len(asked.axes[name]):,} places are drawn." if step > 1 else ""
+    sample = asked.swept.study.sample
+    assert sample is not None
+    caption = f"{asked.meaning} A point is a place of the sample ({sample.count:,} places); the other settings differ from point to point."
+    legend = tuple((asked.label(hue, v), colours[v]) for v in values) if hue else ()
+    table = [{"path": r.get("path"), **{n: r[n] for n in asked.axes}, asked.metric: r[asked.metric]} for r in shown]
+    alt = f"{title}. " + " ".join(f"{p['tip']}." for points in drawn.values() for p in points[:30])
+    return Figure(_named(recording, "over", name), title, alt, _panels(views), table, caption + left_out, legend=legend)
 
 
 # --- what GPUDirect gains ---------------------------------------------------------------------------------------------
@@ -246,6 +342,8 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
     """
     fixed = asked.fixed([name])
     x, connected = _across(asked, name)
+    # places of a sample of several ranges differ in all of them: points, and no line through them
+    several = name in asked.swept.study.ranges and len(asked.swept.study.ranges) > 1
     points: Rows = []
     spans: Rows = []
     table: Rows = []
@@ -256,7 +354,7 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         label = shorten(clean(recording, 80), 40)
         for value in asked.axes[name]:
             at_value = [g for g in gains if g.values[name] == value]
-            first = next((g.gain for g in at_value if all(g.values[n] == v for n, v in fixed.items())), None)
+            first = next((g.gain for g in at_value if several or all(g.values[n] == v for n, v in fixed.items())), None)
             if not at_value:
                 continue
             low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
@@ -274,26 +372,33 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         return None
     low, high = min(0.0, *(s["low"] for s in spans)), max(0.0, *(s["high"] for s in spans))
     side = 0.06 * (high - low or 0.01)
-    axis: Spec = {"title": "gain: host copies over GPUDirect, minus 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}
+    axis: Spec = {"title": "gain by GPUDirect", "labelExpr": CHANGE, "tickCount": 6, "grid": True}
     y = quantity("y", [low - side, high + side], **axis)
     layers = [marks.rules([{"y": 0.0}], None, y, color=INK)]
-    if wide := [s for s in spans if s["high"] > s["low"]]:
+    if wide := [s for s in spans if s["high"] > s["low"] and not several]:
         if connected:
             layers.append(marks.band(wide, x, y, "low", "high", series="series", opacity=0.12))
         else:
             layers.append(marks.rules(wide, x, of(y, "low"), 5, y2="high", opacity=0.3, encode=_shift(connected)))
-    layers += _lines(points, x, y, connected=connected) if points else []
-    title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(table)}"
+    layers += _lines(points, x, y, connected=connected and not several) if points else []
+    title = f"By host copies communication takes {_span(table)} than by GPUDirect, depending on {asked.title(name)}"
     pale = " Pale: range of the gain over all other settings." if wide else ""
-    caption = "Gain: communication time by host copies over that by GPUDirect, minus 1." + pale + asked.kept(fixed)
+    caption = "Gain: communication time by host copies over that by GPUDirect, minus 1." + pale + asked.kept({} if several else fixed)
     alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
     return Figure(_named("gain", "over", name), title, alt, _plot(layers), table, caption, legend=tuple(legend))
 
 
 def _span(table: Rows) -> str:
-    """Return how far communication changes."""
+    """Return how much longer or shorter communication takes, in words.
+
+    >>> _span([{"least_gain": 0.1, "most_gain": 0.4}]), _span([{"least_gain": -0.1, "most_gain": 0.4}])
+    ('10.0\\xa0% to 40.0\\xa0% longer', '10.0\\xa0% shorter to 40.0\\xa0% longer')
+    """
     low, high = min(r["least_gain"] for r in table), max(r["most_gain"] for r in table)
-    return signed(low) if signed(low) == signed(high) else f"{signed(low)} to {signed(high)}"
+    if low < 0 < high:
+        return f"{percent(-low)} shorter to {percent(high)} longer"
+    ends = list(dict.fromkeys(percent(abs(v)) for v in sorted((low, high), key=abs)))
+    return f"{' to '.join(ends)} {'shorter' if low < 0 else 'longer'}"
 
 
 # --- what runs are made of --------------------------------------------------------------------------------------------

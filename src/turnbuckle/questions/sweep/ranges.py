@@ -12,19 +12,20 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import numpy as np
-
-from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.settings import Scalar, Setting, spaced
-from turnbuckle.projection.uncertainty import SEED
+
+if TYPE_CHECKING:
+    from turnbuckle.foundation.arrays import Float
 
 Spacing = Literal["linear", "log"]
 Sampler = Literal["sobol", "latin"]
 #: Points of one study: what a table of the machine's memory cannot hold is refused before it begins.
 MOST: Final = 1_000_000_000
+#: Of a sample, as of draws.
+SEED: Final = 20261121
 #: Width to which a change is narrowed unless another is asked: 1 %.
 WITHIN: Final = 0.01
 #: Places on a range before the first interval is halved.
@@ -53,6 +54,7 @@ class Range:
     def at(self, shares: Float) -> list[Scalar]:
         """Return the values at shares of the way, rounded to 12 digits.
 
+        >>> import numpy as np
         >>> Range(1e-6, 1e-4, "log").at(np.array([0.0, 0.5, 1.0])), Range(1, 4, whole=True).at(np.array([0.0, 0.3, 0.999]))
         ([1e-06, 1e-05, 0.0001], [1, 2, 4])
         """
@@ -61,7 +63,7 @@ class Range:
         log = self.spacing == "log"
         values = self.first * (last / self.first) ** shares if log else self.first + (last - self.first) * shares
         if self.whole:
-            return np.minimum(np.floor(values), self.last).astype(np.int64).tolist()
+            return [min(math.floor(v), int(self.last)) for v in values.tolist()]
         return [float(f"{v:.12g}") for v in values.tolist()]
 
     def between(self, low: float, high: float) -> Scalar:
@@ -103,11 +105,13 @@ class Sample:
         from scipy.stats import qmc
 
         if self.sampler == "latin":
-            return np.asarray(qmc.LatinHypercube(axes, seed=self.seed).random(self.count))
+            places: Float = qmc.LatinHypercube(axes, seed=self.seed).random(self.count)
+            return places
         with warnings.catch_warnings():
             # any number of points is taken; the manual says which numbers are balanced
             warnings.simplefilter("ignore", UserWarning)
-            return np.asarray(qmc.Sobol(axes, seed=self.seed).random(self.count))
+            places = qmc.Sobol(axes, seed=self.seed).random(self.count)
+            return places
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
 from xml.etree import ElementTree
 
 from turnbuckle.foundation.errors import unwritable
@@ -15,8 +14,10 @@ from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.figures.look import FONT, INK, SOFT
 
 _LINE, _MARGIN = 17, 14
-#: Width of an average letter over the type size, to know when a line is full.
-_LETTER: Final = 0.53
+#: Width of an average letter over the type size, and of a bold one, to know when a line is full.
+_LETTER, _BOLD = 0.53, 0.64
+#: The same of letters by kind, in the widest of the usual fonts: in a legend the next square stands right behind the words.
+_WIDE, _MIDDLE, _NARROW = 0.95, 0.64, 0.4
 
 
 def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
@@ -73,7 +74,7 @@ def alone(figure: Figure) -> str:
 
 def _text(page: ElementTree.Element, text: str, size: int, colour: str, width: float, down: float, *, bold: bool = False) -> float:
     """Write lines of text from `down` on; return where they end."""
-    letters = max(int((width - 2 * _MARGIN) / (size * _LETTER)), 20)
+    letters = max(int((width - 2 * _MARGIN) / (size * (_BOLD if bold else _LETTER))), 20)
     for line in textwrap.wrap(text, letters):
         down += _LINE * size / 13
         about = {"x": f"{_MARGIN}", "y": f"{down:g}", "font-size": f"{size}", "fill": colour}
@@ -87,7 +88,7 @@ def _legend(page: ElementTree.Element, legend: tuple[tuple[str, str], ...], widt
     if legend:
         down += _LINE + 4
     for words, colour in legend:
-        long = 18 + len(words) * 11.5 * _LETTER + 14
+        long = 18 + 11.5 * sum(_WIDE if c in "mwMW%@" else _NARROW if c in "fijlrtI .,:;'()-" else _MIDDLE for c in words) + 14
         if across > _MARGIN and across + long > width - _MARGIN:
             across, down = float(_MARGIN), down + _LINE
         ElementTree.SubElement(page, "rect", {"x": f"{across:g}", "y": f"{down - 9:g}", "width": "11", "height": "11", "fill": colour})

@@ -21,7 +21,7 @@ from turnbuckle.mpi.questions.messages.times import FAR, SizeClass, crossover
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, FAINT, FULL, INK, PARTS, SOFT, shade
-from turnbuckle.show.figures.marks import BYTES, CHANGE, Bar, Rows, Spec, below, beside, plot, quantity, stacked_bars
+from turnbuckle.show.figures.marks import BYTES, CHANGE, Bar, Rows, Spec, below, beside, quantity, stacked_bars
 from turnbuckle.show.text import number, percent, seconds, signed
 
 #: Data paths; host copies as copies everywhere.
@@ -34,6 +34,8 @@ CHAIN: Final = {
     "gpu": ("GPUs that ranks share", PARTS["kernel"]),
     "others": ("pinning, handshakes, overheads", "#35978f"),
 }
+#: Area of the point of the fewest and of the most messages [px2].
+_LEAST, _MOST = 24.0, 320.0
 #: Node shapes, few ranks a node to many: light to dark.
 _SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
 
@@ -72,21 +74,23 @@ def by_size(study: GpuDirectStudy) -> Figure:
     """Draw the gain of GPUDirect by message size and node shape, its closed form, and the shares of messages and bytes by size."""
     between, classes = _drawn(study)
     shade_of = {n: _SHADES[-1] if len(classes) == 1 else shade(_SHADES, k, len(classes)) for k, n in enumerate(classes)}
+    most = max(c.count for some in classes.values() for c in some)
     rows: Rows = [
         {
             "size": c.size_bytes, "gain": c.speedup, "shape": str(n), "colour": shade_of[n],
+            "area": _LEAST + (_MOST - _LEAST) * c.count / most,
             "tip": f"{number(c.size_bytes, 'B')}, {n} per node: {signed(c.speedup)}, alone {signed(c.alone_speedup)}, {c.count:,} messages",
         }
         for n, some in classes.items() for c in some
     ]  # fmt: skip
     first = next(iter(classes.values()))
-    curve = [{**p, "shape": str(n), "colour": shade_of[n]} for n, some in classes.items() for p in _line(some, "")]
     closed = _line(first, "_alone")
     low, high = _domain([c for some in classes.values() for c in some])
     powers = _powers(low, high)
     x = quantity("size", [low, high], log=10, labels=False, ticks=False, title=None, values=powers, grid=True)
     bottom = quantity("a", [low, high], log=10, title="message size", values=powers, labelExpr=BYTES, grid=True)
-    y = quantity("gain", title="gain: host copies over GPUDirect, less 1", labelExpr=CHANGE, minExtent=48, tickCount=6)
+    y = quantity("gain", title="gain by GPUDirect", labelExpr=CHANGE, minExtent=48, tickCount=6)
+    area: Spec = {"size": {"field": "area", "type": "quantitative", "scale": None, "legend": None}}
     edges = _edges(study, low, high)
     aside: Spec = {"align": "left", "dx": 4} if edges and edges[0]["size"] < math.sqrt(low * high) else {"align": "right", "dx": -4}
     layers = [
@@ -95,8 +99,7 @@ def by_size(study: GpuDirectStudy) -> Figure:
         marks.labels(edges, x, 7, fontSize=10.5, color=SOFT, **aside),
         marks.line(closed, x, y, color=FAINT, strokeDash=[6, 4]),
         marks.mark("point", closed[:1] if len(first) == 1 else [], x, y, shape="diamond", filled=True, size=90, opacity=1, color=FAINT),
-        marks.line(curve, x, y, series="shape"),
-        marks.points(rows, x, y, 42, tip=True),
+        marks.points(rows, x, y, tip=True, opacity=0.85, encode=area),
     ]
     main: Spec = {"width": FULL - 90, "height": 250, "layer": layers}
     spec = below([main, _where(first, bottom)], 10, padding=6)
@@ -115,7 +118,7 @@ def _domain(classes: list[SizeClass]) -> tuple[float, float]:
 
 
 def _line(classes: list[SizeClass], which: str) -> Rows:
-    """Return gains along straight lines of time over size between the classes, as `crossover` interpolates."""
+    """Return gains of a kind of times along straight lines of time over size between the classes, as `crossover` interpolates."""
     size = np.array([c.size_bytes for c in classes])
     fine = np.unique(np.concatenate([size, np.geomspace(size[0], size[-1], 12 * len(size))]))
     host, direct = (np.interp(fine, size, [getattr(c, f"{p}{which}_seconds") for c in classes]) for p in BOTH)
@@ -172,9 +175,9 @@ def _size_caption(study: GpuDirectStudy, between: bool) -> str:
             edges.append(f"{number(edge.size_bytes, 'B')} at {n} per node")
     crossed = f"Crossover in the replay, times between two sizes on a straight line: {', '.join(edges)}. " if edges else ""
     return (
-        "Mean time of a message of each size by itself: its copies, its pinning and its share of the links, not what its sender copies "
-        f"before it, nor waiting for its partner; sizes in classes of a factor of two. {crossed}"
-        "Below: shares of the messages (grey) and of the bytes (green)."
+        "Gain: mean time of a message by host copies over that by GPUDirect, less 1. A point is a class of sizes of a factor of two; "
+        "its area is its number of messages. The time of a message is its copies, its pinning and its share of the links, not what its "
+        f"sender copies before it, nor waiting for its partner. {crossed}Below: shares of the messages (grey) and of the bytes (green)."
     )
 
 
@@ -183,25 +186,36 @@ def _size_caption(study: GpuDirectStudy, between: bool) -> str:
 
 def node_shapes(study: GpuDirectStudy) -> Figure:
     """Draw run time by path and node shape, split along its critical chain, and beside it the same without compute."""
-    groups = _bars(study)
+    traffic = study.answered.traffic
+    kept = {name: time / traffic.ranks for name, (_, time) in traffic.kept().items()}
+    groups = _bars(study, sum(kept.values()))
     rest = [(heading, [replace(bar, parts=bar.parts[1:]) for bar in bars]) for heading, bars in groups]
     spec = beside([stacked_bars(groups, 330, "run time"), stacked_bars(rest, 230, "without compute", named=False)], 26, padding=6)
     table = [{"per": c.per, "card_bandwidth": c.card_bandwidth, **c.row.__dict__} for c in study.cases]
     alt = "Run times by node shape and data path. " + " ".join(f"{bar.tip}." for _, bars in groups for bar in bars)
     caption = (
-        "What each run time is made of, followed back from its end: the parts add up to it. Compute holds what ranks do between their "
-        "calls and calls that no message explains, such as MPI_Init."
+        "What each run time is made of, followed back from its end: the parts add up to it. Compute is what ranks do between their calls."
+        + (f" Left out, as no message explains them: {seconds(sum(kept.values()))} per rank in {_calls(list(kept))}." if kept else "")
     )
     return Figure("messages-node-shapes", _shape_title(study), alt, spec, table, caption, legend=tuple(CHAIN.values()))
 
 
+def _calls(names: list[str]) -> str:
+    """Return the names of MPI calls, the first few."""
+    words = [f"MPI_{name.capitalize()}" for name in names[:3]]
+    return ", ".join(words) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def _per(study: GpuDirectStudy, per: Per) -> str:
     """Return the bandwidth of the network in words."""
-    return f"{number(study.case(study.at, BOTH[0]).card_bandwidth, 'B/s')} a {'GPU' if per == 'gpu' else 'node'}"
+    return f"{number(study.case(study.at, BOTH[0]).card_bandwidth, 'B/s')} per {'GPU' if per == 'gpu' else 'node'}"
 
 
-def _bars(study: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
-    """Return a group of bars for each node shape, with a bar for each path, compute first."""
+def _bars(study: GpuDirectStudy, kept_seconds: float) -> list[tuple[str, list[Bar]]]:
+    """Return a group of bars for each node shape, with a bar for each path, compute first.
+
+    Compute is drawn without the time that each rank spends on average in calls that are not simulated, as MPI_Init [s].
+    """
     groups = []
     for n in study.answered.shapes:
         bars = []
@@ -211,8 +225,10 @@ def _bars(study: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
                 row = study.case(n, path, kind).row
                 per = f", {_per(study, kind)}" if len(kinds) > 1 else ""
                 tip = f"{n} per node{per}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'deadlock'}"
-                times = [(getattr(row, f"chain_{part}_seconds"), colour) for part, (_, colour) in CHAIN.items()]
-                bars.append(Bar(PATH_WORDS[path] + per, tip, [(0.0 if math.isnan(t) else t, colour) for t, colour in times]))
+                chain = [(getattr(row, f"chain_{part}_seconds"), colour) for part, (_, colour) in CHAIN.items()]
+                times = [(0.0 if math.isnan(t) else t, colour) for t, colour in chain]
+                times[0] = max(times[0][0] - kept_seconds, 0.0), times[0][1]
+                bars.append(Bar(PATH_WORDS[path] + per, tip, times))
         groups.append((f"{n} rank{'s' * (n > 1)} per node", bars))
     return groups
 
@@ -245,34 +261,33 @@ def cards(study: GpuDirectStudy) -> Figure:
                 share = float(case.links.in_communication.max())
                 tip = f"{n} per node, {_per(study, kind)}, {PATH_WORDS[path]}: {percent(share)}"
                 rows.append({"n": str(n), "share": share, "colour": COLOURS[path], "kind": kind, "path": path, "tip": tip})
-    order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in rows)]
-    x: Spec = {
-        "field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4},
-        "axis": {"title": "ranks (GPUs) per node", "labelAngle": 0},
-    }  # fmt: skip
-    top = max(1.0, *(r["share"] for r in rows))
-    title = "share of the time in which the node communicates"
-    y = quantity("share", [0, top * 1.02], title=title, format="%", tickCount=6)
-    full = [{"share": FULL_CARD, "label": f"saturated: {percent(FULL_CARD)}"}]
-    layers = [
-        marks.rules(full, None, y, color=INK, strokeDash=[2, 3]),
-        marks.labels(full, 4, y, align="left", dy=-7, fontSize=10.5, color=SOFT),
-    ]
-    for kind in study.pers:
-        for path in BOTH:
-            shares = [r for r in rows if (r["kind"], r["path"]) == (kind, path)]
-            layers.append(marks.line(shares, x, y, 2.2, strokeDash=[6, 4] if kind == "gpu" else [1, 0], color=COLOURS[path]))
-    layers.append(marks.points(rows, x, y, 48, tip=True))
-    spec = plot(layers, 250, (64, 12, 10, 46), width=520)
+    spec = beside([_busy(study, kind, rows, first=k == 0) for k, kind in enumerate(study.pers)], 22, padding=6)
     table = [{"ranks_per_node": int(r["n"]), "per": r["kind"], "path": r["path"], "busy_share": r["share"]} for r in rows]
-    dashed = f" Solid: {_per(study, 'node')}; dashed: {_per(study, 'gpu')}." if len(study.pers) > 1 else ""
     caption = (
-        "Busiest NIC of the run: bytes in one direction over its bandwidth, over the time in which a rank of its node does not compute or "
-        "a message from or to the node is on its way." + dashed
+        "The busiest NIC of the run: bytes in one direction over its bandwidth, over the time in which a rank of its node does not compute "
+        f"or a message from or to the node is under way. A NIC counts as saturated above {percent(FULL_CARD)}."
     )
     alt = "Busy NICs. " + " ".join(f"{r['tip']}." for r in rows)
     legend = tuple((PATH_WORDS[p], COLOURS[p]) for p in BOTH)
     return Figure("messages-cards", _cards_title(study), alt, spec, table, caption, legend=legend)
+
+
+def _busy(study: GpuDirectStudy, kind: Per, every: Rows, *, first: bool) -> Spec:
+    """Return the panel of NICs of one bandwidth."""
+    order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in every)]
+    rows = [r for r in every if r["kind"] == kind]
+    x: Spec = {
+        "field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4},
+        "axis": {"title": "ranks (GPUs) per node", "labelAngle": 0},
+    }  # fmt: skip
+    top = max(1.0, *(r["share"] for r in every))
+    axis: Spec = {"title": "busy, share of communication" if first else None, "format": "%", "tickCount": 6, "grid": True, "labels": first}
+    y = quantity("share", [0, top * 1.02], **axis)
+    layers = [marks.rules([{"share": FULL_CARD, "label": "saturated"}], None, y, color=INK, strokeDash=[2, 3])]
+    layers.append(marks.labels([{"share": FULL_CARD, "label": "saturated"}], 4, y, align="left", dy=-7, fontSize=10.5, color=SOFT))
+    layers += [marks.line([r for r in rows if r["path"] == path], x, y, 2.2, color=COLOURS[path]) for path in BOTH]
+    layers.append(marks.points(rows, x, y, 48, tip=True))
+    return {"width": (FULL - 120) // 2, "height": 230, "title": f"NICs of {_per(study, kind)}", "layer": layers}
 
 
 def _cards_title(study: GpuDirectStudy) -> str:

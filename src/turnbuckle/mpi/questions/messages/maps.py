@@ -40,14 +40,16 @@ def links(study: GpuDirectStudy) -> Figure:
         for c, u in zip(cases, used, strict=True) for kind, row in zip(u.classes, u.busy, strict=True) for n, v in enumerate(row)
     ]  # fmt: skip
     case = max(cases, key=lambda c: c.row.busiest_share)
-    title = f"Busiest: {clean(case.row.busiest, 60)} by {PATH_WORDS[case.row.path]}, {share_words(case.row.busiest_share)} of the run time"
+    busy = f"busy for {share_words(case.row.busiest_share)} of the run time"
+    title = f"The busiest link is {link_words(case.row.busiest)}: {busy} by {PATH_WORDS[case.row.path]}"
     each = f"{study.at} rank{'s' * (study.at > 1)} per node"
     alt = "Busy links. " + " ".join(
-        f"{PATH_WORDS[c.row.path]}: {clean(c.row.busiest, 60) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
+        f"{PATH_WORDS[c.row.path]}: {link_words(c.row.busiest) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases
     )
     caption = (
-        f"Bytes over bandwidth, as a share of the run time; of links alike the busiest of each node; {each}"
+        f"Time in which a link is busy, its bytes over its bandwidth, as a share of the run time; of links of one kind the busiest of each "
+        f"node; {each}"
         + (f"; columns are {_together(cases[0].row.nodes)} nodes each" if cases[0].row.nodes > _MOST_NODES else "")
         + ". "
         + " ".join(
@@ -58,6 +60,18 @@ def links(study: GpuDirectStudy) -> Figure:
     )
     shades = tuple((share_words(top * k / 4) if k else "idle", _heat_colour(k / 4)) for k in range(5))
     return Figure("messages-links", title, alt, spec, table, caption, legend=shades)
+
+
+def link_words(name: str) -> str:
+    """Return the name of a link in words.
+
+    >>> link_words("card 3 out"), link_words("card in"), link_words("host to GPU")
+    ('NIC 3, sending', 'NIC, receiving', 'host to GPU')
+    """
+    words = clean(name, 60).split()
+    if words[:1] != ["card"]:
+        return " ".join(words)
+    return " ".join(["NIC", *words[1:-1]]) + (", sending" if words[-1] in ("out", "up") else ", receiving")
 
 
 def share_words(share: float) -> str:
@@ -85,17 +99,17 @@ def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float,
             name = f"{k}" if each == 1 else f"{k} to {min(k + each, nodes) - 1}"
             rows.append(
                 {
-                    "kind": kind, "a": k, "b": min(k + each, nodes), "middle": k + min(each, nodes - k) / 2,
+                    "kind": link_words(kind), "a": k, "b": min(k + each, nodes), "middle": k + min(each, nodes - k) / 2,
                     "colour": _heat_colour(share / top),
                     "ink": "white" if share > 0.55 * top else INK, "label": share_words(share),
-                    "tip": f"node {name}, {kind}: {share_words(share)} by {PATH_WORDS[case.row.path]}",
+                    "tip": f"node {name}, {link_words(kind)}: {share_words(share)} by {PATH_WORDS[case.row.path]}",
                 }
             )  # fmt: skip
     ticks = sorted({int(t) for t in np.linspace(0, nodes - 1, min(nodes, 9)).round().tolist()})
     values = [t + 0.5 for t in ticks]
     x = quantity("a", [0, nodes], title="node", values=values, labelExpr="format(datum.value - 0.5, 'd')", grid=False)
     shown: Spec = {"title": None, "domain": False, "ticks": False, "labels": first, "labelColor": INK}
-    y: Spec = {"field": "kind", "type": "ordinal", "scale": {"domain": kinds}, "axis": shown}
+    y: Spec = {"field": "kind", "type": "ordinal", "scale": {"domain": [link_words(k) for k in kinds]}, "axis": shown}
     layers = [marks.cells(None, x, y, x2="b", tip=True, stroke="white", strokeWidth=0.7)]
     if width / -(-nodes // each) >= 40:
         layers.append(marks.labels(None, of(x, "middle"), y, hue="ink", fontSize=10))

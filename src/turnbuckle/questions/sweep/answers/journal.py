@@ -29,7 +29,7 @@ import numpy as np
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
-from turnbuckle.questions.sweep.outcomes import Answers, Outcome
+from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome
 
 ENDING: Final = ".journal"
 _HEADS: Final = tuple(b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (2, 1))

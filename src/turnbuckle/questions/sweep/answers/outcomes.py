@@ -134,9 +134,9 @@ class Outcomes(Sequence[Outcome | None]):
         self._code.put(index, outcome.code)
         self._error.put(index, outcome.error)
         for place, (name, value) in enumerate(outcome.results.items()):
-            column = self._columns.get(name)
-            if column is None:
-                column = self._columns[name] = _Column(self._room, (index, place))
+            if name not in self._columns:
+                self._columns[name] = _Column(self._room, (index, place))
+            column = self._columns[name]
             column.first = min(column.first, (index, place))
             column.put(index, value)
 
