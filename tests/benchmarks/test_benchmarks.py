@@ -170,8 +170,10 @@ def test_small_questions_are_held_against_loading_alone(tmp_path: Path) -> None:
     found = {name: taking(0.2 if name == start_up.FLOOR else 0.4) for name in names}
     found["sweep of project, one point"] = taking(0.4 - 0.002 * (start_up.POINTS - 1))
     said = start_up.targets(found)
-    assert [met for met, _ in said] == [False, True, True, True, False, True], "help takes twice the floor, a point of a projection 2 ms"
-    assert "--help takes 2.00 times" in said[0][1] and "2.0 ms" in said[4][1]
+    assert [met for met, _ in said] == [False, True, True, True, False, True, True], (
+        "help takes twice the floor, a point of a projection 2 ms"
+    )
+    assert "--help takes 2.00 times" in said[0][1] and "(2 ms of CPU time, 500 points/s)" in said[4][1]
     assert "2.00" in start_up.table(found)
     found["report"] = {"missing": "no room"}
     assert start_up.targets(found) == [(False, "report was not measured: no room")]

@@ -18,7 +18,7 @@ from turnbuckle.questions.sweep.grid import Study
 from turnbuckle.questions.sweep.kinds import PROJECT
 from turnbuckle.questions.sweep.points import Held
 from turnbuckle.questions.sweep.question import Serial, Swept, sweep
-from turnbuckle.questions.sweep.ranges import logarithmic
+from turnbuckle.questions.sweep.ranges import Range, Sample, logarithmic
 from turnbuckle.show.figures.files import save
 
 AXES: dict[str, list[Any]] = {
@@ -32,11 +32,11 @@ def told(_: Held, asked: Any) -> Mapping[str, Any]:
     return {"seconds": 0.1 + talk, "compute_seconds": 0.1, "communication_seconds": talk}
 
 
-def swept(folder: Path, axes: dict[str, list[Any]] | None = None, recordings: int = 1) -> Swept:
+def swept(folder: Path, axes: dict[str, Any] | None = None, recordings: int = 1, sample: Sample | None = None) -> Swept:
     paths = {f"run{k}": folder / f"run{k}.bin" for k in range(recordings)}
     for path in paths.values():
         path.write_text(path.name)
-    return sweep(Study("s", replace(MESSAGES, evaluate=told), paths, {}, (), axes or AXES, folder), Serial())
+    return sweep(Study("s", replace(MESSAGES, evaluate=told), paths, {}, (), axes or AXES, folder, sample), Serial())
 
 
 def by_name(found: Swept) -> dict[str, Any]:
@@ -58,9 +58,12 @@ def test_lines_hold_the_numbers_of_the_table(tmp_path: Path) -> None:
     words = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
     drawn = {(r["line"], r["hop_seconds"]): r["communication_seconds"] for r in over.rows}
     assert drawn == {(f"{words[p]}, ranks per node {n}", h): r["communication_seconds"] for (p, n, h), r in table.items()}
-    assert len(over.legend) == 6 and len({c for _, c in over.legend}) == 6, "each line has a colour of its own"
+    assert len(over.legend) == 3 and len({c for _, c in over.legend}) == 3, "each line of a panel has a colour of its own"
     assert "All other settings at their first value: mapping linear" in over.caption
-    x = over.spec["layer"][0]["encoding"]["x"]
+    panels = over.spec["hconcat"]
+    assert [p["title"] for p in panels] == ["host copies", "GPUDirect"]
+    x, y = (panels[0]["layer"][0]["encoding"][side] for side in "xy")
+    assert y["scale"] == panels[1]["layer"][0]["encoding"]["y"]["scale"], "panels have one scale"
     assert x["scale"]["type"] == "log" and x["axis"]["values"] == [1e-6, 1e-5, 1e-4]
 
 
@@ -69,7 +72,8 @@ def test_gains_span_what_else_varies(tmp_path: Path) -> None:
     four = next(r for r in gains.rows if r["ranks_per_node"] == 4)
     assert four["gain"] == pytest.approx((8e-3 + 2e-6) / (4e-3 + 2e-6) - 1)
     assert four["least_gain"] == pytest.approx((8e-3 + 2e-4) / (4e-3 + 2e-4) - 1) and four["most_gain"] == four["gain"]
-    assert "hop 1 us, mapping linear" in gains.caption and gains.title.endswith("+83\xa0% to +100\xa0%")
+    assert "latency per hop 1 us, mapping linear" in gains.caption
+    assert gains.title.startswith("By host copies communication takes 83.3\xa0% to 99.95\xa0% longer than by GPUDirect")
 
 
 def test_shapes_split_compute_and_communication(tmp_path: Path) -> None:
@@ -83,8 +87,24 @@ def test_shapes_split_compute_and_communication(tmp_path: Path) -> None:
 
 def test_words_are_no_numbers(tmp_path: Path) -> None:
     over = by_name(swept(tmp_path))["sweep-run0-over-mapping"]
-    assert [la["mark"]["type"] for la in over.spec["layer"]] == ["point"], "no line between names"
-    assert over.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == ["linear", "random"]
+    first = over.spec["hconcat"][0]
+    assert [la["mark"]["type"] for la in first["layer"]] == ["point"], "no line between names"
+    assert first["layer"][0]["encoding"]["x"]["scale"]["domain"] == ["linear", "random"]
+
+
+def test_a_sample_is_drawn_as_points(tmp_path: Path) -> None:
+    axes: dict[str, Any] = {**AXES, "hop_seconds": Range(1e-7, 1e-4, "log"), "card_bandwidth": Range(1e9, 1e11, "log")}
+    del axes["mapping"]
+    made = by_name(swept(tmp_path, axes, sample=Sample(1500)))
+    names = ["sweep-run0-over-hop-seconds", "sweep-run0-over-card-bandwidth", "sweep-run0-node-shapes"]
+    assert [n for n in made if "gain" not in n] == names
+    over = made[names[0]]
+    assert "750 of 1,500 places are drawn" in over.caption and "(1,500 places)" in over.caption
+    panels = over.spec["hconcat"]
+    assert len(panels) == 2 and all(p["layer"][0]["mark"]["type"] == "point" for p in panels)
+    assert len(over.rows) == 750 * 3 * 2 and over.spec["hconcat"][0]["layer"][0]["encoding"]["x"]["axis"]["values"] == [1e-6, 1e-5]
+    gain = made["sweep-gain-over-hop-seconds"]
+    assert "line" not in str([la["mark"] for la in gain.spec["layer"]]), "no line through places that differ in all ranges"
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ class _Asked:
         return clean(valued(value, unit_of(name, self.swept.study.kind.legal)), 40)
 
     def label(self, name: str, value: Scalar | None) -> str:
-        """Return a value of an axis as a legend has it; a word says what it is."""
+        """Return a value of an axis as a legend has it; a target says what it is."""
         words = self.value(name, value)
-        return f"{self.title(name)} {words}" if numeric(self.axes[name]) else words
+        return words if name == "on" else f"{self.title(name)} {words}"
 
     def colour(self, name: str | None, k: int, count: int) -> str:
         """Return the colour of a value of an axis: from light to dark where values are numbers, else of its own."""
