@@ -138,6 +138,7 @@ DISTANCES: Final[tuple[ParameterName, ...]] = ("slack.call", "slack.link")
 REMOTING_CLASSES: Final = ("launch", "write", "read", "wait", "event", "allocation", "query")
 #: Every name, in the order of the manual.
 PARAMETER_NAMES: Final[tuple[ParameterName, ...]] = get_args(ParameterName)
+_BY_TEXT: Final[Mapping[str, ParameterName]] = {name: name for name in PARAMETER_NAMES}
 _BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".")): name for name in PARAMETER_NAMES}
 
 
@@ -165,7 +166,7 @@ def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "la
 
 def found_parameter(text: str) -> ParameterName | None:
     """Return an external text as a parameter name; None where no parameter has that name."""
-    return _BY_PARTS.get(tuple(text.split(".")))
+    return _BY_TEXT.get(text)
 
 
 def parameter_name(text: str) -> ParameterName:

@@ -392,7 +392,7 @@ def _span(table: Rows) -> str:
     """Return how much longer or shorter communication takes, in words.
 
     >>> _span([{"least_gain": 0.1, "most_gain": 0.4}]), _span([{"least_gain": -0.1, "most_gain": 0.4}])
-    ('10.0\\xa0% to 40.0\\xa0% longer', '10.0\\xa0% shorter to 40.0\\xa0% longer')
+    ('10\\xa0% to 40\\xa0% longer', '10\\xa0% shorter to 40\\xa0% longer')
     """
     low, high = min(r["least_gain"] for r in table), max(r["most_gain"] for r in table)
     if low < 0 < high:
