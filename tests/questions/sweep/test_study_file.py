@@ -13,6 +13,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.settings import settings_of, spaced
 from turnbuckle.questions.sweep.grid import Study, digest_of, shard_of
+from turnbuckle.questions.sweep.ranges import Range, Refine, Sample
 from turnbuckle.questions.sweep.study_file import read_study
 
 GOOD = """
@@ -202,3 +203,44 @@ def test_a_machine_file_is_part_of_the_question(tmp_path: Path) -> None:
         found.append([study.key("digest", study.asked(k)) for k in range(study.each)])
     assert found[0] == found[1] and found[1][:12] == found[2][:12] and not set(found[1][12:]) & set(found[2][12:])
     assert len(set(found[0])) == 24
+
+
+SAMPLED = GOOD.replace('model = "project"', 'model = "project"\nsample = 8\nsampler = "latin"\nseed = 3', 1).replace("points = 3, ", "", 1)
+
+
+def test_a_file_may_ask_for_a_sample_or_for_points_where_the_answer_changes(tmp_path: Path) -> None:
+    study = read(tmp_path, SAMPLED)
+    assert (
+        study.sample == Sample(8, "latin", 3) and study.ranges == {"slack.link": Range(1e-6, 1e-4, "log")} and len(study) == 2 * 8 * 2 * 4
+    )
+    both = SAMPLED.replace('spacing = "log"}', 'spacing = "log", points = 3}')
+    fixed = read(tmp_path, both.replace("[axes]", '[axes]\n"slack.call" = {from = "0 s", to = "1 us"}'))
+    assert list(fixed.ranges) == ["slack.call"] and fixed.lists["slack.link"] == [1e-6, 1e-5, 1e-4], "a number of points is a list"
+    one = GOOD.replace('["100 Gb/s", "64 GiB/s"]', '["100 Gb/s"]').replace(
+        'model = "project"', 'model = "project"\nrefine = 40\nwithin = "5 %"', 1
+    )
+    study = read(tmp_path, one)
+    assert study.refine == Refine("slack.link", Range(1e-6, 1e-4, "log"), 40, 0.05) and study.lists["slack.link"] == [1e-6, 1e-5, 1e-4]
+    study = read(tmp_path, one.replace("points = 3, ", ""))
+    assert study.refine is not None and len(study.lists["slack.link"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "into", "code", "where", "says"),
+    [
+        ("sample = 8", 'sample = "8"', "A080", "study.toml:5:", "sample must be a whole number"),
+        ("sample = 8", "sample = 0", "A084", "study.toml:5:", "from 1 to"),
+        ("sample = 8\n", "", "A080", "study.toml:5:", "of no use without sample"),
+        ('"latin"', '"halton"', "A084", "study.toml:5:", "sobol or latin"),
+        ("sample = 8", 'sample = 8\nwithin = "1 %"', "A080", "study.toml:6:", "of no use without refine"),
+        ("sample = 8", "sample = 8\nrefine = 9", "A084", "study.toml:", "one axis of numbers"),
+        ('spacing = "log"', 'spacing = "log", points = 3', "A084", "study.toml:", "no range to sample"),
+        ('"1 us", to = "100 us"', '"1 us", to = "1 us"', "A080", "study.toml:19:", "two different numbers"),
+        ('"1 us", to = "100 us"', '"0 s", to = "1 us"', "A080", "study.toml:19:", "above 0"),
+    ],
+)  # fmt: skip
+def test_flaws_of_a_sample_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:
+    assert change in SAMPLED
+    with pytest.raises(TurnbuckleError) as flaw:
+        read(tmp_path, SAMPLED.replace(change, into, 1))
+    assert flaw.value.code == code and flaw.value.where.startswith(where) and says in "\n".join(flaw.value.lines()), flaw.value.lines()

@@ -271,3 +271,40 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path, study: Path) -> None:
     assert "couplings" in told, "a bar"
     assert "the same command continues from there" in told and "Traceback" not in told and "KeyboardInterrupt" not in told
     assert not (tmp_path / "t.csv").exists()
+
+
+def test_a_sample_and_a_refined_axis(turnbuckle: Run) -> None:
+    shutil.copy(SAMPLE.with_name("milc-like-synthetic.sqlite"), "milc.sqlite")
+    words = ("sweep", "milc.sqlite", "--model", "project", "--set", "draws=0", "--workers", "1", "--axis", "on=gh200,cdi-row-link")
+    far = ("--axis", "slack.link=100ns..1ms log")
+    ran = turnbuckle(*words, *far, "--sample", "6", "--seed", "5", "-o", "s.parquet")
+    assert ran.code == 0 and "12 points, 12 computed now" in ran.out, ran.err
+    assert pl.read_parquet("s.parquet")["slack.link"].n_unique() == 6
+    more = turnbuckle(*words, *far, "--sample", "8", "--seed", "5", "-o", "s.parquet")
+    assert "12 from the journal" in more.out
+    refined = turnbuckle(*words, *far, "--refine", "60", "--within", "5%", "--format", "json")
+    (change,) = json.loads(refined.out)["crossovers"]
+    assert change["below"] == "cdi-row-link before gh200" and change["axis"] == "slack.link" and 0 < change["width"] <= 0.05
+    assert change["low"] < 1.03e-5 < change["high"] * 1.05
+    told = turnbuckle(*words, *far, "--refine", "4")
+    assert "4 points added of at most 4; 1 of the changes could be narrowed by more points" in " ".join(told.out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--axis", "slack_seconds=1us..1ms"), "A084", "is a range"),
+        (("--axis", "slack_seconds=1us,2us", "--sample", "4"), "A084", "no range to sample"),
+        (("--axis", "slack_seconds=1us..1ms", "--axis", "slack_seconds=2us", "--sample", "4"), "A081", "set twice"),
+        (("--axis", "slack_seconds=1us..1ms cubic", "--sample", "4"), "A080", "no spacing of this name"),
+        (("--axis", "slack_seconds=0s..1ms log", "--sample", "4"), "A080", "above 0"),
+        (("--axis", "slack_seconds=1us..1GB", "--sample", "4"), "U0", "slack_seconds"),
+        (("--axis", "slack_seconds=1us..1ms", "--seed", "4"), "A083", "without --sample"),
+        (("--axis", "slack_seconds=1us,2us", "--within", "1%"), "A083", "without --refine"),
+        (("--axis", "slack_seconds=1us..1ms", "--refine", "4", "--sample", "4"), "A084", "no sample"),
+        (("--axis", "slack_seconds=1us..1ms", "--sample", "-1"), "A084", "from 1 to"),
+    ],
+)
+def test_ranges_that_cannot_be_asked(turnbuckle: Run, study: Path, words: tuple[str, ...], code: str, says: str) -> None:
+    ran = turnbuckle("sweep", "run.sqlite", "--model", "slack", *words)
+    assert ran.code == 2 and f"error[{code}" in ran.err and says in ran.err, ran.err
