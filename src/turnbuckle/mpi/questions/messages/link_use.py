@@ -13,6 +13,7 @@ from turnbuckle.mpi.questions.messages.question import Replayed
 from turnbuckle.mpi.replay.operation_graph import computing
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
 from turnbuckle.replay.contention.network import Network, Node
+from turnbuckle.show.text import clean
 
 _WAYS: Final = {"out": "card out", "up": "card out", "in": "card in", "down": "card in"}
 
@@ -85,6 +86,18 @@ def _by_node(network: Network) -> tuple[tuple[str, ...], list[tuple[str, tuple[i
         # A network may have room for more NICs than the nodes have.
         names.append((name, (kinds.index(_WAYS[words[2]]), node) if words[0] == "card" and node < network.hosts else None))
     return kinds, names
+
+
+def link_words(name: str) -> str:
+    """Return the name of a link in words.
+
+    >>> link_words("card 3 out"), link_words("card in"), link_words("host to GPU")
+    ('NIC 3, sending', 'NIC, receiving', 'host to GPU')
+    """
+    words = clean(name, 60).split()
+    if words[:1] != ["card"]:
+        return " ".join(words)
+    return " ".join(["NIC", *words[1:-1]]) + (", sending" if words[-1] in ("out", "up") else ", receiving")
 
 
 def _wire(made: Node, wire: int) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, Case, GpuDirectStudy, downsampled
-from turnbuckle.mpi.questions.messages.link_use import LinkUse
+from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_words
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FULL, INK, blended
 from turnbuckle.show.figures.marks import Rows, Spec, beside, of, plot, quantity
-from turnbuckle.show.text import NARROW, clean, number, percent
+from turnbuckle.show.text import NARROW, number, percent
 
 #: Data paths in words.
 PATH_WORDS: Final = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
@@ -60,18 +60,6 @@ def links(study: GpuDirectStudy) -> Figure:
     )
     shades = tuple((share_words(top * k / 4) if k else "idle", _heat_colour(k / 4)) for k in range(5))
     return Figure("messages-links", title, alt, spec, table, caption, legend=shades)
-
-
-def link_words(name: str) -> str:
-    """Return the name of a link in words.
-
-    >>> link_words("card 3 out"), link_words("card in"), link_words("host to GPU")
-    ('NIC 3, sending', 'NIC, receiving', 'host to GPU')
-    """
-    words = clean(name, 60).split()
-    if words[:1] != ["card"]:
-        return " ".join(words)
-    return " ".join(["NIC", *words[1:-1]]) + (", sending" if words[-1] in ("out", "up") else ", receiving")
 
 
 def share_words(share: float) -> str:

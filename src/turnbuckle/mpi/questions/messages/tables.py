@@ -9,6 +9,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, FULL, SEEDS, STEPS
+from turnbuckle.mpi.questions.messages.link_use import link_words
 from turnbuckle.questions.sharing.differences import SPREAD
 from turnbuckle.show.terminal.cells import plain, seconds
 from turnbuckle.show.terminal.console import Terminal
@@ -83,7 +84,8 @@ def _links(console: Terminal, study: GpuDirectStudy) -> None:
     for path in BOTH:
         row = study.case(study.at, path).row
         if row.busiest:
-            lines.append(f"busiest link by {_PATHS[path]}: {plain(row.busiest)}, {row.busiest_share:.2%} of the run ({study.at} per node)")
+            busy = f"{row.busiest_share:.2%} of the run ({study.at} per node)"
+            lines.append(f"busiest link by {_PATHS[path]}: {plain(link_words(row.busiest))}, {busy}")
     below_threshold = []
     for s in study.saturations():
         condition = _PATHS[s.path] + ("" if s.per == "node" else " with the bandwidth per GPU")
