@@ -228,7 +228,7 @@ def _refined(running: _Sweep) -> Study | None:
     places = further(study, rows, spent)
     if not places:
         return None
-    axis = sorted({*study.lists[refine.axis], *places}, key=float)
+    axis = sorted({*(v for v in study.lists[refine.axis] if isinstance(v, int | float)), *places}, key=float)
     return replace(study, axes={**study.axes, refine.axis: axis})
 
 

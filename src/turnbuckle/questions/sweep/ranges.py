@@ -146,7 +146,7 @@ class Refine:
         return self.over.width(low, high) <= self.within or not low < float(self.over.between(low, high)) < high
 
 
-def numeric(values: Sequence[Scalar]) -> bool:
+def numeric(values: Sequence[object]) -> bool:
     """Return whether the values of an axis are numbers."""
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
