@@ -15,7 +15,9 @@ from rows import call, copy, profile_of
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Change, Machine, Parameter, load
 from turnbuckle.machine.fabric import Pcie, ended_locally
+from turnbuckle.projection import uncertainty
 from turnbuckle.projection.run import Run
+from turnbuckle.projection.uncertainty import affordable
 from turnbuckle.questions.distance.distance import FARTHEST, MODES, Distance, Mode
 from turnbuckle.questions.distance.question import Slack, tolerate
 from turnbuckle.trace.trace import Trace
@@ -49,6 +51,44 @@ def at(name: str, away: float) -> Machine:
     certain = Change("slack.link", set=Parameter(away, 0.0, "s", "assumption", "a test"))
     kept = tuple(c for c in load(name).changes if c.parameter != "slack.link" and c.limit is None)
     return replace(load(name), changes=(*kept, certain))
+
+
+@SOME
+@given(RUNS, MODE, st.booleans(), st.integers(0, 24))
+def test_any_run_by_default(trace: Trace, mode: Mode, known: bool, which: int) -> None:
+    """Without a number of draws both verbs take the same one."""
+    run = answer(trace, known)
+    if distance(run, mode) is None:
+        return
+    found, ready = tolerate(run, mode), Distance.of(run, mode)
+    away = float(found.shown()[which])
+    (projection,) = run.project([ready.at(away)]).projections
+    assert projection.interval is not None and projection.interval.draws == affordable(ready.ready)
+    assert projection.ends == pytest.approx(found.range(away), rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["link", "api"])
+def test_a_recorded_run_by_default(shared: Path, mode: Mode) -> None:
+    """A range along a curve shares what is replayed: its ends are those of `project` within a thousandth of its width."""
+    run = Run.read(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
+    found, ready = tolerate(run, mode), Distance.of(run, mode)
+    away = [float(s) for s in found.shown()[[2, 8, 14, 20]]]
+    for s, projection in zip(away, run.project([ready.at(s) for s in away]).projections, strict=True):
+        band = found.range(s)
+        assert band is not None and projection.interval is not None and projection.interval.draws == 1000
+        assert projection.ends == pytest.approx(band, abs=1e-3 * (band[1] - band[0]) + 1e-9 * band[0])
+
+
+def test_one_function_says_how_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = on_full(launch_and_wait(50))
+    assert affordable(Distance.of(run, "link").ready) == 1000
+    monkeypatch.setattr(uncertainty, "AFFORDABLE", 1)
+    monkeypatch.setattr(uncertainty, "FEWEST", 40)
+    ready = Distance.of(run, "link")
+    (projection,) = run.project([ready.at(1e-4)]).projections
+    assert projection.interval is not None and projection.interval.draws == 40
+    assert projection.ends == pytest.approx(tolerate(run).range(1e-4), rel=1e-9)
+    assert tolerate(run).range(1e-4) == tolerate(run, draws=40).range(1e-4)
 
 
 @pytest.mark.parametrize("pcie", PCIE)

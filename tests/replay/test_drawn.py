@@ -14,7 +14,7 @@ from turnbuckle.projection import sensitivity, uncertainty
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import DEFAULT_TARGETS
 from turnbuckle.replay import drawn
-from turnbuckle.replay.drawn import drawn_seconds
+from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
 DRAWS = 400
@@ -59,11 +59,19 @@ def test_draws_on_few_paths_need_few_replays(replay: TimelineReplay, monkeypatch
     assert (found[:: DRAWS - 1] == every[:: DRAWS - 1]).all(), "what was replayed is what it is"
 
 
-def test_draws_that_change_nothing_need_two_replays(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_that_are_alike_need_one_replay(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = counted(monkeypatch)
     same = change(replay, np.ones(DRAWS), np.zeros(DRAWS))
-    assert (drawn_seconds(replay, same) == replay.seconds(no_change(len(replay.run)))).all()
-    assert sum(rows[:-1]) == 2
+    found = drawn_seconds(replay, same)
+    assert sum(rows) == 1 and (found == replay.seconds(no_change(len(replay.run)))).all()
+
+
+def test_draws_that_change_nothing_need_two_replays(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.repeat(no_change(len(replay.run)).values.reshape(1, -1), DRAWS, axis=0)
+    values[:, np.flatnonzero(replay._weights == 0.0)[0]] += np.linspace(0.0, 1e-6, DRAWS)
+    rows = counted(monkeypatch)
+    found = drawn._of_rows(replay, values)
+    assert sum(rows) == 2 and (found == replay.seconds(no_change(len(replay.run)))).all()
 
 
 def test_what_is_not_predicted_closely_is_replayed(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +96,36 @@ def test_the_draws_of_a_long_run_tell_all_its_numbers_apart() -> None:
         target = load(name)
         names = question.names(target, Pair(seen.source, target), model)
         assert 1.2 * sensitivity._LEAST_ROWS * (sensitivity._DEGREE * len(names) + 1) <= uncertainty.FEWEST
+
+
+def test_points_of_a_curve_share_their_paths(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parameters that are drawn, at twelve points of a curve: a dozen replays a point tell all draws."""
+    r = np.random.default_rng(3)
+    ratio, added = np.exp(0.2 * r.normal(size=DRAWS)), np.exp(0.5 * r.normal(size=DRAWS))
+    points = [change(replay, 1 + away * (ratio - 0.5), away * 1e-5 * added) for away in np.geomspace(1e-3, 10, 12)]
+    exact = [replay.seconds(point) for point in points]
+    rows = counted(monkeypatch)
+    found = along_seconds(replay, points)
+    assert sum(rows) < 12 * 12 < 12 * DRAWS
+    for seconds, true in zip(found, exact, strict=True):
+        assert (seconds <= true * (1 + 1e-12)).all(), "bounds from below"
+        assert np.abs(seconds - true).max() <= 0.05 * true.std()
+        assert np.quantile(seconds, [0.05, 0.95]) == pytest.approx(np.quantile(true, [0.05, 0.95]), abs=0.01 * true.std())
+
+
+def test_a_point_that_paths_do_not_tell_is_drawn_for_itself(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = np.random.default_rng(4)
+    points = [change(replay, np.exp(0.2 * r.normal(size=DRAWS)), away * np.ones(DRAWS)) for away in (0.0, 1e-4)]
+    exact = [replay.seconds(point) for point in points]
+    monkeypatch.setattr(drawn, "_shared_bounds", lambda replay, flat, full, shape, columns: np.ones(shape))
+    for seconds, true in zip(along_seconds(replay, points), exact, strict=True):
+        assert np.abs(seconds - true).max() <= 0.2 * true.std()
+
+
+def test_points_where_nothing_is_drawn(replay: TimelineReplay) -> None:
+    pieces = np.ones((1, 1))
+    points = [change(replay, pieces[0] * ratio, pieces[0] * 0.0) for ratio in (1.0, 2.0)]
+    found = along_seconds(replay, points)
+    assert [f.shape for f in found] == [(1,), (1,)] and [float(f[0]) for f in found] == pytest.approx(
+        [float(replay.seconds(point)[0]) for point in points]
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final
@@ -23,7 +23,7 @@ from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
-from turnbuckle.replay.drawn import drawn_seconds
+from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.sum import SumResult, replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
@@ -148,7 +148,15 @@ def _summed(ready: Prepared, durations: Durations) -> SumResult:
     return replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
 
 
-def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
+def curve_times(ready: Prepared, durations: Iterable[Durations]) -> list[Float]:
+    """Return the run times [s] of the same draws at many points of a curve, which share what was replayed; shape (draws,) each."""
+    timeline = ready.timeline
+    assert timeline is not None
+    found = along_seconds(timeline, (changed(ready, each) for each in durations))
+    return [ready.measured + (seconds - timeline.unchanged_seconds) for seconds in found]
+
+
+def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, plain: Float | None = None) -> Float:
     """Return drawn run times [s] with what a wrong order can do: the rules derive only a share of the critical path (decision D20).
 
         t + (1 - explained) (a (sum - t) + b (u - measured))
@@ -159,12 +167,13 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) 
     Parameters
     ----------
     seconds : run times by the timeline [s], shape of the draws.
+    plain : the same without the other network, where they are known.
     """
     if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
     by_sum = run_times(replace(ready, timeline=None), durations)
     if ready.network is not None:  # the sum knows no network
-        by_sum = by_sum + seconds - run_times(replace(ready, network=None), durations)
+        by_sum = by_sum + seconds - (run_times(replace(ready, network=None), durations) if plain is None else plain)
     # what another host makes of the time between calls is priced already
     kept = replace(durations, host=np.ones_like(durations.host))
     around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)

@@ -307,7 +307,7 @@ class Run(Shown):
         mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks; ``"remoting"``: calls go through
             the layer of a machine; ``"network"``: every message between nodes takes longer.
         over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
-        draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is 100.
+        draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is as many as in `project`.
         seed : of the draws.
         classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.

@@ -8,6 +8,7 @@ a replay.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -23,11 +24,23 @@ _PATHS: Final = (0.05, 0.5, 0.95)
 #: Largest error of a prediction, as a share of the standard deviation of the run times, at which replays may be left out.
 _CLOSE: Final = 0.05
 
+#: Ranks of draws at which bounds that many points share are looked at, and others at which they are judged.
+_LOOKED: Final = (0.02, 0.05, 0.25, 0.5, 0.75, 0.95, 0.98)
+_JUDGED: Final = (0.12, 0.88)
+#: Paths that points share, at most, and the error as a share of the standard deviation at which no more are looked for.
+_SHARED: Final = 24
+_ENOUGH: Final = 0.01
+
 
 def drawn_seconds(replay: TimelineReplay, change: Change) -> Float:
     """Return the run time after each of many changes [s], shape of the change's leading axes."""
-    values = change.values
+    return _of_rows(replay, change.values)
+
+
+def _of_rows(replay: TimelineReplay, values: Float) -> Float:
     rows = values.reshape(-1, values.shape[-1])
+    if len(rows) > 1 and (rows == rows[0]).all():  # nothing is drawn that the order asks for
+        return np.full(values.shape[:-1], float(replay.seconds_at(rows[0])))
     some = max(_REPLAYED // max(len(replay.graph.time_ns), 1), _FEWEST)
     if len(rows) <= 2 * some:
         return replay.seconds_at(values)
@@ -43,6 +56,69 @@ def drawn_seconds(replay: TimelineReplay, change: Change) -> Float:
     predicted = _predicted(replay, rows, chosen, seconds[chosen])
     seconds[rest] = replay.seconds_at(rows[rest]) if predicted is None else predicted[rest]
     return seconds.reshape(values.shape[:-1])
+
+
+def along_seconds(replay: TimelineReplay, points: Iterable[Change]) -> list[Float]:
+    """Return the run times of the same draws at many points of a curve [s], shape (draws,) each.
+
+    A path found at one draw of one point bounds the run time of every draw at every point from below, so that a few paths serve all points.
+    Paths are added where the highest of their bounds is off most. At each point other draws judge them: where they are not close, its
+    draws are those of `drawn_seconds`.
+    """
+    base, drawn = None, []
+    for change in points:
+        values = change.values.reshape(-1, change.values.shape[-1])
+        base = values[0].copy() if base is None else base
+        columns = np.flatnonzero((values != base).any(axis=0))
+        drawn.append((columns, values[:, columns] - base[columns], len(values)))
+    assert base is not None
+    columns = np.unique(np.concatenate([c for c, _, _ in drawn]))
+    rows = np.zeros((len(drawn), max(n for _, _, n in drawn), len(columns)))
+    for k, (some, values, _) in enumerate(drawn):
+        rows[k][:, np.searchsorted(columns, some)] = values
+
+    def full(which: Float) -> Float:
+        out = np.repeat(base[None, :], len(which), axis=0)
+        out[:, columns] += which
+        return out
+
+    flat = rows.reshape(-1, rows.shape[-1])
+    bounds = _shared_bounds(replay, flat, full, rows.shape[:2], columns)
+    spread = np.maximum(bounds.std(axis=1), 1e-9 * bounds.max(axis=1))
+    judged = _ranked(bounds, _JUDGED)
+    off = replay.seconds_at(full(flat[judged.ravel()])).reshape(judged.shape) - bounds.ravel()[judged]
+    close = np.abs(off).max(axis=1) <= _CLOSE * spread
+    return [bounds[k] if close[k] else _of_rows(replay, full(rows[k])) for k in range(len(rows))]
+
+
+def _ranked(bounds: Float, ranks: tuple[float, ...]) -> Int:
+    """Return the draws at some ranks of each point, as numbers among all draws of all points; shape (points, ranks)."""
+    order = np.argsort(bounds, axis=1, kind="stable")
+    places = np.round(np.array(ranks) * (bounds.shape[1] - 1)).astype(np.int64)
+    return np.asarray(order[:, places] + np.arange(len(bounds))[:, None] * bounds.shape[1])
+
+
+def _shared_bounds(replay: TimelineReplay, flat: Float, full: Callable[[Float], Float], shape: tuple[int, int], columns: Int) -> Float:
+    """Return the highest of the bounds by paths that all points share [s], shape (points, draws)."""
+    bounds = np.full(len(flat), -np.inf)
+
+    def add(at: int, seconds: float) -> None:
+        gradient = replay.gradient(replay.path_at(full(flat[at : at + 1])[0]))[columns]
+        np.maximum(bounds, seconds + (flat - flat[at]) @ gradient, out=bounds)
+
+    middle = shape[1] // 2 + np.array([0, shape[0] // 2, shape[0] - 1]) * shape[1]
+    for at, seconds in zip(middle.tolist(), replay.seconds_at(full(flat[middle])).tolist(), strict=True):
+        add(at, seconds)
+    looked = _ranked(bounds.reshape(shape), _LOOKED).ravel()
+    seconds = replay.seconds_at(full(flat[looked]))
+    for _ in range(_SHARED):
+        spread = np.maximum(bounds.reshape(shape).std(axis=1), 1e-9 * bounds.reshape(shape).max(axis=1))
+        off = (seconds - bounds[looked]) / spread[looked // shape[1]]
+        worst = int(np.argmax(off))
+        if off[worst] <= _ENOUGH:
+            break
+        add(int(looked[worst]), float(seconds[worst]))
+    return bounds.reshape(shape)
 
 
 def _predicted(replay: TimelineReplay, rows: Float, chosen: Int, seconds: Float) -> Float | None:

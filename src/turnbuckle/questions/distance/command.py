@@ -58,7 +58,12 @@ def slack(
     network: Network = None,
     network_set: NetworkSet = None,
     source_network: SourceNetwork = None,
-    draws: Annotated[int, Parameter(name="--draws", help="draws for the 90 % range of run times and tolerances; 0 leaves it out")] = 100,
+    draws: Annotated[
+        int | None,
+        Parameter(
+            name="--draws", help="draws for the 90 % range of run times and tolerances: 1000, or fewer for very long runs; 0 leaves it out"
+        ),
+    ] = None,
     seed: Seed = 20261121,
     format: FormatOption = "table",
     output: Output = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -19,11 +19,12 @@ from turnbuckle.machine.parameter_names import FABRIC, READS_IN_FLIGHT, Paramete
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, require_order
-from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.anchor import Durations, anchored
+from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, changed
+from turnbuckle.projection.order import Prepared, changed, curve_times, unsure
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import DrawnMachine, uncertain
+from turnbuckle.projection.uncertainty import DrawnMachine, Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
 Mode = Literal["link", "api", "remoting", "network"]
@@ -50,6 +51,10 @@ def delaying(classes: Sequence[str]) -> Model:
 
     charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
     return replace(MODEL, charges=charges)
+
+
+#: Instants times draws times latencies up to which each is replayed for itself.
+_EXACT: Final = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -152,10 +157,27 @@ class Distance:
     def drawn(self, slack: Float, draws: int, seed: int) -> tuple[Float, Float]:
         """Draw run times [s] as `project` does: by the replay, and with what no rule derives; shapes (latencies, draws)."""
         question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
-        pairs = ((declared, Pair(self.seen.source, declared)) for declared in map(self.at, slack.tolist()))
-        sampled = [question.samples(declared, pair, self.model) for declared, pair in pairs]
+        pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.at, slack.tolist())]
+        if len(self.replay.graph.time_ns) * draws * len(pairs) <= _EXACT:
+            sampled = [question.samples(declared, pair, self.model) for declared, pair in pairs]
+        else:
+            sampled = self._sampled(question, pairs, Draws(draws, seed))
         replay, unsure = (np.stack(side) for side in zip(*sampled, strict=True))
         return replay, unsure
+
+    def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> list[tuple[Float, Float]]:
+        """Draw the same where latencies have to share what is replayed; durations are made anew rather than kept for all of them."""
+
+        def durations() -> Iterator[Durations]:
+            return (question.durations(declared, pair, self.model, draws) for declared, pair in pairs)
+
+        seconds = curve_times(self.ready, durations())
+        plain = seconds if self.ready.network is None else curve_times(replace(self.ready, network=None), durations())
+        out = []
+        for each, by_replay, without in zip(durations(), seconds, plain, strict=True):
+            replay = np.broadcast_to(by_replay, (draws.draws,))
+            out.append((replay, np.broadcast_to(unsure(self.ready, each, replay, draws, without), (draws.draws,))))
+        return out
 
 
 def _fabric(pcie: Pcie) -> Machine:

@@ -38,7 +38,7 @@ from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
-from turnbuckle.projection.uncertainty import SEED
+from turnbuckle.projection.uncertainty import SEED, affordable
 from turnbuckle.questions.distance.carriers import Carrier, carriers
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST, Distance, Mode
 from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
@@ -49,13 +49,10 @@ from turnbuckle.replay.trust import Trust
 PER_DECADE: Final = 4
 #: Lengthening of the run at which a tolerance is given.
 THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
-DRAWS: Final = 100
 STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 _MEDIAN: Final = math.pi / 2
 #: Instants times breakpoints of one stretch of a curve, unless the caller says how many; never fewer breakpoints than the second.
 _PLACES, _FEWEST = 2_400_000_000, 64
-#: Draws times latencies times instants of a range, at most; never fewer draws than the second.
-_WORK, _FEWEST_DRAWS = 400_000_000, 20
 
 
 @dataclass(frozen=True)
@@ -260,7 +257,7 @@ def tolerate(
     seen: Run,
     mode: Mode = "link",
     *,
-    draws: int = DRAWS,
+    draws: int | None = None,
     seed: int = SEED,
     ready: Prepared | None = None,
     most: int | None = None,
@@ -277,7 +274,7 @@ def tolerate(
     ----------
     seen : the inspected profile, from `inspect`.
     mode : link, api, remoting, or network.
-    draws, seed : of the range of the curve and of each tolerance; 0 draws leave them out.
+    draws, seed : of the range of the curve and of each tolerance; 0 draws leave them out, None is as many as `project` draws of this run.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
@@ -310,7 +307,7 @@ def tolerate(
     )
     curve = replace(curve, seconds=curve.seconds + (measured - unchanged))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
-    band = Range.of(distance, curve, measured, draws, seed)
+    band = Range.of(distance, curve, measured, affordable(distance.ready) if draws is None else draws, seed)
     intervals = band.tolerated if band is not None else (None,) * len(THRESHOLDS)
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
     carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
@@ -406,19 +403,34 @@ class Range:
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         trips = 2 if distance.mode == "remoting" else 1
         at = np.unique([0.0, *shown(), *(hop.one_way * trips for hop in hops()), *(s for s in exact if s)])
-        draws = min(draws, max(_WORK // (len(distance.replay.graph.time_ns) * len(at)), _FEWEST_DRAWS))
         replay, unsure = distance.drawn(at, draws, seed)
         stated = curve(at)
         # an order that may be wrong only ever widens what the replay says, and the answer as stated lies inside
         ends = [np.quantile(sample, [0.05, 0.95], axis=1) for sample in (replay, unsure)]
         lower, upper = np.minimum.reduce([stated, *(e[0] for e in ends)]), np.maximum.reduce([stated, *(e[1] for e in ends)])
-        bent = [Curve(at, seconds, np.diff(seconds), 0.0) for seconds in (*replay.T, *unsure.T)]
-        reached = [[np.inf if (s := b.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS] for b in bent]
-        quantiles = [np.quantile(part, [0.05, 0.95], axis=0, method="nearest") for part in np.split(np.array(reached), 2)]
+        quantiles = [np.quantile(_reached(at, sample, measured), [0.05, 0.95], axis=1, method="nearest") for sample in (replay, unsure)]
         # the stated values are inside, whatever the draws and the latencies between make of the edges
         inside = np.array([np.inf if s is None else s for s in exact])
         low, high = np.minimum.reduce([inside, *(q[0] for q in quantiles)]), np.maximum.reduce([inside, *(q[1] for q in quantiles)])
         return cls(at, lower, upper, tuple((_within(a), _within(b)) for a, b in zip(low.tolist(), high.tolist(), strict=True)))
+
+
+def _reached(at: Float, seconds: Float, measured: float) -> Float:
+    """Return where drawn curves, shape (latencies, draws), reach each threshold as `Curve.reaches` has it; infinite where none does.
+
+    Shape (thresholds, draws).
+    """
+    out = np.full((len(THRESHOLDS), seconds.shape[1]), np.inf)
+    draws = np.arange(seconds.shape[1])
+    for row, share in zip(out, THRESHOLDS, strict=True):
+        limit = measured * (1 + share)
+        above = seconds > limit
+        k = np.argmax(above, axis=0)
+        before = np.maximum(k - 1, 0)
+        rise = np.where(k > 0, seconds[k, draws] - seconds[before, draws], 1.0)
+        on_line = at[before] + (limit - seconds[before, draws]) * (at[k] - at[before]) / rise
+        row[:] = np.where(above.any(axis=0), np.where(k > 0, on_line, at[0]), np.inf)
+    return out
 
 
 def _within(slack: float) -> float | None:
