@@ -28,6 +28,7 @@ from turnbuckle.projection.elsewhere.given import WORK_COLUMNS, KernelTable, ker
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, reached
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import nething
+from turnbuckle.projection.uncertainty import project_many
 
 #: One launch of 1 ms that moves 0.8 GB and adds 3e9 numbers of double precision: 80 % and 30 % of 1 TB/s and 10 TFLOP/s.
 NAME = "void stencil<(int)4, double>(double *, int)"
@@ -156,6 +157,42 @@ def test_matrix_units_that_were_not_counted_are_not_idle() -> None:
     product, machine = KernelKind("matrix product", "pipe", "fp64"), here(fp64_matrix=10e12)
     assert np.isnan(reached(product, vector, machine)[1]) and reached(product, matrix, machine)[1] == pytest.approx(0.3)
     assert reached(KernelKind(), vector, machine)[1] == pytest.approx(1e-4)
+
+
+HALF, TENSOR = "smsp__sass_thread_inst_executed_op_h{}_pred_on.sum", "sm__ops_path_tensor_src_{}.sum"
+
+
+def test_half_precision_and_tensor_paths_count_against_their_peaks() -> None:
+    """An instruction of half precision works on two numbers; the tensor path counts operations, by the type of its sources."""
+    kernel = of(details(
+        ("", HALF.format("add"), "inst", "1,000,000"), ("", HALF.format("fma"), "inst", "2,000,000"),
+        ("", TENSOR.format("fp16_dst_fp32"), "op", "3,000,000"), ("", TENSOR.format("bf16_dst_fp32"), "", "1,000,000"),
+        ("", TENSOR.format("tf32_dst_fp32"), "Mop", "7"), ("", TENSOR.format("fp64"), "op", "5"), (LIGHT, "Duration", "us", "1"),
+    ))  # fmt: skip
+    assert kernel.operations == {
+        "gpu.fp16": 10e6, "gpu.fp16_matrix": 4e6, "gpu.tf32_matrix": 7e6, "gpu.fp64_matrix": 5.0,
+    }  # fmt: skip
+    assert reached(KernelKind("matrix product", "pipe", "fp16"), kernel, here(fp16_matrix=10e12, fp16=40e12))[1] == pytest.approx(0.4)
+
+
+def test_what_is_counted_twice_counts_once() -> None:
+    """A multiprocessor and its parts count the same; so do all products of a type of source, and those by their result."""
+    rows = [("", f"{unit}__sass_thread_inst_executed_op_ffma_pred_on.sum", "inst", "100") for unit in ("smsp", "sm")]
+    rows += [("", TENSOR.format(way), "op", number) for way, number in (("fp8", "9"), ("fp8_dst_fp16", "4"), ("fp8_dst_fp32", "5"))]
+    assert of(details(*rows)).operations == {"gpu.fp32": 200.0, "gpu.fp8_matrix": 9.0}
+    assert of(details(*rows[:2], *rows[3:])).operations == {"gpu.fp32": 200.0, "gpu.fp8_matrix": 9.0}
+
+
+def test_a_product_counted_on_tensor_paths_scales_by_their_peak() -> None:
+    """All its time at the peak of FP16 products: three times faster where that peak is; a path without operations tells nothing."""
+    busy = Counted(0.0, operations={"gpu.fp64": 0.0, "gpu.fp16_matrix": 10e9}, seconds=1e-3)
+    table = KernelTable(("k",), (1.0,), (0.0,), "counters", counted=(busy,))
+    seen, source = run(("k", BLOCKS)), here(fp16_matrix=10e12)
+    (found,) = project_many(seen, source, [there(**FASTER, fp16_matrix=30e12)], nething(kernels=table), {}, 0, 1)
+    assert found.kernels is not None and found.kernels.basis == "counters"
+    assert found.kernels.seconds / found.kernels.measured_seconds == pytest.approx(1 / 3)
+    idle = Counted(0.2, operations={"gpu.fp64": 1e6, "gpu.fp16_matrix": 0.0}, seconds=1e-3)
+    assert np.isnan(reached(KernelKind("matrix product", "pipe", "fp64"), idle, source)[1])
 
 
 def test_what_is_missing_is_told() -> None:

@@ -35,9 +35,9 @@ _QUOTES: Final = str.maketrans(dict.fromkeys("“”„«»", '"'))
 _SPACES: Final = str.maketrans("", "", " \u00a0\u202f\u2009'’")
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "-nan", "(!)n/a", "inf", "-"})
 _PREFIX: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|second|sec|s|inst|)(/(?:second|s|block))?")
+_UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|second|sec|s|inst|op|)(/(?:second|s|block))?")
 #: What the unit of a quantity is, and whether it is a rate.
-_MEANT: Final = {"bytes": ("byte", "B"), "rate": ("byte", "B"), "seconds": ("second", "sec", "s"), "operations": ("inst", "")}
+_MEANT: Final = {"bytes": ("byte", "B"), "rate": ("byte", "B"), "seconds": ("second", "sec", "s"), "operations": ("inst", "op", "")}
 
 
 @dataclass(frozen=True)
@@ -347,13 +347,25 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
         return of(quantity)[0] if of(quantity) else sum(v for way in ways for v in way) if all(ways) else math.nan
 
     operations: dict[ParameterName, float] = {}
-    for name, value in means.items():
+    for name in _once(means):
         if (peak := _metrics()[name].peak) is not None:
-            operations[peak] = operations.get(peak, 0.0) + value
+            operations[peak] = operations.get(peak, 0.0) + means[name]
     return Counted(
         memory=next(iter(of("memory share")), math.nan), arithmetic=max(of("pipe share"), default=math.nan), size_bytes=both("bytes"),
         rate=both("rate"), operations=operations, seconds=sum(timed) / len(timed) if timed else math.nan,
     )  # fmt: skip
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    """Return metrics without those that count again what others of them count: of each part of a multiprocessor, and all of a source type.
+
+    >>> _once(["smsp__op_fadd.sum", "sm__op_fadd.sum", "sm__src_fp8.sum", "sm__src_fp8_dst_fp16.sum", "sm__src_fp8_dst_fp32.sum"])
+    ['smsp__op_fadd.sum', 'sm__src_fp8.sum']
+    """
+    kept: dict[str, str] = {}
+    for name in names:
+        kept.setdefault(name.split("__", 1)[-1], name)
+    return [name for what, name in kept.items() if "_dst_" not in what or f"{what.split('_dst_')[0]}.sum" not in kept]
 
 
 def timed(counted: Counted, seconds: float, count: float) -> Counted:

@@ -122,7 +122,7 @@ def reached(kind: KernelKind, counters: Counted, machine: Machine) -> tuple[floa
     rate = counters.size_bytes / counters.seconds if np.isnan(counters.rate) else counters.rate
     memory = rate / bandwidth if np.isnan(counters.memory) and bandwidth else counters.memory
     arithmetic = counters.arithmetic
-    matrix = any(name.endswith("_matrix") for name in counters.operations)
+    matrix = any(name.endswith("_matrix") and count for name, count in counters.operations.items())
     if np.isnan(arithmetic) and (matrix or kind.bound != "pipe"):
         arithmetic = max((s / counters.seconds for s in _at_peak(counters, machine).values()), default=np.nan)
     return min(memory, 1.0), min(arithmetic, 1.0)
