@@ -15,7 +15,7 @@ from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.model_answer import ModelAnswer
-from turnbuckle.show.terminal.options import NoCache, Recorded, listed
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, listed
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.show.terminal.tables import unframed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.cost.wire import Way
     from turnbuckle.foundation.arrays import Float
-    from turnbuckle.papers.models.cxl.chain import Chain, Played
+    from turnbuckle.papers.models.cxl.chain import Played
 
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "1 MiB", "16 MiB")
@@ -290,6 +290,7 @@ def chain(
     per: Annotated[Literal["run", "kernel"], Parameter(help="what one item of the recording is: all of it, or one kernel")] = "run",
     stage: Annotated[str | None, Parameter(help="the stage to take from the recording; the one without a time if left out")] = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> ModelAnswer:
     """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
 
@@ -299,22 +300,18 @@ def chain(
     for name, value in (("--items", items), ("--in-flight", in_flight)):
         if value is not None and value < 1:
             raise error_of("A029.count", found=str(value), name=name)
-    if profile is None and (stage is not None or per != "run"):
+    if profile is None and (stage is not None or per != "run" or any(part.idle().values())):
         raise error_of("A029.recording")
     declared = read_chain(file)
     declared = replace(declared, items=items or declared.items, in_flight=in_flight or declared.in_flight)
     if profile is not None:
-        declared = _recorded(declared, profile, no_cache, per, stage)
+        from turnbuckle.papers.models.cxl.chain import with_recording
+
+        declared = with_recording(declared, inspected(profile, None, no_cache, part).profile, per=per, stage=stage)
     with working("replaying"):
         played = play(declared)
     document = played.as_dict()
     return ModelAnswer(document, document["flows"], partial(_print_chain, played=played))
-
-
-def _recorded(chain: Chain, recording: Recorded, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
-    from turnbuckle.papers.models.cxl.chain import with_recording
-
-    return with_recording(chain, inspected(recording, None, no_cache).profile, per=per, stage=stage)
 
 
 def _print_chain(console: Terminal, played: Played) -> None:
