@@ -7,7 +7,6 @@ goes on from the journal of a smaller.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ WITHIN: Final = 0.01
 _FIRST: Final = 5
 #: Seeds that generators take.
 _MOST_SEED: Final = 2**63 - 1
-_TEXT: Final = re.compile(r"(?P<first>.+?)\.\.(?P<last>.+?)(?:\s+(?P<spacing>[a-z]+))?")
 
 
 @dataclass(frozen=True)
@@ -207,14 +205,21 @@ def read_range(name: str, text: str, setting: Setting) -> Range | None:
     ------
     UsageError : A080.  UnitError : U0xx.
     """
-    match = _TEXT.fullmatch(text.strip())
-    if match is None or not setting.kinds & {"int", "float"}:
+    first, dots, last = (part.strip() for part in text.partition(".."))
+    if not (first and dots and last) or not setting.kinds & {"int", "float"}:
         return None
-    spacing: Any = match["spacing"] or "linear"
+    # the last word is a spacing, or the unit of the number before it
+    until, _, word = last.rpartition(" ")
+    spaced = word in get_args(Spacing)
+    spacing: Any = word if spaced else "linear"
     try:
-        if spacing not in get_args(Spacing):
-            raise error_of("A080.spacing", found=clipped(spacing, 40))
-        return range_of((setting.read(match["first"]), setting.read(match["last"])), spacing, "float" not in setting.kinds)
+        try:
+            ends = setting.read(first), setting.read(until.strip() if spaced else last)
+        except TurnbuckleError:
+            if until and not spaced and word.isalpha():
+                raise error_of("A080.spacing", found=clipped(word, 40)) from None
+            raise
+        return range_of(ends, spacing, "float" not in setting.kinds)
     except TurnbuckleError as error:
         error.where = error.where or f"--axis {name}"
         raise

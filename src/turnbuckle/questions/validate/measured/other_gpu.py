@@ -133,8 +133,9 @@ def _benchmark(place: Path, question: Ask) -> Timed:
 def _page(text: str, question: Ask) -> Timed:
     """Read rates from the rows of a page's tables by their first cells; the first row of a name counts."""
     kind = _COLLECTIVE if question.text("of") == "collective" else KernelKind()
-    rows = re.findall(r"^\|\s*([^|]*?)\s*\|\s*([0-9.]+)\s*\|\s*$", text, re.MULTILINE)
-    found = {name: float(value) for name, value in reversed(rows) if name in question.words("rows") and float(value) > 0}
+    rows = re.findall(r"^\|([^|\n]*)\|[ \t]*([0-9.]+)[ \t]*\|[ \t]*$", text, re.MULTILINE)
+    named = [(cell.strip(), value) for cell, value in reversed(rows)]
+    found = {name: float(value) for name, value in named if name in question.words("rows") and float(value) > 0}
     return {name: (1.0 / found[name], kind) for name in question.words("rows") if name in found}
 
 
