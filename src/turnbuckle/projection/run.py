@@ -284,7 +284,9 @@ class Run(Shown):
         pcie: Pcie = ...,
     ) -> Slack: ...
     @overload
-    def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
+    def distance(
+        self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ..., *, network: OnNetwork | str | None = ...
+    ) -> Sweep: ...
     @overload
     def distance(self, mode: Mode = "link", over: Literal["both"] = ...) -> Surface: ...
     def distance(
@@ -306,9 +308,8 @@ class Run(Shown):
         ----------
         mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks; ``"remoting"``: calls go through
             the layer of a machine; ``"network"``: every message between nodes takes longer.
-        over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
-        draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is as many as in `project`.
-        seed : of the draws.
+        over : ``"latency"``, another kind of speed (of ``"network"`` its bandwidth), or latency and bandwidth at once (``"both"``).
+        draws, seed : parameter draws for the interval of each tolerance; 0 leaves it out, None is as many as in `project`.
         classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
         machine : ``"remoting"`` only: the machine whose layer it is, or its name or file; its round trip is what varies.
@@ -317,7 +318,7 @@ class Run(Shown):
 
         Raises
         ------
-        CannotAnswer : A121, A122; with a network A164, A193.
+        CannotAnswer : A121, A122; with a network A164, A193, A195.
         UsageError : A004, A015, A427.
         """
         given = {"draws": draws, "classes": tuple(classes), "repeats": tuple(repeats), "machine": machine, "network": network}

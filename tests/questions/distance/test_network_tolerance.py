@@ -125,6 +125,44 @@ def test_the_command_line(turnbuckle: Callable[..., Any], shared: Path) -> None:
     assert answer["curve"][0]["seconds"] == pytest.approx(answer["measured_seconds"], abs=1e-12) and answer["calls"] == []
 
 
+NAMED = OnNetwork("perlmutter", ("ranks_per_node=2",), "lassen")
+
+
+@pytest.mark.parametrize("asked", [OnNetwork("perlmutter"), NAMED])
+def test_the_cost_of_a_byte_is_what_project_says(asked: OnNetwork) -> None:
+    """One number: the curve at a cost, and `project` on the network whose NICs have the bandwidth divided by it."""
+    run = Run.of(build(ring()))
+    answer = run.distance("network", "bandwidth", network=asked)
+    assert answer.curve.gap == 0 and answer.network is not None and answer.network.target.bandwidth is not None
+    for cost in (0.1, 0.35, 1.0, 1.7, 10.0):
+        words = (*asked.settings, f"card_bandwidth={answer.network.target.bandwidth / cost!r} B/s")
+        projected = run.project(network=OnNetwork(asked.name, words, asked.source), draws=0).projections[0].seconds
+        assert float(answer.curve(cost)) == pytest.approx(projected, abs=2e-9), cost
+    assert (np.diff(answer.curve.slopes) > 0).all() and answer.curve.slopes[0] >= 0
+
+
+def test_what_a_real_run_loses_to_slower_nics(shared: Path, turnbuckle: Callable[..., Any]) -> None:
+    path = shared / "traces/nsys-local/lammps-melt-4r.sqlite"
+    run = Run.read(path, use_cache=False)
+    answer = run.distance("network", "bandwidth")
+    assert float(answer.curve(1.0)) == pytest.approx(run.seconds, abs=1e-12)
+    assert answer.network is not None and answer.network.target.bandwidth is not None
+    slower = OnNetwork("self", (f"card_bandwidth={answer.network.target.bandwidth / 5!r} B/s",))
+    assert float(answer.curve(5.0)) == pytest.approx(run.project(network=slower, draws=0).projections[0].seconds, abs=2e-9)
+    said = json.loads(turnbuckle("slack", path, "--mode", "network", "--over", "bandwidth", "--format", "json").out)
+    assert said["curve"] == json.loads(answer.to_json())["curve"] and said["network"]["source"]["name"] == "observed"
+
+
+def test_no_bandwidth_where_messages_are_alike() -> None:
+    alike = [row for k in range(6) for row in (
+        call(k % 2, "Send", 40 * k * US, (40 * k + 1) * US, partner=1 - k % 2, tag=k, size_bytes=4096),
+        call(1 - k % 2, "Recv", 40 * k * US, (40 * k + 20) * US, partner=k % 2, tag=k, size_bytes=4096),
+    )]  # fmt: skip
+    run = Run.of(build(recorded(*alike)))
+    with pytest.raises(CannotAnswer, match="A195"):
+        run.distance("network", "bandwidth")
+
+
 def test_python_asks_by_the_same_method() -> None:
     run = Run.of(build(ring()))
     one, two = run.distance("network"), tolerate_network(run)

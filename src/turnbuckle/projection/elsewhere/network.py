@@ -190,12 +190,17 @@ class Other:
     graph: Graph
     carried: Carried
     _priced: Callable[[float], Prices] = field(repr=False)
+    _slower: Callable[[float], Prices] = field(repr=False)
     _added: Callable[[Prices], tuple[Graph, Float]] = field(repr=False)
     _sends: Int = field(repr=False)
 
     def added_ns(self, latency: float = 0.0) -> Float:
         """Return what the network adds to each lag where its latency between nodes is so much longer [s], shape (edges,) [ns]."""
         return self._added(self._priced(latency) if latency else self.carried.target)[1]
+
+    def slowed_ns(self, cost: float) -> Float:
+        """Return what the network adds to each lag where its NICs take so many times as long for a byte, shape (edges,) [ns]."""
+        return self._added(self.carried.target if cost == 1.0 else self._slower(cost))[1]
 
     def settled(self) -> tuple[TimelineReplay, float]:
         """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it."""
@@ -268,6 +273,11 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
     def later(latency: float) -> Prices:
         return of(name, (*asked.settings, f"hop_seconds={(target.latency_s + latency) / 2!r} s"))
 
+    def slower(cost: float) -> Prices:
+        if target.bandwidth is None:
+            raise error_of("A195")
+        return of(name, (*asked.settings, f"card_bandwidth={target.bandwidth / cost!r} B/s"))
+
     kernels = (sized.height, int(sized["size_bytes"].sum()), unsized, reached[1] if reached else None)
     if matched is None:
         carried = Carried(target, source, None, 0, 0, 0, 0, 0, "", 0.0, *kernels)
@@ -278,7 +288,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
             int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
             in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels,
         )  # fmt: skip
-    return Other(timeline, added(target)[0], carried, later, added, sends)
+    return Other(timeline, added(target)[0], carried, later, slower, added, sends)
 
 
 def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float, int] | None:

@@ -76,7 +76,8 @@ def slack(
     from turnbuckle.questions.distance.starvation import read_starvation
 
     draws_of(draws)
-    if over != "latency" and mode != "link" and (over != "both" or mode == "remoting"):
+    of_network = mode == "network" and over == "bandwidth"
+    if over != "latency" and mode != "link" and (over != "both" or mode == "remoting") and not of_network:
         raise error_of("A015.mode", found=f"--mode {mode} --over {over}")
     if (mode == "remoting") != (machine is not None):
         raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {machine}" if machine else ""))
@@ -88,7 +89,7 @@ def slack(
     if mode == "network" and network is None:
         network = "self"
     carried_by = network_of(network, network_set, source_network)
-    if carried_by is not None and over != "latency":
+    if carried_by is not None and over != "latency" and not of_network:
         raise error_of("A015.latency", found=f"--over {over}")
     if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
         raise error_of("A015.latency", found=f"--over {over}")
@@ -102,7 +103,7 @@ def slack(
             slack_answer: Any = sweep.asked(seen, mode, draws=draws, seed=seed, network=carried_by, **given)
             beside = [] if published is None else list(registry.load("services", "binned slack")(seen.profile, published))
         else:
-            answer = sweep.surface(seen, mode) if over == "both" else sweep.sweep(seen, over)
+            answer = sweep.asked(seen, mode, over, **({"network": carried_by} if of_network else {}))
     if over == "latency":
         binned = {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
         emit(slack_answer, "curve", partial(show_slack.show_slack, published=beside), format, output, **binned)

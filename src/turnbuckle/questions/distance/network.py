@@ -1,4 +1,4 @@
-"""Tolerance of the network: run time against latency added to every message between nodes, exactly.
+"""Tolerance of the network: run time against latency added to every message between nodes, and against the cost of a byte, exactly.
 
 The curve is the timeline's, as for the distance of the GPU: a maximum of straight lines.  The price of a message grows by the added
 latency, that of a collective by the latencies along its algorithm, which is a broken line of its own: its corners are found first, and each
@@ -8,7 +8,7 @@ a latency longer by x.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -19,7 +19,8 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.projection.admission import require_order
-from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, on_other, other_network
+from turnbuckle.projection.elsewhere.network import OBSERVED, Carried, OnNetwork, Other, on_other, other_network
+from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along, shares
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL
@@ -43,7 +44,7 @@ _NEAR: Final = 0.01
 
 @dataclass(frozen=True)
 class Stretch:
-    """Latencies between which every price is a straight line [s], and what the network adds at either end, per edge [ns]."""
+    """Numbers of the network between which every price is a straight line, and what the network adds at either end, per edge [ns]."""
 
     first: float
     last: float
@@ -70,14 +71,10 @@ def tolerate_network(
         raise error_of("A015.network", found=f"--mode network with {', '.join(given)}")
     sound_repeats(repeats)
     asked = on_other(network) or OnNetwork(OBSERVED)
-    if any(word.partition("=")[0].strip() == "fidelity" for word in asked.settings):
-        raise error_of("A099.curve", found="fidelity")
-    ready = seen.prepared(MODEL)
-    require_order(ready)
+    ready, other = _on(seen, asked)
     assert ready.timeline is not None and ready.trust is not None
-    other = other_network(seen.profile, ready.timeline, asked)
     measured = seen.profile.seconds
-    curve = latency_curve(other, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(ready.timeline))
+    curve = exact_curve(other, other.added_ns, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(ready.timeline))
     curve = replace(curve, seconds=curve.seconds + (measured - ready.timeline.unchanged_seconds))
     tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
     beyond = measured - float(ready.timeline.graph.time_ns.max()) * 1e-9
@@ -89,18 +86,39 @@ def tolerate_network(
     )  # fmt: skip
 
 
-def latency_curve(other: Other, ends: Sequence[float], most: int) -> Curve:
-    """Return the run time of the graph [s] against latency added to messages between nodes, with every breakpoint.
+def bandwidth_curve(seen: Run, network: OnNetwork | str | None, ends: Sequence[float]) -> tuple[Curve, Carried]:
+    """Return the run time [s] against how many times as long a byte takes on the NICs of a network, and the two networks.
+
+    Raises as `tolerate_network`; A195, the network has no known bandwidth.
+    """
+    ready, other = _on(seen, on_other(network) or OnNetwork(OBSERVED))
+    assert ready.timeline is not None
+    curve = exact_curve(other, other.slowed_ns, ends, breakpoints_affordable(ready.timeline))
+    return replace(curve, seconds=curve.seconds + (seen.profile.seconds - ready.timeline.unchanged_seconds)), other.carried
+
+
+def _on(seen: Run, asked: OnNetwork) -> tuple[Prepared, Other]:
+    """Return a run with its order, and on another network."""
+    if any(word.partition("=")[0].strip() == "fidelity" for word in asked.settings):
+        raise error_of("A099.curve", found="fidelity")
+    ready = seen.prepared(MODEL)
+    require_order(ready)
+    return ready, other_network(seen.profile, ready.timeline, asked)
+
+
+def exact_curve(other: Other, added: Callable[[float], Float], ends: Sequence[float], most: int) -> Curve:
+    """Return the run time of the graph [s] against one number of the network, with every breakpoint.
 
     Parameters
     ----------
-    other : the run, and the network to which latency is added.
-    ends : first and last added latency [s], and between them points to look from.
+    other : the run, and the network.
+    added : what the network adds to each lag at that number [ns].
+    ends : first and last number, and between them points to look from.
     most : breakpoints looked for on each stretch.
     """
     curves = []
     for first, last in pairwise(ends):
-        for stretch in _stretches(other, first, other.added_ns(first), last, other.added_ns(last), _ROUNDS):
+        for stretch in _stretches(added, first, added(first), last, added(last), _ROUNDS):
             curves.append(_curve(other, stretch, most))
     at = np.concatenate([curves[0].at[:1], *(c.at[1:] for c in curves)])
     seconds = np.concatenate([curves[0].seconds[:1], *(c.seconds[1:] for c in curves)])
@@ -123,21 +141,21 @@ def _curve(other: Other, stretch: Stretch, most: int) -> Curve:
     return replace(curve, at=curve.at + stretch.first)
 
 
-def _stretches(other: Other, first: float, at_first: Float, last: float, at_last: Float, rounds: int) -> list[Stretch]:
+def _stretches(added: Callable[[float], Float], first: float, at_first: Float, last: float, at_last: Float, rounds: int) -> list[Stretch]:
     """Cut a stretch where a price has a corner."""
     middle = (first + last) / 2
-    bent = np.abs(other.added_ns(middle) - (at_first + at_last) / 2) > _ROUNDING_NS
+    bent = np.abs(added(middle) - (at_first + at_last) / 2) > _ROUNDING_NS
     if not rounds or not bent.any():
         return [Stretch(first, last, at_first, at_last)]
     near = (last - first) * _NEAR
-    rising = (other.added_ns(first + near)[bent] - at_first[bent]) / near
-    falling = (at_last[bent] - other.added_ns(last - near)[bent]) / near
+    rising = (added(first + near)[bent] - at_first[bent]) / near
+    falling = (at_last[bent] - added(last - near)[bent]) / near
     apart = falling - rising
     ahead = at_first[bent] - at_last[bent] + falling * (last - first)
     crossing = np.divide(ahead, apart, out=np.full(len(apart), np.nan), where=apart != 0)
     corners = np.unique(np.round(crossing[np.isfinite(crossing)], 15)) + first
     corners = corners[(corners > first + near) & (corners < last - near)]
     corner = float(corners[len(corners) // 2]) if len(corners) else middle
-    at_corner = other.added_ns(corner)
-    before = _stretches(other, first, at_first, corner, at_corner, rounds - 1)
-    return [*before, *_stretches(other, corner, at_corner, last, at_last, rounds - 1)]
+    at_corner = added(corner)
+    before = _stretches(added, first, at_first, corner, at_corner, rounds - 1)
+    return [*before, *_stretches(added, corner, at_corner, last, at_last, rounds - 1)]

@@ -20,13 +20,14 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.elsewhere.network import Carried, OnNetwork
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance, Mode
-from turnbuckle.questions.distance.network import tolerate_network
+from turnbuckle.questions.distance.network import bandwidth_curve, tolerate_network
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
 from turnbuckle.show.text import terms
@@ -49,6 +50,7 @@ class Sweep(Shown):
     Attributes
     ----------
     curve : run time [s] against the cost relative to the recorded run (1), from `CHEAPEST` to `DEAREST`.
+    network : the networks, where the cost is that of a byte on one; else None.
     tolerances : for each of `questions.distance.question.THRESHOLDS` the cost that lengthens the run by as much; None beyond `DEAREST`.
     """
 
@@ -59,6 +61,7 @@ class Sweep(Shown):
     tolerances: tuple[float | None, ...]
     elasticity: tuple[float, float]
     findings: tuple[Finding, ...] = ()
+    network: Carried | None = None
 
     question: ClassVar[str] = "speeds"
 
@@ -68,7 +71,7 @@ class Sweep(Shown):
 
     def headline(self) -> str:
         """Return what a cost of twice as much does, in one line."""
-        return f"Speed of the {WORDS[self.over]}: twice as dear, the run takes {self.penalty(2.0):.3f}x its recorded {self.measured:.6g} s"
+        return f"Speed of the {self.cost_of}: twice as dear, the run takes {self.penalty(2.0):.3f}x its recorded {self.measured:.6g} s"
 
     def penalty(self, cost: float) -> float:
         """Return the run time at a cost, relative to the recorded run time."""
@@ -90,7 +93,7 @@ class Sweep(Shown):
     @property
     def cost_of(self) -> str:
         """Return in words what gets dearer."""
-        return WORDS[self.over]
+        return WORDS[self.over] if self.network is None else f"NICs of network {self.network.target.name}"
 
     @property
     def all_findings(self) -> list[Finding]:
@@ -110,11 +113,34 @@ def sweep(seen: Run, over: Over) -> Sweep:
     measured = seen.profile.seconds
     curve = along(ready.replay, cost_change(ready, over), [CHEAPEST, 1.0, DEAREST], _beyond(ready, measured))
     curve = replace(curve, seconds=curve.seconds + (measured - float(curve(1.0))))
+    return Sweep(seen, over, measured, curve, _reached(curve, measured), _elasticity(curve, measured), unpriced)
+
+
+def network_bandwidth(seen: Run, network: OnNetwork | str | None = None) -> Sweep:
+    """Return the run time of an inspected profile against the cost of a byte on the NICs of a network.
+
+    At a cost c it is that of `turnbuckle project --network` on the same network with the bandwidth of its NICs divided by c.
+
+    Raises
+    ------
+    CannotAnswer : A122, A164, A193, A195.  UsageError : A050, A074, A081, A091, A092, A099.
+    """
+    curve, carried = bandwidth_curve(seen, network, [CHEAPEST, 1.0, DEAREST])
+    measured = seen.profile.seconds
+    return Sweep(
+        seen, "bandwidth", measured, curve, _reached(curve, measured), _elasticity(curve, measured), tuple(carried.findings), carried
+    )
+
+
+def _reached(curve: Curve, measured: float) -> tuple[float | None, ...]:
+    return tuple(curve.reaches(measured * (1 + share)) for share in THRESHOLDS)
+
+
+def _elasticity(curve: Curve, measured: float) -> tuple[float, float]:
+    """Return the slopes at the cost of now, dearer and cheaper, relative to the run."""
     left = curve.slopes[np.searchsorted(curve.at, 1.0) - 1]
     right = curve.slopes[np.searchsorted(curve.at, 1.0, side="right") - 1]
-    tolerances = tuple(curve.reaches(measured * (1 + share)) for share in THRESHOLDS)
-    elasticity = (float(right) / measured, float(left) / measured) if measured else (0.0, 0.0)
-    return Sweep(seen, over, measured, curve, tolerances, elasticity, unpriced)
+    return (float(right) / measured, float(left) / measured) if measured else (0.0, 0.0)
 
 
 def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
@@ -327,6 +353,8 @@ def asked(run: Run, mode: Mode = "link", over: str = "latency", **settings: Any)
     """Return what distance does to a run, over latency, another kind of speed, or latency and bandwidth at once."""
     if over == "latency":
         return tolerate_network(run, **settings) if mode == "network" else tolerate(run, mode, **settings)
+    if mode == "network" and over == "bandwidth":
+        return network_bandwidth(run, **settings)
     if settings or over not in (*get_args(Over), "both"):
         raise error_of("A015.over", found=f"over={over!r}", over=", ".join(get_args(Over)))
     return surface(run, mode) if over == "both" else sweep(run, cast("Over", over))

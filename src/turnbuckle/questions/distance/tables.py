@@ -15,7 +15,7 @@ from turnbuckle.projection.run import Answer
 from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
-from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
+from turnbuckle.questions.distance.speeds import SHOWN, Surface, Sweep
 from turnbuckle.show.target_table import network_words
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.drawing import drawn
@@ -50,7 +50,7 @@ def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()
 
 def show_sweep(console: Console, answer: Sweep) -> None:
     """Print run time against one kind of speed."""
-    table = titled(console, f"run time against the {WORDS[answer.over]} (measured {seconds(answer.measured)})", "cost", "time", "vs now")
+    table = titled(console, f"run time against the {answer.cost_of} (measured {seconds(answer.measured)})", "cost", "time", "vs now")
     for cost in SHOWN:
         time = float(answer.curve(cost))
         table.add_row(f"{cost:g}x", seconds(time), f"{answer.penalty(cost):.3f}x")
