@@ -10,28 +10,20 @@ from typing import Any, Final
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
+from turnbuckle.cli.first_page import MODELS, PARAGRAPHS
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
 from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
-EXIT_CODES = (
-    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
-)
-
 app = App(
     name="turnbuckle",
-    help=f"""What a recorded GPU run would do if CPU and GPU stood closer or farther apart.
-
-    turnbuckle FILE alone inspects the recording and projects it on a default set of couplings.
-
-    {EXIT_CODES}
-    """,
+    help="\n\n".join(PARAGRAPHS),
     version_flags=["--version"],
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
+models_app = App(name="model", help=MODELS)
 app.command(models_app)
 app.command("turnbuckle.questions.inspect.command:overview", name="overview", show=False)
 VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from turnbuckle.cli import limits
+from turnbuckle.cli import first_page, limits
 from turnbuckle.cli.ending import Ended, told_to_end
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
@@ -62,6 +62,9 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
     words = [w for w in own if w != "--debug"] + words[len(own) :]
     try:
         limits.check()
+        if first_page.drawn(words):
+            sys.stdout.flush()
+            return 0
         if limited:
             limits.load()
         from turnbuckle.cli.app import dispatch

@@ -1,0 +1,61 @@
+"""The first page of help, drawn as cyclopts draws it, without loading cyclopts and rich: they take most of the time it takes.
+
+A test holds the two to one text.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from turnbuckle.foundation import registry
+
+EXIT_CODES: Final = (
+    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
+)
+PARAGRAPHS: Final = (
+    "What a recorded GPU run would do if CPU and GPU stood closer or farther apart.",
+    "turnbuckle FILE alone inspects the recording and projects it on a default set of couplings.",
+    EXIT_CODES,
+)
+MODELS: Final = "The papers' models, one by one, on numbers, tables and recordings of your own."
+_OPTIONS: Final = (("--help (-h)", "Display this message and exit."), ("--version", "Display application version."))
+#: Columns of a terminal below which words are cut, which is left to rich.
+_NARROWEST: Final = 60
+_CYAN, _PLAIN = "\x1b[36m", "\x1b[0m"
+
+
+def drawn(words: Sequence[str]) -> bool:
+    """Print the page where it is what a command line asks for and can be drawn here; say whether it was."""
+    if list(words) not in ([], ["--help"], ["-h"]):
+        return False
+    width = shutil.get_terminal_size().columns
+    verbs = {**registry.entries("verbs"), **registry.entries("questions")}
+    rows = [(name, entry.sentence) for name, entry in verbs.items() if " " not in name]
+    # a package of a third party says nothing before it is loaded
+    if width < _NARROWEST or not all(sentence for _, sentence in rows):
+        return False
+    if "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower() or "FORCE_COLOR" in os.environ:
+        return False
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    print(*_lines([*sorted([*rows, ("model", MODELS)]), *_OPTIONS], width, coloured), sep="\n")
+    return True
+
+
+def _lines(rows: Sequence[tuple[str, str]], width: int, coloured: bool) -> Iterator[str]:
+    yield "Usage: turnbuckle COMMAND"
+    for paragraph in PARAGRAPHS:
+        yield ""
+        yield from textwrap.wrap(paragraph, width, break_on_hyphens=False)
+    yield ""
+    yield "╭─ Commands " + "─" * (width - 13) + "╮"
+    names = max(len(name) for name, _ in rows)
+    for name, sentence in rows:
+        for i, line in enumerate(textwrap.wrap(sentence, width - names - 6, break_on_hyphens=False)):
+            cell = f"{name if not i else '':<{names}}  "
+            yield f"│ {_CYAN + cell + _PLAIN if coloured else cell}{line:<{width - names - 6}} │"
+    yield "╰" + "─" * (width - 2) + "╯"
