@@ -167,8 +167,14 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
     assert done.returncode == 0, done.stderr
     from turnbuckle.mpi.replay.messages import recorded as traffic_of
 
-    traffic = traffic_of(build(read(here / "run")))
+    merged = read(here / "run")
+    traffic = traffic_of(build(merged))
     assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 25, 0)
+    assert merged.table("processes")["shift_ns"].to_list() == [0, 0], "one clock, whatever the ends of the calls look like"
+    parts = [read(here / f"out.{rank}") for rank in (0, 1)]
+    apart = parts[1].facts["base_ns"] - parts[0].facts["base_ns"]
+    first, second = merged.table("processes")["offset_ns"]
+    assert second - first == apart
 
 
 def test_threads_that_send_at_once(built: Path, here: Path) -> None:

@@ -131,6 +131,29 @@ def test_a_planted_drift_is_found_again(seed: int, drift: float, slower: bool, a
     assert sound(merged.trace.tables, merged.trace.facts)[1] == []
 
 
+def test_recordings_of_one_machine_share_its_clock() -> None:
+    """However late one of them leaves its collectives; a recording of another machine is put beside both."""
+    start, end = run(3, 64, np.random.default_rng(5))
+    end[1] += np.random.default_rng(6).integers(0, 20 * MS, 64)
+    boots, zeros = ["a" * 36, "a" * 36, "b" * 36], [7 * SECOND, 9 * SECOND, 5 * SECOND]
+    base = np.array([0, 2 * SECOND, 0])  # time of day of each recording's time 0, after the first one's
+    utc = [UTC, UTC + 2 * SECOND + 350, UTC]
+    ahead = [0, 0, 3 * MS]
+    clocks = zip(boots, zeros, utc, strict=True)
+    named = [{"boot": boot, "base_ns": zero, "session_start_utc_ns": began} for boot, zero, began in clocks]
+    traces = [recorded(start[r], end[r], clock_ns=ahead[r] - base[r], **named[r]) for r in range(3)]
+    merged = merge(traces)
+    processes = merged.trace.table("processes")
+    assert processes["offset_ns"].to_list() == [0, 2 * SECOND, 0]
+    assert processes["shift_ns"].to_list()[:2] == [0, 0] and abs(processes["shift_ns"][2] + 3 * MS) < 20 * US
+    alone = merge(traces[:2], clock="recorded")
+    assert alone.trace.table("processes")["collectives"].to_list() == [0, 0] and codes(alone) == {"P189"}
+    assert codes(merge(traces[:2])) == {"P189"}
+    for trace in traces:
+        trace.facts.pop("boot")
+    refused("A177", traces)
+
+
 def test_a_drift_too_strong_for_any_clock_is_refused() -> None:
     start, end = run(2, 64, np.random.default_rng(5))
     assert "bound" in refused("A176", [recorded(start[r], end[r], drift=5e-3 * r, process=(r + 1) << 24) for r in range(2)]).what

@@ -51,6 +51,13 @@ class Clocks:
     linked: Bool  #: whether collectives tie the recording to the first one
     loose_ns: Float  #: by how much the recording's ends may lie off every time, by its least loose communicator (`Group.loose_ns`)
 
+    def of(self, clock: Int) -> Clocks:
+        """Return the clocks of recordings that read these; `clock` is the index of each recording's, shape (recordings,)."""
+        each = {
+            name: getattr(self, name)[clock] for name in ("shift_ns", "drift", "skew_ns", "collectives", "bounding", "linked", "loose_ns")
+        }
+        return replace(self, low_ns=[self.low_ns[c] for c in clock], high_ns=[self.high_ns[c] for c in clock], **each)
+
     @property
     def uncertain_ns(self) -> Float:
         """Return how far each clock may still be off [ns]: half its interval, or what nine in ten ends keep to, whichever is less.

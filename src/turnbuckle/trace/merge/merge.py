@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
 
 from turnbuckle.foundation import schema
+from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.findings import merge as merged_findings
@@ -79,17 +81,20 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     renumbered = _apart(numbers)
     ranks, assigned = _ranks(parts, numbers)
     _one_run(parts, ranks)
-    offsets = _offsets(parts, clock)
+    clock_of, first = _clock_of(parts)
+    offsets = _offsets(parts, clock, first)
     stated = [part.facts.get("session_start_utc_ns") is not None for part in parts]
-    shared = groups(lanes(parts, offsets, stated))
-    clocks = align(shared, len(parts), stated=stated, keep=clock == "recorded")
+    shared = [replace(group, file=clock_of[group.file]) for group in groups(lanes(parts, offsets, stated))]
+    between = [group for group in shared if len(np.unique(group.file)) > 1]
+    of_clocks = [stated[file] for file in dict.fromkeys(first)]
+    clocks = align(between, len(of_clocks), stated=of_clocks, keep=clock == "recorded").of(clock_of)
     if clock == "collectives":
         _tied(parts, clocks)
         _within(parts, clocks, max_skew_ns)
     names, indices = _merged_names(parts)
     tables = _tables(parts, indices, renumbered, offsets, clocks)
     tables["processes"] = _processes_table(numbers, renumbered, ranks, indices, offsets, clocks)
-    flaws += _flaws(clocks, clock, assigned)
+    flaws += _flaws(clocks, clock if len(of_clocks) > 1 else "collectives", assigned)
     trace = Trace(tables, names, _facts(parts, offsets), merged_findings(flaws), name)
     return Merged(trace, clocks, _rows(parts, numbers, ranks, offsets, clocks))
 
@@ -198,8 +203,24 @@ def _span(trace: Trace) -> tuple[int, int] | None:
     return int(first), int(last)
 
 
-def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
+def _clock_of(traces: Sequence[Trace]) -> tuple[Int, list[int]]:
+    """Return the number of each recording's clock, shape (recordings,), and the first recording that reads it.
+
+    Recordings of one start of one machine read one clock, which counts from that start.
+    """
+    begun: dict[Any, int] = {}
+    keys = [
+        boot if (boot := trace.facts.get("boot")) and trace.facts.get("base_ns") is not None else file for file, trace in enumerate(traces)
+    ]
+    first = [begun.setdefault(key, file) for file, key in enumerate(keys)]
+    number = {file: place for place, file in enumerate(dict.fromkeys(first))}
+    return np.array([number[file] for file in first]), first
+
+
+def _offsets(traces: Sequence[Trace], clock: Clock, first: Sequence[int]) -> list[int]:
     """Return the begin of each recording after the first one [ns], which puts all on one clock as the files state it.
+
+    The `first` recording that reads a clock states it for all that do: the time of day is looked at anew by each, and is a little off.
 
     Raises A178 one recording begins after all before it ended (with ``collectives`` an hour after); A179 ``recorded`` without a stated
     clock.
@@ -211,6 +232,10 @@ def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
         raise error_of("A179", where=clipped(lacking), found="no time of day")
     zero = min(stated, default=0)
     offsets = [0 if utc is None or _span(trace) is None else utc - zero for trace, utc in zip(traces, began, strict=True)]
+    for file, other in enumerate(first):
+        if other != file:
+            offsets[file] = offsets[other] + int(traces[file].facts["base_ns"]) - int(traces[other].facts["base_ns"])
+    offsets = [offset - min(0, *offsets) for offset in offsets]
     spans = sorted(
         (offset + span[0], offset + span[1], trace.name)
         for trace, offset, utc in zip(traces, offsets, began, strict=True)

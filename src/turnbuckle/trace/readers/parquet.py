@@ -60,7 +60,7 @@ FACTS: Final[dict[str, str]] = {
     "format": _TEXT, "schema_version": _TEXT, "product_version": _TEXT, "sha256": _TEXT, "size_bytes": _INT, "recording": _PLAIN,
     "session_start_utc_ns": _INT, "analysis_duration_ns": _INT, "base_ns": _INT, "rank": _INT, "world_size": _INT, "tables": _COUNTS,
     "node_of_rank": _COUNTS, "recorder": _COUNTS, "slack": _COUNTS, "link": _COUNTS, "container": _TEXT, "recorded": _LIST, "files": _LIST,
-    "part": _PLAIN, "sources": _SOURCES,
+    "part": _PLAIN, "boot": _TEXT, "sources": _SOURCES,
 }  # fmt: skip
 _HELD: Final = {"sources": {"name", "format", "sha256"}}
 

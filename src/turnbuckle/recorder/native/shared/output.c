@@ -286,6 +286,18 @@ static void tell_rank(void)
     if (counted(names[1])) output_fact("ranks %s", counted(names[1]));
 }
 
+/* Which start of the system CLOCK_MONOTONIC counts from: a number that the kernel draws at each, and nobody else's.  Recordings with the
+ * same one share a clock. */
+static void tell_boot(void)
+{
+    enum { UUID = 36 };
+    char id[UUID + 1] = "";
+    int random = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (random < 0) return;
+    if (read(random, id, UUID) == UUID) output_fact("boot %s", id);
+    close(random);
+}
+
 int output_open(const char *pattern, const char *recorder)
 {
     static int watching_forks;
@@ -308,6 +320,7 @@ int output_open(const char *pattern, const char *recorder)
     output_fact("pid %ld", (long)getpid());
     output_fact("program %s", program_invocation_short_name);
     tell_rank();
+    tell_boot();
     output_fact("unwritten %018d", 0);
     unwritten_at = (off_t)filled - 19;
     write_out();

@@ -176,6 +176,9 @@ class _Assembly:
                 "writing_ns": sum(_writing_ns(f) for f in self.files if f.one("api") != "mpi"),
             },
         }  # fmt: skip
+        boots = {file.one("boot") for file in self.files}
+        if len(boots) == 1 and re.fullmatch(r"[0-9a-f-]{36}", boot := boots.pop()):
+            facts["boot"], facts["base_ns"] = boot, self.base
         if layers := [_writing_ns(f) for f in self.files if f.one("api") == "mpi"]:
             facts["recorder"]["mpi_layer_ns"] = sum(layers)
         if slack := slack_of(self.files):
