@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 from rich.text import Text
 
+from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.terminal.asked import Draws, On, Seed, draws_of, replaying, targets
 from turnbuckle.show.terminal.cells import plain, seconds
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Recorded, Source, listed
@@ -17,6 +18,7 @@ from turnbuckle.show.terminal.tables import print_findings, unframed
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from turnbuckle.questions.whatif.places import Place
     from turnbuckle.questions.whatif.question import Saving, Whatif
 
 #: Savings that are listed: half of what the last digit shows.
@@ -42,7 +44,7 @@ def whatif(
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Say which change to the program pays, here and on other machines: pinned copies, a stream of their own, fewer waits, a pool, graphs.
+    """Say which change to the program pays, here and on other machines: other copies, launches, waits, allocations, host work.
 
     Each edit is made on the graph of the run and replayed. Those that take a wait or an order away save between nothing and all of it: the
     recording does not show what the program reads.
@@ -73,6 +75,8 @@ def show(console: Console, answer: Whatif) -> None:
         console.print()
         console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; {seconds(gain.recorded_seconds)} as recorded)"))
         words = unframed("", "", words=("",), heading=False)
+        for place in gain.places:
+            words.add_row("  where", _placed(place))
         words.add_row("  needs", gain.needs)
         words.add_row("  range", gain.rests)
         console.print(words)
@@ -82,8 +86,26 @@ def show(console: Console, answer: Whatif) -> None:
     print_findings(console, [f for f in answer.findings if f.code == "A309"])
 
 
+def _placed(place: Place) -> str:
+    """Return a place in words.
+
+    >>> from turnbuckle.questions.whatif.places import Place
+    >>> _placed(Place("cudaMemcpy", "solve", (3, 50), "jacobi", 96, 0.0034))
+    '96 in solve, steps 3 to 50: cudaMemcpy with jacobi, 3.4 ms'
+    """
+    within = [] if place.range is None else [f"in {plain(place.range, 60)}"]
+    steps = (
+        [] if place.steps is None else [f"step {place.steps[0]}" if len(set(place.steps)) == 1 else "steps {} to {}".format(*place.steps)]
+    )
+    where = ", ".join([*within, *steps])
+    kernel = "" if place.kernel is None else f" with {plain(kernel_labels([place.kernel])[0], 60)}"
+    call = "work without a call" if place.call is None else plain(place.call, 60)
+    return f"{place.count:,}{' ' * bool(where)}{where}: {call}{kernel}, {seconds(place.seconds)}"
+
+
 def _reach(saving: Saving) -> float:
-    return max(saving.share, saving.upper or 0.0)
+    """Return the largest change of the run time in the range of a saving, either way."""
+    return max(abs(saving.share), abs(saving.lower or 0.0), abs(saving.upper or 0.0))
 
 
 def _share(saving: Saving) -> str:

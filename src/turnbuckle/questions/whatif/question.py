@@ -28,7 +28,9 @@ from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL, SEED, affordable, project_many, uncertain
-from turnbuckle.questions.whatif.edits import Edit, combined, edits
+from turnbuckle.questions.whatif.edits import combined, edits
+from turnbuckle.questions.whatif.offered import Edit, Seen
+from turnbuckle.questions.whatif.places import Place, places
 
 #: Replay and prices of `project` as it is asked without options.
 _MODEL: Final = replace(nething(), replay="auto")
@@ -61,7 +63,7 @@ class Saving(Declared):
 
 @dataclass(frozen=True)
 class Gain(Declared):
-    """An edit and what it saves on each machine, as stated by `edits.Edit`."""
+    """An edit and what it saves on each machine, as stated by `offered.Edit`; `places` are those of its calls that take longest."""
 
     name: str
     title: str
@@ -69,6 +71,7 @@ class Gain(Declared):
     recorded_seconds: float
     needs: str
     rests: str
+    places: tuple[Place, ...]
     savings: tuple[Saving, ...]
 
     def on(self, target: str) -> Saving:
@@ -155,17 +158,24 @@ def of_run(
     named = [on] if isinstance(on, str | Machine) else on
     targets = [run.source, *(load(m) if isinstance(m, str) else m for m in named if m != "self")]
     count = affordable(ready) if draws is None else draws
-    offered = edits(run.profile, ready, run.source, _MODEL, run.start_up)
+    seen = seen_of(run, ready)
+    offered = edits(seen)
     chosen = [_offered(name, offered) for name in dict.fromkeys(apply)]
     chosen = [edit for edit in offered if edit in chosen]
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
-    asked = _Asked(run, targets, ready, [p.seconds for p in before], count, seed)
+    asked = _Asked(run, seen, targets, ready, [p.seconds for p in before], count, seed)
     unchanged = tuple(
         Unchanged(p.target, p.title, p.seconds, *((p.interval.low, p.interval.high) if p.interval else (None, None))) for p in before
     )
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
+
+
+def seen_of(run: Run, ready: Prepared) -> Seen:
+    """Return a run as edits see it."""
+    begun = run.start_up
+    return Seen(run.profile, ready, run.source, _MODEL, 0 if begun is None else begun.end_ns - run.profile.first_ns)
 
 
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
@@ -181,7 +191,16 @@ def _all(chosen: Sequence[Edit]) -> Edit:
     """Return several edits as one, in words."""
     needs, rests = ("; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen)) for part in ("needs", "rests"))
     title = " and ".join(edit.title for edit in chosen)
-    return Edit("together", title, sum(e.count for e in chosen), sum(e.seconds for e in chosen), needs, rests, chosen[0].most)
+    return Edit(
+        "together",
+        title,
+        sum(e.count for e in chosen),
+        sum(e.seconds for e in chosen),
+        needs,
+        rests,
+        chosen[0].most,
+        activities=np.unique(np.concatenate([edit.activities for edit in chosen])),
+    )
 
 
 @dataclass(frozen=True)
@@ -189,6 +208,7 @@ class _Asked:
     """What every edit of one question is compared with."""
 
     run: Run
+    seen: Seen
     targets: list[Machine]
     ready: Prepared
     unchanged: list[float]
@@ -205,7 +225,8 @@ class _Asked:
             shares = [1.0 - seconds / was if was else 0.0 for seconds in (middle, least.seconds, most.seconds)]
             low, high = self._range(k, ends, shares) if self.draws else (None, None)
             savings.append(Saving(most.target, most.title, middle, least.seconds, most.seconds, shares[0], low, high))
-        return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, tuple(savings))
+        where = places(self.seen, edit.activities)
+        return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, where, tuple(savings))
 
     def _range(self, target: int, ends: Sequence[Prepared], shares: Sequence[float]) -> tuple[float, float]:
         """Return the range of a saving: from least gain to most, each through its draws."""

@@ -1,0 +1,264 @@
+"""Edits of copies: pinned memory, a stream of their own, small ones in one, the next one ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.machine import Machine
+from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
+from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.projection.model import Model
+from turnbuckle.projection.order import Prepared
+from turnbuckle.questions.whatif.graphs import (
+    Merged,
+    like,
+    merged,
+    prompt,
+    redirected,
+    relagged,
+    removed,
+    shorter_pieces,
+    still,
+    waiting,
+    without,
+)
+from turnbuckle.questions.whatif.offered import Edit, Seen
+
+_HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
+
+
+def pin(seen: Seen) -> Edit | None:
+    """Return the edit that pins the host memory of copies."""
+    run = seen.ready.run
+    rows = np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0)
+    if not rows.any():
+        return None
+    memory = run.memory.copy()
+    memory[rows] = "pinned"
+    before, after = (copy_seconds(pieces, seen.source, seen.model) for pieces in (run, replace(run, memory=memory)))
+    if before is None or after is None:
+        return None
+    ratio = np.where(rows, np.minimum(np.divide(after, before, out=np.ones(len(run)), where=before > 0), 1.0), 1.0)
+    if (ratio == 1.0).all():
+        return None
+
+    def apply(one: Prepared) -> Prepared:
+        assert one.timeline is not None
+        shorter = shorter_pieces(one, ratio)
+        graph = one.timeline.graph
+        runs = graph.kind == EDGE["run"]
+        by_edge = np.concatenate([ratio, np.ones(len(one.run) - len(ratio))])[one.timeline.piece[graph.owner[runs]]]
+        now = shorter.run.memory.copy()
+        now[: len(rows)][rows] = "pinned"
+        return relagged(replace(shorter, run=replace(shorter.run, memory=now)), runs, lambda lag: lag * by_edge)
+
+    return Edit(
+        "pin", "pin the host memory of copies", round(float(run.count[rows].sum())), float(run.seconds[rows].sum()),
+        "memory is pinned once and reused: pinning takes longer than copying it once",
+        "rates of pinned and pageable copies of the recording, or of the source's machine file", apply, apply,
+        activities=np.flatnonzero(rows[seen.piece]),
+    )  # fmt: skip
+
+
+def own_stream(seen: Seen) -> Edit | None:
+    """Return the edit that gives copies a stream of their own."""
+    graph, kind = seen.graph, seen.kind
+    stream = (graph.kind == EDGE["stream"]) & ~graph.begun_within
+    before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
+    to_device, to_host = kind == "copy_h2d", kind == "copy_d2h"
+    moved = stream & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after]))
+    if not moved.any():
+        return None
+
+    def apply(one: Prepared) -> Prepared:
+        for copies in (to_device, to_host):
+            one = _in_turn(one, seen, copies)
+        return _passed(one, seen, to_device, to_host)
+
+    rows = np.isin(seen.ready.run.kind, _HOST_COPIES)
+    return Edit(
+        "own stream", "give copies a stream and a second buffer of their own", int((to_device | to_host).sum()),
+        float(seen.ready.run.seconds[rows].sum()), "two buffers, and an event where a kernel reads what was copied just before it",
+        "from no copy to every copy beside other work", apply, activities=np.flatnonzero(to_device | to_host),
+    )  # fmt: skip
+
+
+def batch(seen: Seen) -> Edit | None:
+    """Return the edit that makes one copy of those that follow each other in one direction, at the place of the last of them."""
+    run, piece, kind = seen.ready.run, seen.piece, seen.kind
+    each, empty = (copy_seconds(p, seen.source, seen.model) for p in (run, replace(run, size_bytes=np.zeros(len(run)))))
+    if each is None or empty is None:
+        return None
+    # small: the bytes take less than the copy's fixed cost
+    copies = np.isin(kind, _HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
+    length = seen.ends - seen.begins
+
+    def joined(one: Int, other: Int) -> Bool:
+        alike = (kind[one] == kind[other]) & (run.memory[piece[one]] == run.memory[piece[other]])
+        # the host may read what a copy to it brought: a pause that is longer than the calls around it is taken for that
+        first, then = seen.caller[one], seen.caller[other]
+        pause = seen.begins[then] - seen.ends[first]
+        return np.asarray(alike & ((kind[one] == "copy_h2d") | (pause <= np.maximum(length[first], length[then]))))
+
+    found = seen.groups(copies, joined)
+    if not found:
+        return None
+    members, group = np.concatenate(found), np.repeat(np.arange(len(found)), [len(g) for g in found])
+    last = np.array([g[-1] for g in found])
+    size = np.bincount(group, run.size_bytes[piece[members]]).astype(np.float64)
+    whole = copy_seconds(like(run, piece[last], size), seen.source, seen.model)
+    if whole is None:
+        return None
+    apart = np.bincount(group, each[piece[members]])
+    shorter: Float = np.minimum(np.divide(whole, apart, out=np.ones(len(found)), where=apart > 0), 1.0)
+    of = np.full(len(kind), -1, dtype=np.int64)
+    of[members] = group
+    earlier = np.setdiff1d(members, last)
+    graph = seen.graph
+    gone = np.zeros(len(kind), dtype=np.bool_)
+    gone[seen.caller[earlier]] = True
+    # a call that is not made waits for nothing, and delivers nothing
+    idle = ((graph.kind == EDGE["sync"]) & gone[graph.owner]) | (
+        (graph.kind == EDGE["deliver"]) & gone[np.maximum(graph.source - 1, 0) // 2]
+    )
+    idled = np.concatenate([begin(earlier), finish(earlier), finish(np.flatnonzero(gone))])
+
+    def apply(*, packed: bool) -> Callable[[Prepared], Prepared]:
+        def make(one: Prepared) -> Prepared:
+            share = np.ones(len(found)) if packed else shorter
+            joint = prompt(without(removed(merged(one, Merged(of, last, size, share)), gone), idle), idled)
+            return _packing(joint, seen, last, np.bincount(group, length[members]).astype(np.float64)) if packed else joint
+
+        return make
+
+    return Edit(
+        "batch", f"make one copy of small ones that follow each other ({len(members):,} in {len(found):,})", len(members),
+        float(length[members].sum()) * 1e-9,
+        "the host uses what the first brings only behind the last, and the places on the device are one after the other",
+        "from the fixed cost of a copy saved, to only the calls, and bytes packed on the host for as long as they were copied",
+        apply(packed=False), apply(packed=True), activities=members,
+    )  # fmt: skip
+
+
+def prefetch(seen: Seen) -> Edit | None:
+    """Return the edit that copies the input of the next step while the kernels of this one run, into the second of two buffers."""
+    kind, track, work = seen.kind, seen.track, seen.work
+    rows = work[np.isin(kind[work], ("copy_h2d", "kernel"))]
+    rows = rows[(kind[rows] == "kernel") | (seen.caller[rows] >= 0)]
+    copied = kind[rows] == "copy_h2d"
+    if not copied.any() or copied.all():
+        return None
+    new_stream = np.diff(track[rows], prepend=-1) != 0
+    # a step begins with the first copy behind a kernel
+    step = np.cumsum(new_stream | (copied & ~np.concatenate([[False], copied[:-1]])))
+    number = step - step[np.maximum.accumulate(np.where(new_stream, np.arange(len(rows)), 0))]
+    has_copy = np.bincount(step[copied], minlength=step[-1] + 1) > 0
+    first_copy = has_copy[step - number]
+    ahead = copied & (number >= 1) & ((number >= 2) | first_copy)
+    if not ahead.any():
+        return None
+    copies = rows[ahead]
+    issued, ran = (np.full(step[-1] + 2, -1, dtype=np.int64) for _ in range(2))
+    issued[step[copied]] = seen.caller[rows[copied]]  # the last call of each step's copies
+    ran[step[~copied]] = rows[~copied]  # and the last of its kernels
+    before = issued[step[ahead] - 1]
+    kept = before >= 0
+    copies, before, at = copies[kept], before[kept], (step[ahead] - 2)[kept]
+    buffer = np.where((number[ahead][kept] >= 2) & (at >= 0), ran[at], -1)
+    graph = seen.graph
+    taken = np.zeros(len(kind), dtype=np.bool_)
+    taken[copies] = True
+    delivery = np.zeros(len(kind), dtype=np.int64)
+    delivers = (graph.kind == EDGE["deliver"]) & taken[graph.owner]
+    delivery[graph.owner[delivers]] = graph.lag_ns[delivers]
+    own = (graph.kind == EDGE["sync"]) & (graph.source > 0) & taken[np.maximum(graph.source // 2 - 1, 0)]
+    own &= seen.caller[np.maximum(graph.source // 2 - 1, 0)] == graph.owner
+
+    def apply(one: Prepared) -> Prepared:
+        free = without(_passed(_in_turn(one, seen, kind == "copy_h2d"), seen, taken, np.zeros_like(taken)), delivers | own)
+        early = waiting(prompt(free, begin(copies)), finish(before), begin(copies), delivery[copies], "deliver")
+        held = buffer >= 0
+        return waiting(early, finish(buffer[held]), begin(copies[held]), np.zeros(int(held.sum()), dtype=np.int64), "event")
+
+    return Edit(
+        "prefetch", "copy the next input ahead, on a second stream into a second buffer", len(copies),
+        float((seen.ends - seen.begins)[copies].sum()) * 1e-9,
+        "the next input is ready a step earlier, in pinned memory, and no kernel of this step writes where it goes",
+        "from no copy to every copy to the device, but the first, made one step ahead", apply, activities=copies,
+    )  # fmt: skip
+
+
+def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None:
+    """Return the price of one copy of each piece on a machine [s], 0 for what is no copy; None where a parameter is missing."""
+    out = np.zeros(len(pieces))
+    for charge in model.charges:
+        covered = charge.covers(pieces) & np.isin(pieces.kind, _HOST_COPIES)
+        if charge.anchor != "ratio" or not covered.any():
+            continue
+        seconds = charge.seconds(pieces, machine, machine)
+        if seconds is None:
+            return None
+        out[covered] = np.broadcast_to(seconds, (int(charge.covers(pieces).sum()),))[covered[charge.covers(pieces)]]
+    return out
+
+
+def _in_turn(one: Prepared, seen: Seen, copies: Bool) -> Prepared:
+    """Return the run where copies of one direction wait for the one before them of their stream, whatever stood between: one engine."""
+    ordered = seen.work[copies[seen.work]]
+    before, after = ordered[:-1], ordered[1:]
+    near = (seen.track[before] == seen.track[after]) & (seen.ends[before] <= seen.begins[after])
+    return waiting(one, finish(before[near]), begin(after[near]), np.zeros(int(near.sum()), dtype=np.int64), "engine")
+
+
+def _passed(one: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prepared:
+    """Return the run where copies to the device do not wait for other work of their stream, nor such work for copies to the host.
+
+    What came before a copy to the host is what its follower waits for then, and a copy to the device is passed over.
+    """
+    graph = seen.graph
+    stream = (graph.kind == EDGE["stream"]) & ~graph.begun_within
+    before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
+    moved = stream & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after])) & still(one, graph)
+    first = _beyond(after[stream], before[stream], to_host)[before]
+    last = _beyond(before[stream], after[stream], to_device)[after]
+    none = len(to_device)
+    loose = moved & ((first == none) | (last == none))
+    kept = moved & ~loose
+    return without(redirected(one, kept, finish(first[kept]), begin(last[kept])), loose)
+
+
+def _beyond(at: Int, leads_to: Int, passed: Bool) -> Int:
+    """Return where each activity's chain leads if some are passed over, shape (activities + 1,); the number of activities for nowhere.
+
+    Parameters
+    ----------
+    at, leads_to : links of the chains.
+    passed : mask of the activities passed over; any other leads to itself.
+    """
+    none = len(passed)
+    place = np.full(none + 1, none, dtype=np.int64)
+    place[at] = leads_to
+    place[:none] = np.where(passed, place[:none], np.arange(none))
+    for _ in range(max(none, 1).bit_length()):
+        place = place[place]
+    return place
+
+
+def _packing(one: Prepared, seen: Seen, last: Int, longer_ns: Float) -> Prepared:
+    """Return the run whose host packs bytes before the call of a copy to the device, and unpacks them behind that of one to the host."""
+    graph = seen.graph
+    added = np.zeros(len(seen.kind))
+    added[seen.caller[last]] = longer_ns
+    in_front = np.zeros(len(seen.kind), dtype=np.bool_)
+    in_front[seen.caller[last]] = seen.kind[last] == "copy_h2d"
+    host = graph.kind == EDGE["host"]
+    target, source = np.maximum(graph.target - 1, 0) // 2, np.maximum(graph.source - 1, 0) // 2
+    packs = host & (graph.target % 2 == 1) & in_front[target]
+    unpacks = host & (graph.source % 2 == 0) & (graph.source > 0) & ~in_front[source]
+    extra = np.where(packs, added[target], 0.0) + np.where(unpacks, added[source], 0.0)
+    return relagged(one, extra > 0, lambda lag: lag + extra[extra > 0])

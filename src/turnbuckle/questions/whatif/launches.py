@@ -1,0 +1,110 @@
+"""Edits of launches and allocations: what repeats in a graph, short kernels in one, memory from a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.units import show
+from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.projection.order import Prepared
+from turnbuckle.questions.whatif.graphs import as_recorded, prompt, relagged, removed, without
+from turnbuckle.questions.whatif.offered import Edit, Seen
+
+#: Share of its time that a launch keeps inside a graph: empty kernels follow each other twice as fast there (gpu-benches, H200: 1.2 us,
+#: and 2.4 us without), and one call launches a graph of any length.
+_IN_GRAPH: Final = (0.5, 0.0)
+#: Share of the calls that allocate and free, the fastest, whose longest shows what a call takes that asks the driver for nothing.
+_FASTEST: Final = 0.1
+_ALLOCATES: Final = "alloc"
+
+
+def graph(seen: Seen) -> Edit | None:
+    """Return the edit that captures launches that repeat as a graph."""
+    recorded = seen.graph
+    mine = (seen.kind == "launch") & seen.steady
+    if mine.sum() < 2:
+        return None
+    calls = (recorded.kind == EDGE["call"]) & mine[recorded.owner]
+    delivers = (recorded.kind == EDGE["deliver"]) & mine[np.maximum(recorded.source - 1, 0) // 2]
+    follows = (recorded.kind == EDGE["stream"]) & (seen.kind == "kernel")[recorded.owner]
+
+    def apply(share: float, *, crossing: bool) -> Callable[[Prepared], Prepared]:
+        def of(one: Prepared) -> Prepared:
+            cheaper = relagged(one, calls, lambda lag: lag * share)
+            return cheaper if crossing else as_recorded(cheaper, calls | delivers | follows)
+
+        return of
+
+    least, most = _IN_GRAPH
+    return Edit(
+        "graph", "capture launches that repeat as a graph", int(mine.sum()), _took(seen, mine),
+        "the same launches in every turn of a loop, without a decision of the host between them",
+        "a launch in a graph takes half, and at best nothing and no way over the link", apply(most, crossing=False),
+        apply(least, crossing=True), activities=np.flatnonzero(mine),
+    )  # fmt: skip
+
+
+def fuse(seen: Seen) -> Edit | None:
+    """Return the edit that makes one kernel of short ones that follow each other, launched at the place of the first."""
+    recorded, kind = seen.graph, seen.kind
+    launched = (kind == "kernel") & (seen.caller >= 0)
+    length = seen.ends - seen.begins
+    delivers = (recorded.kind == EDGE["deliver"]) & launched[recorded.owner]
+    if not delivers.any():
+        return None
+    call = (recorded.source[delivers] - 1) // 2
+    launch_ns = float(np.median(length[call] + recorded.lag_ns[delivers]))
+
+    def joined(one: Int, other: Int) -> Bool:
+        return np.asarray((call_kind[one] == "launch") & (call_kind[other] == "launch"))
+
+    call_kind = kind[np.maximum(seen.caller, 0)]
+    found = seen.groups(launched & (length < launch_ns), joined)
+    if not found:
+        return None
+    members, first = np.concatenate(found), np.array([group[0] for group in found])
+    later = np.setdiff1d(members, first)
+    gone, behind = (np.zeros(len(kind), dtype=np.bool_) for _ in range(2))
+    gone[seen.caller[later]], behind[later] = True, True
+    idle = ((recorded.kind == EDGE["sync"]) | (recorded.kind == EDGE["queue"])) & gone[recorded.owner]
+    idle |= (recorded.kind == EDGE["deliver"]) & behind[recorded.owner]
+    inside = (recorded.kind == EDGE["stream"]) & (recorded.target % 2 == 1) & behind[recorded.owner] & ~recorded.begun_within
+
+    def apply(one: Prepared) -> Prepared:
+        return prompt(as_recorded(without(removed(one, gone), idle), inside), begin(later))
+
+    return Edit(
+        "fuse", f"fuse short kernels that follow each other ({len(members):,} to {len(found):,})", len(members),
+        float(length[members].sum()) * 1e-9,
+        "no kernel of a group needs all of the one before, and the host decides nothing between them",
+        f"from no group to every group of kernels shorter than their launch ({show(launch_ns * 1e-9, 's')}); a kernel's own time stays",
+        apply, activities=members,
+    )  # fmt: skip
+
+
+def pool(seen: Seen) -> Edit | None:
+    """Return the edit that takes memory from a pool."""
+    recorded = seen.graph
+    mine = (seen.call_class == _ALLOCATES) & seen.steady
+    if not mine.any():
+        return None
+    fast_ns = float(np.quantile((seen.ends - seen.begins)[mine], _FASTEST))
+    calls, waits = ((recorded.kind == EDGE[kind]) & mine[recorded.owner] for kind in ("call", "sync"))
+
+    def apply(at_most_ns: float) -> Callable[[Prepared], Prepared]:
+        return lambda one: without(relagged(one, calls, lambda lag: np.minimum(lag, at_most_ns)), waits)
+
+    return Edit(
+        "pool", "take memory from a pool", int(mine.sum()), _took(seen, mine),
+        "the pool is filled once, and what is freed is used again only behind its last use",
+        f"a call takes from nothing to {show(fast_ns * 1e-9, 's')}, as the fastest tenth of them", apply(0.0), apply(fast_ns),
+        activities=np.flatnonzero(mine),
+    )  # fmt: skip
+
+
+def _took(seen: Seen, activities: Bool) -> float:
+    return float((seen.ends - seen.begins)[activities].sum()) * 1e-9

@@ -1,0 +1,85 @@
+"""Edits of waits: without, or later, at the first call that may need what was waited for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import clipped
+from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.projection.order import Prepared
+from turnbuckle.questions.whatif.graphs import still, waiting, without
+from turnbuckle.questions.whatif.offered import Edit, Seen
+
+_WAITS: Final = ("sync", "event")
+#: Names of waiting calls that are asked about, those that wait longest.
+_MOST_WAITS: Final = 8
+
+
+def waits(seen: Seen) -> list[Edit]:
+    """Return the edits that take a wait away, and those that move it to its first use, by the name of the call."""
+    graph, owner = seen.graph, seen.graph.owner
+    edges = (graph.kind == EDGE["sync"]) & np.isin(seen.call_class, _WAITS)[owner]
+    if not edges.any():
+        return []
+    edges &= graph.target != int(graph.time_ns.argmax())  # who waits for the end of the run waits for its result
+    took = (seen.ends - seen.begins) * 1e-9
+    words, number = np.unique(seen.name[owner[edges]].astype(str), return_inverse=True)
+    out = []
+    uses = _first_use(seen)
+    for k in np.argsort(-np.bincount(number, took[owner[edges]]), kind="stable")[:_MOST_WAITS]:
+        mine = edges.copy()
+        mine[edges] = number == k
+        calls, word = np.unique(owner[mine]), clipped(str(words[k]) or "a call without a name", 60)
+        about = {"count": len(calls), "seconds": float(took[calls].sum()), "activities": calls}
+        out.append(
+            Edit(
+                name=f"wait {word}",
+                title=f"do not wait in {word}",
+                needs="the host reads nothing before the next wait that the work before this one made",
+                rests="from no call to every call without waiting",
+                most=partial(without, edges=mine),
+                **about,  # type: ignore[arg-type]
+            )
+        )
+        if (uses[owner[mine]] >= 0).any():
+            out.append(
+                Edit(
+                    name=f"later {word}",
+                    title=f"wait later than in {word}",
+                    needs="the host neither reads nor decides by the result before it waits again, copies to the device or sends",
+                    rests="from no call to every call that waits only there",
+                    most=partial(_later, seen=seen, edges=mine, uses=uses),
+                    **about,  # type: ignore[arg-type]
+                )
+            )
+    return out
+
+
+def _first_use(seen: Seen) -> Int:
+    """Return for each call the next one of its thread that waits, copies to the device or is of MPI; -1 where none does."""
+    calls = seen.calls
+    run = seen.ready.run
+    may = (seen.kind == "sync") | (run.category[seen.piece] == "mpi") | ((seen.call_class == "copy") & (run.direction[seen.piece] == "h2d"))
+    out = np.full(len(seen.kind), -1, dtype=np.int64)
+    place = np.where(may[calls], np.arange(len(calls)), len(calls))
+    following = np.minimum.accumulate(place[::-1])[::-1]  # itself, if it may
+    after = np.concatenate([following[1:], [len(calls)]]) if len(calls) else following
+    valid = after < len(calls)
+    then = calls[after[valid]]
+    same = seen.track[then] == seen.track[calls[valid]]
+    out[calls[valid][same]] = then[same]
+    return out
+
+
+def _later(one: Prepared, seen: Seen, edges: Bool, uses: Int) -> Prepared:
+    """Return the run where what some edges wait for is waited for at the first use of it."""
+    graph = seen.graph
+    # who has no further use of it in this thread waits as before; what another edit took away is not waited for
+    moved = edges & (uses[graph.owner] >= 0) & still(one, graph)
+    use = uses[graph.owner[moved]]
+    source, lag = graph.source[moved].astype(np.int64), graph.lag_ns[moved]
+    return waiting(without(one, moved), source, begin(use), lag, "order")

@@ -1,0 +1,199 @@
+"""Edits that move, join or take away calls and copies: closed forms on runs made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from rows import THREAD, Row, call, copy, on_device
+from strategies import D2H, NAMES, trace_of
+
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.whatif.question import Whatif, of_run
+
+US = 1_000
+
+
+def asked(ranges: Sequence[tuple[int, int, str]] = (), **rows: list[Row]) -> Whatif:
+    """Ask a run; ranges have begin and end [us] and a name."""
+    about = {"thread": THREAD, "kind": 59}
+    marked = [{"start_ns": a * US, "end_ns": b * US, "name": len(NAMES) + k, **about} for k, (a, b, _) in enumerate(ranges)]
+    names = pl.Series("name", [*NAMES, *(name for *_, name in ranges)], dtype=pl.String)
+    return of_run(Run.of(build(replace(trace_of({**rows, "ranges": marked}), names=names))), draws=0)
+
+
+def ends(answer: Whatif, name: str) -> tuple[float, float]:
+    """Run time with an edit by the end of least gain and of most gain [us]."""
+    saving = next(gain for gain in answer.gains if gain.name == name).savings[0]
+    return saving.least_seconds * 1e6, saving.most_seconds * 1e6
+
+
+def names(answer: Whatif) -> list[str]:
+    return [gain.name for gain in answer.gains]
+
+
+def copied_ns(size: int) -> int:
+    """A copy on a link of 2 us and 10 GB/s [ns]."""
+    return 2 * US + size // 10
+
+
+def copies_that_show_the_link(api: list[Row], copies: list[Row]) -> int:
+    """Write six large blocking copies -> when the last has returned [ns]."""
+    now = 0
+    for number, size in enumerate((1 << 20, 4 << 20, 16 << 20) * 2):
+        took = copied_ns(size)
+        api.append(call(now, now + 8 * US + took, 100 + number, "cudaMemcpy"))
+        copies.append(copy(now + 4 * US, now + 4 * US + took, size=size, correlation=100 + number))
+        now += 10 * US + took
+    return now
+
+
+def small_copies(count: int = 10, size: int = 4000, pause: int = 2 * US, direction: int = 1) -> tuple[Whatif, int]:
+    """Ask a run with a kernel and, behind it, blocking copies of 4 us until they begin and 4 us until their call returns."""
+    api: list[Row] = []
+    copies: list[Row] = []
+    now = copies_that_show_the_link(api, copies)
+    api += [call(now, now + 5 * US, 1), call(now + 6 * US, now + 27 * US, name="cudaDeviceSynchronize")]
+    kernels = [on_device(now + 6 * US, now + 26 * US, 1)]
+    now += 29 * US
+    took = copied_ns(size)
+    for k in range(count):
+        api.append(call(now, now + 8 * US + took, 10 + k, "cudaMemcpy"))
+        copies.append(copy(now + 4 * US, now + 4 * US + took, direction, size, 10 + k))
+        now += 8 * US + took + pause
+    return asked(api=api, kernels=kernels, copies=copies), now - pause
+
+
+def test_small_copies_in_one_save_calls_and_fixed_costs() -> None:
+    """Ten copies of 4 kB (2.4 us): nine calls, deliveries and returns go; the copy of 40 kB takes 6 us at best.
+
+    At least the fixed costs stay (24 us), and the host packs for as long as that.
+    """
+    answer, end = small_copies()
+    assert answer.unchanged[0].seconds * 1e6 == pytest.approx(end / US)
+    gone = 9 * (4 + 2.4 + 4)
+    assert ends(answer, "batch") == pytest.approx((end / US - gone + 24 - 2.4 + 24, end / US - gone + 6 - 2.4), abs=0.02)
+    gain = next(gain for gain in answer.gains if gain.name == "batch")
+    assert gain.count == 10
+
+
+def test_copies_to_the_host_that_it_works_on_are_not_joined() -> None:
+    """A pause of 30 us is longer than the calls around it: the host may use what it got.  To the device it only prepares the next."""
+    assert "batch" not in names(small_copies(pause=30 * US, direction=D2H)[0])
+    assert "batch" in names(small_copies(pause=2 * US, direction=D2H)[0])
+    assert "batch" in names(small_copies(pause=30 * US)[0])
+
+
+def test_copies_are_not_joined_over_what_needs_the_first() -> None:
+    """A kernel between two copies of one stream may read the first; large copies have nothing to save."""
+    api: list[Row] = []
+    copies: list[Row] = []
+    now = copies_that_show_the_link(api, copies)
+    api.append(call(now, now + 11 * US, 1, "cudaMemcpy"))
+    api.append(call(now + 12 * US, now + 14 * US, 2))
+    api.append(call(now + 20 * US, now + 31 * US, 3, "cudaMemcpy"))
+    copies += [copy(now + 4 * US, now + 7 * US, size=4000, correlation=1), copy(now + 24 * US, now + 27 * US, size=4000, correlation=3)]
+    assert "batch" not in names(asked(api=api, copies=copies, kernels=[on_device(now + 16 * US, now + 20 * US, 2)]))
+
+
+def test_copies_on_a_stream_of_their_own_share_one_engine() -> None:
+    """Kernel, copy, kernel, copy of 100 us each, all called at once: the second copy waits for the first, whatever stood between."""
+    answer = asked(
+        api=[
+            call(0, 1 * US, 1), call(1 * US, 2 * US, 2, "cudaMemcpyAsync"),
+            call(2 * US, 3 * US, 3), call(3 * US, 4 * US, 4, "cudaMemcpyAsync"),
+            call(5 * US, 412 * US, name="cudaDeviceSynchronize"),
+        ],
+        kernels=[on_device(10 * US, 110 * US, 1), on_device(210 * US, 310 * US, 3)],
+        copies=[copy(110 * US, 210 * US, size=1 << 20, correlation=2), copy(310 * US, 410 * US, size=1 << 20, correlation=4)],
+    )  # fmt: skip
+    # the copies from 11 to 211 us; the second kernel follows the first copy, at 111 us
+    assert ends(answer, "own stream") == pytest.approx((412, 213), abs=0.1)
+
+
+@pytest.mark.parametrize(("copied", "worked", "most"), [(100, 150, 280 + 3 * 175 + 170), (200, 100, 1120)])
+def test_a_copy_made_a_step_ahead_hides_behind_the_kernel(copied: int, worked: int, most: float) -> None:
+    """Five steps of a blocking copy, a kernel and a wait.
+
+    Where the kernel is longer, a step takes it and 25 us of calls; where the copy is, the copies follow each other from the end of the
+    first call on (215 us), and the last kernel ends the run.
+    """
+    api: list[Row] = []
+    copies: list[Row] = []
+    kernels: list[Row] = []
+    step = copied + worked + 30
+    for k in range(5):
+        now, kernel = k * step, k * step + copied + 20
+        api += [
+            call(now * US, (now + copied + 10) * US, 2 * k + 1, "cudaMemcpy"),
+            call((now + copied + 12) * US, (now + copied + 16) * US, 2 * k + 2),
+            call((now + copied + 17) * US, (kernel + worked + 5) * US, name="cudaDeviceSynchronize"),
+        ]
+        copies.append(copy((now + 5) * US, (now + 5 + copied) * US, size=1 << 20, correlation=2 * k + 1))
+        kernels.append(on_device(kernel * US, (kernel + worked) * US, 2 * k + 2))
+    answer = asked(api=api, copies=copies, kernels=kernels)
+    assert ends(answer, "prefetch") == pytest.approx((5 * step - 5, most), abs=0.02)
+    assert next(gain for gain in answer.gains if gain.name == "prefetch").count == 4
+
+
+def test_the_second_buffer_is_free_only_behind_its_last_kernel() -> None:
+    """Copies of 100 us called far ahead, kernels of 300, 10 and 10 us: the third copy waits for the first kernel, which has its buffer."""
+    api = [
+        row for k in range(3) for row in (
+            call(4 * k * US, (4 * k + 1) * US, 2 * k + 1, "cudaMemcpyAsync"), call((4 * k + 2) * US, (4 * k + 3) * US, 2 * k + 2)
+        )
+    ]  # fmt: skip
+    api.append(call(12 * US, 632 * US, name="cudaDeviceSynchronize"))
+    copies = [copy(now * US, (now + 100) * US, size=1 << 20, correlation=2 * k + 1) for k, now in enumerate((10, 410, 520))]
+    kernels = [on_device(now * US, end * US, 2 * k + 2) for k, (now, end) in enumerate(((110, 410), (510, 520), (620, 630)))]
+    answer = asked(api=api, copies=copies, kernels=kernels)
+    # the second copy beside the first kernel, the third from 410 to 510 us
+    assert ends(answer, "prefetch") == pytest.approx((632, 522), abs=0.02)
+
+
+def test_short_kernels_are_launched_once() -> None:
+    """Ten launches of 10 us, each kernel of 1 us begins 14 us after its call: the first call launches all, from 14 us on."""
+    n = 10
+    api = [call(k * 10 * US, (k + 1) * 10 * US, k + 1) for k in range(n)]
+    kernels = [on_device(k * 10 * US + 14 * US, k * 10 * US + 15 * US, k + 1) for k in range(n)]
+    answer = asked(api=api, kernels=kernels)
+    assert ends(answer, "fuse") == pytest.approx((105, 14 + n), abs=0.01)
+    # a wait between the halves leaves two kernels
+    later = [{**row, "start_ns": row["start_ns"] + 20 * US, "end_ns": row["end_ns"] + 20 * US} for row in (*api[5:], *kernels[5:])]
+    halves = asked(api=[*api[:5], call(50 * US, 60 * US, name="cudaDeviceSynchronize"), *later[:5]], kernels=[*kernels[:5], *later[5:]])
+    assert next(gain for gain in halves.gains if gain.name == "fuse").title.endswith("(10 to 2)")
+    # call, wait behind the kernels (5 us back), 10 us, call
+    assert ends(halves, "fuse")[1] == pytest.approx(14 + 5 + 5 + 10 + 14 + 5, abs=0.01)
+
+
+def test_a_wait_moves_to_the_call_that_may_need_its_work() -> None:
+    """A kernel of 100 us, a wait, 50 us of host work, a copy to the device: the host works beside the kernel, the copy waits for it."""
+    answer = asked(
+        api=[
+            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"), call(162 * US, 172 * US, 2, "cudaMemcpy"),
+        ],
+        kernels=[on_device(10 * US, 110 * US, 1)],
+        copies=[copy(166 * US, 170 * US, size=1 << 20, correlation=2)],
+    )  # fmt: skip
+    assert ends(answer, "later cudaDeviceSynchronize") == pytest.approx((172, 112 + 10), abs=0.01)
+    # without the wait the copy follows the kernel on its stream
+    assert ends(answer, "wait cudaDeviceSynchronize")[1] == pytest.approx(110 + 4 + 2, abs=0.01)
+
+
+def test_an_edit_names_its_calls_and_their_places() -> None:
+    """Of the steps 3 and 4, each in the range solve, the one wait between kernels; a range that only numbers a step names no place."""
+    answer = asked(
+        api=[
+            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
+            call(120 * US, 125 * US, 2), call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
+        ],
+        kernels=[on_device(10 * US, 110 * US, 1), on_device(130 * US, 230 * US, 2)],
+        ranges=[(0, 115, "step 3"), (5, 114, "solve"), (118, 240, "step 4")],
+    )  # fmt: skip
+    gain = next(gain for gain in answer.gains if gain.name.startswith("wait "))
+    (place,) = gain.places
+    assert (place.call, place.range, place.steps, place.count) == ("cudaDeviceSynchronize", "solve", (3, 3), 1)
+    assert place.seconds == pytest.approx(106e-6)
