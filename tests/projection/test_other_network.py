@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpi_rows import Row, call, recorded
+from mpi_rows import Row, call, recorded, thread
 from strategies import FEWER
 
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
@@ -25,6 +25,7 @@ from turnbuckle.projection.order import on_network
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.replay.timeline import no_change
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.trace import Trace
 
 US = 1_000
@@ -324,3 +325,71 @@ def test_a_curve_over_latency_takes_no_sharing() -> None:
     run = Run.of(build(two_pairs(0)))
     with pytest.raises(TurnbuckleError, match="A099"):
         run.slack(mode="network", network=OnNetwork("self", ("fidelity=flow",)))
+
+
+# --- ranks that share a GPU --------------------------------------------------------------------------------------------------
+
+
+def on_gpus(*kernels: tuple[int, int, int], ranks: int = 2) -> Trace:
+    """Kernels of ranks, as rank, begin and length [us], each launched 5 us before; a message of each pair of ranks comes before all."""
+    rows, api = [], []
+    for number, (rank, begin, length) in enumerate(kernels, start=1):
+        own, at = thread(rank), {"process": process_of(thread(rank)), "correlation": number}
+        api.append({"start_ns": (begin - 5) * US, "end_ns": (begin - 2) * US, "thread": own, "name": "cudaLaunchKernel", "result": 0, **at})
+        rows.append({"start_ns": begin * US, "end_ns": (begin + length) * US, "device": 0, "context": 1, "stream": 7, "name": "k", **at})
+    begin = [row for first in range(0, ranks, 2) for row in message(first, (first + 1) % ranks, 0, 0, 10)]
+    return recorded(*begin, ranks=ranks, api=api, kernels=rows)
+
+
+ON_ONE_GPU = ("ranks_per_node=2", "gpus_per_node=1")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "shared_us"),
+    [
+        ([(0, 100, 1000), (1, 100, 1000)], 1000),  # both by half of the GPU to the end
+        ([(0, 100, 1000), (1, 600, 1000)], 500),  # half of the first alone, 1000 by half, and the second has 500 left for itself
+        ([(0, 100, 1000), (1, 1200, 1000)], 0),  # one after the other
+        ([(0, 100, 1000), (1, 100, 400), (1, 520, 400)], 800),  # the second of rank 1 waits for its first, and both beside rank 0's
+        ([(0, 100, 1000), (1, 1200, 1000), (2, 100, 1000)], 0),  # rank 2 is on another node
+    ],
+)
+def test_kernels_of_ranks_that_share_a_gpu_share_its_time(kernels: list[tuple[int, int, int]], shared_us: int) -> None:
+    trace = on_gpus(*kernels, ranks=1 + max(rank for rank, _, _ in kernels))
+    alone, together = on(trace, "ranks_per_node=2"), on(trace, *ON_ONE_GPU)
+    assert alone.network is not None and together.network is not None
+    assert alone.network.shared_kernels == 0 and "A389" not in {f.code for f in alone.findings}
+    assert (together.seconds - alone.seconds) * 1e6 == pytest.approx(shared_us, abs=25)
+
+
+@FEWER
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(5, 60), st.integers(100, 300)), min_size=1, max_size=12))
+def test_sharing_a_gpu_never_helps_and_more_gpus_never_hurt(drawn: list[tuple[int, int, int]]) -> None:
+    now, kernels = [15] * 4, []
+    for rank, gap, length in drawn:
+        kernels.append((rank, now[rank] + gap, length))
+        now[rank] += gap + length
+    trace = on_gpus(*kernels, ranks=4)
+    one, two, four = (on(trace, "ranks_per_node=4", f"gpus_per_node={count}").seconds for count in (1, 2, 4))
+    work = sum(length for _, _, length in kernels) * 1e-6
+    assert four <= two * 1.001 and two <= one * 1.002
+    # a GPU has all its work to do, and does nothing besides it
+    assert max(work, four) * 0.998 <= one <= four + work
+
+
+def test_faster_kernels_of_a_shared_gpu_share_less_time() -> None:
+    """Kernels that take half as long share for half as long: what sharing adds scales with them."""
+    run = Run.of(build(on_gpus((0, 100, 1000), (1, 100, 1000))))
+    ready = on_network(run.profile, run.ordered, OnNetwork("self", ON_ONE_GPU))
+    assert ready.timeline is not None
+    shared = replace(no_change(len(ready.run)), network=np.ones(1))
+    kernels = np.where(ready.run.kind == "kernel", 0.5, 1.0)
+    at_full, at_half = (float(ready.timeline.seconds(replace(shared, ratio=ratio))) for ratio in (np.ones(len(kernels)), kernels))
+    # the message is faster inside a node, so that rank 1 is 9 us ahead
+    assert at_full - at_half == pytest.approx(1000e-6, abs=10e-6)
+
+
+def test_a_curve_over_latency_takes_no_shared_gpus() -> None:
+    run = Run.of(build(on_gpus((0, 100, 1000), (1, 100, 1000))))
+    with pytest.raises(TurnbuckleError, match="A099"):
+        run.slack(mode="network", network=OnNetwork("self", ON_ONE_GPU))

@@ -121,25 +121,33 @@ class TimelineReplay:
         """Compile the same activities on a changed graph; one with the same edges keeps what the network adds to them (`on_network`)."""
         if "_amounts" not in self.__dict__ or len(graph.kind) != len(self.graph.kind):
             return _compiled(graph, self.run, self.piece)
-        return _compiled(graph, self.run, self.piece, self._terms, (_scaled(graph, slice(None)), self._worth(1, slice(None))))
+        made = _compiled(
+            graph, self.run, self.piece, self._terms, (_scaled(graph, slice(None)) * self._slower, self._worth(1, slice(None)))
+        )
+        made.__dict__["_slower"] = self._slower
+        return made
 
-    def on_network(self, graph: Graph, added_ns: Float) -> TimelineReplay:
+    def on_network(self, graph: Graph, added_ns: Float, slower: Float | float = 1.0) -> TimelineReplay:
         """Compile the same activities where the network changes the lags of messages.
 
         Parameters
         ----------
         graph : the run's graph, with the edges of messages.
         added_ns : per edge of `graph`, the change of its lag where `Change.network` is 1 [ns]; 0 for every edge that carries no message.
+        slower : per edge, how many times as long it takes there besides; 1 for every edge but those of kernels that share a GPU.
 
         An edge that carries a message gets this change in place of time added to its activity (`Change.added`).
         """
         first, second = _parameters(graph, self.piece, len(self.run))
         added = np.full(len(second), _ADDED)
+        added_ns = added_ns + (slower - 1.0) * graph.lag_ns
         carries = added_ns != 0.0
         # delays and savings have a parameter each, so that their limits can be told apart
         second[carries] = np.where(added_ns > 0.0, *(6 * len(self.run) + k for k in (1, 2)))[carries]
         added[carries] = added_ns[carries]
-        return _compiled(graph, self.run, self.piece, (first, second), (_scaled(graph, slice(None)), added))
+        made = _compiled(graph, self.run, self.piece, (first, second), (_scaled(graph, slice(None)) * slower, added))
+        made.__dict__["_slower"] = slower
+        return made
 
     def on_latency(self, graph: Graph, base_ns: Float, slope_ns: Float) -> TimelineReplay:
         """Compile the same activities where the network changes the lags of messages, and latency adds to them.
@@ -312,6 +320,11 @@ class TimelineReplay:
     @cached_property
     def _terms(self) -> Terms:
         return _parameters(self.graph, self.piece, len(self.run))
+
+    @cached_property
+    def _slower(self) -> Float | float:
+        """Return how many times as long every edge takes on another network (`on_network`)."""
+        return 1.0
 
     def _worth(self, which: int, edges: Int | Bool | slice) -> Float:
         """Return what a unit of the first (0) or second (1) parameter of some edges is worth [ns]."""

@@ -59,16 +59,34 @@ def laid_out(node: Int, made: Node | None = None, gpus_per_rank: int = 1) -> Lay
     """
     made = made or plain(1.0, 0.0)
     gpus, hosts, shares = made.parts_of("gpu"), made.parts_of("host"), made.parts_of("share")
-    order = np.argsort(node, kind="stable")
-    inside = np.empty(len(node), dtype=np.int64)
-    inside[order] = np.arange(len(node)) - np.searchsorted(node[order], node[order])
-    taken = inside * (gpus_per_rank if gpus else 1)
+    taken = _before(node) * (gpus_per_rank if gpus else 1)
     device = np.array(gpus or hosts)[taken % len(gpus or hosts)]
     host = _nearest(made, hosts or gpus)[device]
     seats = _seats(made, host, device)
     share = np.array(shares)[taken % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
     first = node * len(made.parts)
     return Layout(np.asarray(node), first + host, first + device, np.where(share >= 0, first + share, -1), first + seats)
+
+
+def gpus_of(node: Int, made: Node, gpus_per_rank: int = 1) -> Int:
+    """Return the place of each GPU that each rank drives, shape (ranks, `gpus_per_rank`), as `laid_out` deals them; -1 without GPUs.
+
+    >>> two = Node(("host 0", "gpu 0", "gpu 1"), (Wire(0, 1, 1e9), Wire(0, 2, 1e9)), (0,), (0,))
+    >>> gpus_of(np.array([0, 0, 0, 1]), two)[:, 0].tolist()
+    [1, 2, 1, 4]
+    """
+    gpus = np.array(made.parts_of("gpu") or [-1])
+    taken = _before(node)[:, None] * gpus_per_rank + np.arange(gpus_per_rank)
+    place = gpus[taken % len(gpus)]
+    return np.where(place >= 0, node[:, None] * len(made.parts) + place, -1)
+
+
+def _before(node: Int) -> Int:
+    """Return how many ranks of the same node come before each rank."""
+    order = np.argsort(node, kind="stable")
+    before = np.empty(len(node), dtype=np.int64)
+    before[order] = np.arange(len(node)) - np.searchsorted(node[order], node[order])
+    return before
 
 
 def _nearest(made: Node, places: tuple[int, ...]) -> Int:

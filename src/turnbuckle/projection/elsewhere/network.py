@@ -39,6 +39,7 @@ from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
 from turnbuckle.profile.messages.observed_network import observed_bandwidth, observed_network
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import what_to_record
 
@@ -84,6 +85,7 @@ class Prices:
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
     shared : function of when messages begin [s] that returns `message_seconds` where those under way at once share NICs and links; None
         where they share nothing.
+    gpus : kernels of ranks that share a GPU of their node; None where each has one for itself.
     fabric : what carries collectives that ran as kernels; None where there are none.
     kernel_seconds : time of each of these kernels, alone [s].
     """
@@ -99,6 +101,7 @@ class Prices:
     fabric: Fabric | None = None
     kernel_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     shared: Callable[[Float], Float] | None = field(default=None, repr=False)
+    gpus: SharedGpus | None = field(default=None, repr=False)
 
     def begun(self, seconds: Float) -> Prices:
         """Return the prices of messages that begin at these instants [s], shape (messages,); themselves where nothing is shared."""
@@ -131,6 +134,7 @@ class Carried(Declared):
     kernels, kernels_bytes : collectives that ran as kernels, and the bytes of their buffers [B].
     kernels_kept : collective kernels that keep their time because what they moved is not recorded, or has no price.
     kernels_fitted : how many of them the recording's bandwidth was fitted to; None where its network was named.
+    shared_kernels, ranks_per_gpu : kernels of ranks that share a GPU on the target, and most ranks on one.
     """
 
     target: Prices
@@ -147,6 +151,8 @@ class Carried(Declared):
     kernels_bytes: int = 0
     kernels_kept: int = 0
     kernels_fitted: int | None = None
+    shared_kernels: int = 0
+    ranks_per_gpu: int = 1
 
     @property
     def error(self) -> float:
@@ -166,6 +172,7 @@ class Carried(Declared):
         alone += [finding("A387", self.kernels_kept)] if self.kernels_kept else []
         alone += [finding("A388", self.kernels, _placed(self.source, self.target))] if self.kernels else []
         alone += [finding("A385", 1, f"{self.moved:.1%} of the run time")] if self.moved >= _SETTLED else []
+        alone += [finding("A389", self.shared_kernels, f"{self.ranks_per_gpu} ranks on a GPU")] if self.shared_kernels else []
         carries = self.messages or self.collectives
         return [*alone, finding("A381" if self.target.shared is None else "A384")] if carries else alone
 
@@ -205,25 +212,51 @@ class Other:
     def settled(self) -> tuple[TimelineReplay, float]:
         """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it."""
         target = self.carried.target
-        # from when messages began, so that a run on its own network keeps every instant
-        began = np.asarray(self.timeline.graph.time_ns[self._sends] * 1e-9, dtype=np.float64)
-        added = self._added(target.begun(began))[1]
-        timeline = self.timeline.on_network(self.graph, added)
+        kernels = _Kernels(self.graph, target)
+        # from when messages and kernels began, so that a run on its own network keeps every instant
+        began = np.asarray(self.timeline.graph.time_ns * 1e-9, dtype=np.float64)
+        added, slower = self._added(target.begun(began[self._sends]))[1], kernels.stretched(began)
+        timeline = self.timeline.on_network(self.graph, added, slower)
         moved = 0.0
         change = replace(no_change(len(timeline.run)), network=np.ones(1))
         seconds = float(timeline.seconds(change))
-        for k in range(_PASSES if target.shared is not None else 0):
-            more = self._added(target.begun(timeline.path(change)[0][self._sends]))[1]
-            if (np.abs(more - added) <= _SETTLED_NS).all():
+        for k in range(_PASSES if target.shared is not None or target.gpus is not None else 0):
+            instants = timeline.path(change)[0]
+            more, stretch = self._added(target.begun(instants[self._sends]))[1], kernels.stretched(instants)
+            apart = np.abs(more - added) + np.abs(stretch - slower) * self.graph.lag_ns
+            if (apart <= _SETTLED_NS).all():
                 return timeline, 0.0
-            # half of the way, so that two messages do not dodge each other for ever
-            added = more if k == 0 else (added + more) / 2
-            timeline, before = self.timeline.on_network(self.graph, added), seconds
+            # half of the way, so that two that share do not dodge each other for ever
+            added, slower = (more, stretch) if k == 0 else ((added + more) / 2, (slower + stretch) / 2)
+            timeline, before = self.timeline.on_network(self.graph, added, slower), seconds
             seconds = float(timeline.seconds(change))
             moved = abs(seconds / before - 1.0)
             if k and moved < _SETTLED:
                 break
         return timeline, moved
+
+
+class _Kernels:
+    """Own edges of kernels of ranks that share a GPU."""
+
+    def __init__(self, graph: Graph, target: Prices) -> None:
+        self._shared, self._edges = target.gpus, len(graph.kind)
+        if self._shared is None:
+            return
+        kernel = np.full(len(graph.activity), -1)
+        kernel[self._shared.activity] = np.arange(len(self._shared.activity))
+        run = np.flatnonzero((graph.kind == EDGE["run"]) & (kernel[graph.owner] >= 0))
+        self._run, self._kernel = run, kernel[graph.owner[run]]
+        self._seconds = np.zeros(len(self._shared.activity))
+        self._seconds[self._kernel] = graph.lag_ns[run] * 1e-9
+
+    def stretched(self, instants: Float) -> Float:
+        """Return how many times as long every edge takes where activities begin at these instants [s], shape (edges,)."""
+        out = np.ones(self._edges)
+        if self._shared is not None:
+            begins = instants[2 * self._shared.activity + 1]
+            out[self._run] = self._shared.stretched(begins, self._seconds)[self._kernel]
+        return out
 
 
 def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
@@ -279,14 +312,15 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         return of(name, (*asked.settings, f"card_bandwidth={target.bandwidth / cost!r} B/s"))
 
     kernels = (sized.height, int(sized["size_bytes"].sum()), unsized, reached[1] if reached else None)
+    shared = (0, 1) if target.gpus is None else (len(target.gpus.activity), target.gpus.most)
     if matched is None:
-        carried = Carried(target, source, None, 0, 0, 0, 0, 0, "", 0.0, *kernels)
+        carried = Carried(target, source, None, 0, 0, 0, 0, 0, "", 0.0, *kernels, *shared)
     else:
         pairs = matched.messages.with_columns(size=pl.min_horizontal("size_bytes", "size_bytes_r"))
         carried = Carried(
             target, source, None if asked.source or observed is None else observed.count, pairs.height,
             int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
-            in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels,
+            in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels, *shared,
         )  # fmt: skip
     return Other(timeline, added(target)[0], carried, later, slower, added, sends)
 

@@ -8,7 +8,7 @@ and its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -21,21 +21,23 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.mpi.questions.messages.setup import Setup, checked, kind_of, mapped, network_of, with_settings
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded, rounds_of, threads
-from turnbuckle.mpi.replay.node_layout import laid_out
+from turnbuckle.mpi.replay.node_layout import gpus_of, laid_out
 from turnbuckle.mpi.replay.program import program
 from turnbuckle.profile.dependencies.ranks import rendezvous
 from turnbuckle.profile.messages.mpi_calls import Exchanges
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.elsewhere.network import Prices
+from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.network import Network
 from turnbuckle.replay.contention.network_file import read_network
+from turnbuckle.trace.ids import process_of
 
 #: Settings of `Setup` that change the price of a message alone, and so of a timeline.
 SETTINGS: Final = (
-    "ranks_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth", "overhead_seconds", "overhead_bandwidth",
-    "gap_seconds", "handshake", "collectives", "fidelity",
+    "ranks_per_node", "gpus_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth", "overhead_seconds",
+    "overhead_bandwidth", "gap_seconds", "handshake", "collectives", "fidelity",
 )  # fmt: skip
 #: Those that change the price of a collective between GPUs besides.
 GPU_SETTINGS: Final = ("cards", "peer_bandwidth", "link_bandwidth")
@@ -101,8 +103,27 @@ def _exchanged(made: Prices, profile: Profile, rows: pl.DataFrame, matched: Exch
     return replace(
         made, nodes=max(int(node.max(initial=0)) + 1, made.nodes), message_seconds=_messages(size, near, ready, setup),
         call=call, call_seconds=np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)]),
+        gpus=_shared_gpus(rows, {process_of(t): int(rank_of[n]) for t, n in number.items()}, node, setup),
         shared=None if setup.fidelity == "logp" else partial(_together, ends, size, ready, node, setup),
     )  # fmt: skip
+
+
+def _shared_gpus(rows: pl.DataFrame, rank_of_process: Mapping[int, int], node: Int, setup: Setup) -> SharedGpus | None:
+    """Return the kernels of ranks that share a GPU; None where none does."""
+    kernels = rows.select("process", "device", kind=pl.col("kind").cast(pl.String)).with_row_index("i").filter(pl.col("kind") == "kernel")
+    kernels = kernels.filter(pl.col("process").is_in(list(rank_of_process)))
+    if kernels.is_empty():
+        return None
+    rank = kernels["process"].replace_strict(rank_of_process, return_dtype=pl.Int64)
+    kernels = kernels.with_columns(rank=rank, own=pl.col("device").fill_null(0).rank("dense").over("process").cast(pl.Int64) - 1)
+    placed = gpus_of(node, network_of(setup, 1).made_of, int(kernels["own"].max()) + 1)  # type: ignore[arg-type]
+    gpu, ranks = placed[kernels["rank"].to_numpy(), kernels["own"].to_numpy()], kernels["rank"].to_numpy()
+    users = np.unique(np.stack([gpu, ranks], axis=1)[gpu >= 0], axis=0)[:, 0]
+    busy, count = np.unique(users, return_counts=True)
+    shared = np.isin(gpu, busy[count > 1])
+    if not shared.any():
+        return None
+    return SharedGpus(kernels["i"].to_numpy()[shared].astype(np.int64), gpu[shared], ranks[shared], int(count.max()))
 
 
 def _fabric(setup: Setup, network: Network, profile: Profile, stated: int, observed: float | None) -> Fabric:
