@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpi_rows import Row, call, recorded, thread
+from mpi_rows import Row, call, child, recorded, thread
 from strategies import FEWER
 
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
@@ -281,6 +281,21 @@ def test_when_messages_begin_follows_from_what_they_take() -> None:
     assert together.network is not None and together.network.moved == 0
     # 2 ms from node to node the other way, which nothing shares, then 1 ms alone
     assert together.seconds * 1e6 == pytest.approx(5 + 2000 + 1 + 1000, abs=20)
+
+
+def test_a_collective_and_a_message_share_their_nic() -> None:
+    """1 MB by a broadcast from rank 0 to rank 2 and 1 MB by a message from rank 1 to rank 3, from one node to the other."""
+    both = {"root": 0, "size_bytes": 1_000_000, "receive_bytes": 1_000_000}
+    pair = [child(rank, 2, 9, local_rank=rank // 2, size=2) for rank in (0, 2)]
+    calls = [call(rank, "Bcast", 5 * US, 15 * US, comm=9, **both) for rank in (0, 2)]
+
+    def seconds(later_us: int, *settings: str) -> float:
+        rows = [*calls, *message(1, 3, 5 + later_us, 0, 15 + later_us, 1_000_000)]
+        return on(recorded(*rows, ranks=4, made=pair), *SLOW, *settings).seconds * 1e6
+
+    assert seconds(0) == pytest.approx(1005, abs=15), "one by one neither knows of the other"
+    assert seconds(0, "fidelity=flow") == pytest.approx(2005, abs=15), "both have half of the NIC to the end"
+    assert seconds(1500, "fidelity=flow") == pytest.approx(2505, abs=15), "the broadcast is over before the message begins"
 
 
 @pytest.mark.parametrize("fidelity", ["flow", "packet", "logp"])

@@ -12,8 +12,10 @@ A recording shows when a receive returned, not when its message arrived.  The ar
 began; what is left of the receive after that is the receiver's own.
 
 By `logp` messages share nothing.  By `flow` (``fidelity=flow``) those that are under way at once share NICs and links, as in `turnbuckle
-model messages`: each takes what the contention engine says, on the recording's network where all begin when they began, on the other where
-all begin when they would.  The latter follows from what messages take, so both are computed in turn until no message changes.
+model messages`, and so do collectives: each message takes what the contention engine says, on the recording's network where all begin when
+they began, on the other where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
+others than without them.  When they begin follows from what they take, so both are computed in turn until nothing changes.  Ranks that
+share a GPU share its time in the same passes (`turnbuckle.projection.elsewhere.shared_gpus`).
 """
 
 from __future__ import annotations
@@ -83,8 +85,8 @@ class Prices:
     nodes : number of nodes that the ranks fill.
     message_seconds : from the begin of the send to the end of the receive [s], in the order of `Exchanges.messages`.
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
-    shared : function of when messages begin [s] that returns `message_seconds` where those under way at once share NICs and links; None
-        where they share nothing.
+    shared : function of all instants of the graph [s] that returns `message_seconds` and `call_seconds` where those under way at once
+        share NICs and links; None where they share nothing.
     gpus : kernels of ranks that share a GPU of their node; None where each has one for itself.
     fabric : what carries collectives that ran as kernels; None where there are none.
     kernel_seconds : time of each of these kernels, alone [s].
@@ -100,12 +102,15 @@ class Prices:
     call_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     fabric: Fabric | None = None
     kernel_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
-    shared: Callable[[Float], Float] | None = field(default=None, repr=False)
+    shared: Callable[[Float], tuple[Float, Float]] | None = field(default=None, repr=False)
     gpus: SharedGpus | None = field(default=None, repr=False)
 
-    def begun(self, seconds: Float) -> Prices:
-        """Return the prices of messages that begin at these instants [s], shape (messages,); themselves where nothing is shared."""
-        return self if self.shared is None else replace(self, message_seconds=self.shared(seconds))
+    def begun(self, instants: Float) -> Prices:
+        """Return the prices where activities begin and end at these instants of the graph [s]; themselves where nothing is shared."""
+        if self.shared is None:
+            return self
+        messages, calls = self.shared(instants)
+        return replace(self, message_seconds=messages, call_seconds=calls)
 
     @property
     def gpu_bandwidth(self) -> float | None:
@@ -199,7 +204,6 @@ class Other:
     _priced: Callable[[float], Prices] = field(repr=False)
     _slower: Callable[[float], Prices] = field(repr=False)
     _added: Callable[[Prices], tuple[Graph, Float]] = field(repr=False)
-    _sends: Int = field(repr=False)
 
     def added_ns(self, latency: float = 0.0) -> Float:
         """Return what the network adds to each lag where its latency between nodes is so much longer [s], shape (edges,) [ns]."""
@@ -215,14 +219,14 @@ class Other:
         kernels = _Kernels(self.graph, target)
         # from when messages and kernels began, so that a run on its own network keeps every instant
         began = np.asarray(self.timeline.graph.time_ns * 1e-9, dtype=np.float64)
-        added, slower = self._added(target.begun(began[self._sends]))[1], kernels.stretched(began)
+        added, slower = self._added(target.begun(began))[1], kernels.stretched(began)
         timeline = self.timeline.on_network(self.graph, added, slower)
         moved = 0.0
         change = replace(no_change(len(timeline.run)), network=np.ones(1))
         seconds = float(timeline.seconds(change))
         for k in range(_PASSES if target.shared is not None or target.gpus is not None else 0):
             instants = timeline.path(change)[0]
-            more, stretch = self._added(target.begun(instants[self._sends]))[1], kernels.stretched(instants)
+            more, stretch = self._added(target.begun(instants))[1], kernels.stretched(instants)
             apart = np.abs(more - added) + np.abs(stretch - slower) * self.graph.lag_ns
             if (apart <= _SETTLED_NS).all():
                 return timeline, 0.0
@@ -297,8 +301,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
     name = asked.source if asked.name == OBSERVED else asked.name
     fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
     source, target = of(asked.source, fidelity), of(name, asked.settings)
-    sends = np.zeros(0, np.int64) if matched is None else 2 * matched.messages["activity"].to_numpy().astype(np.int64).clip(0) + 1
-    source = source.begun(np.asarray(graph.time_ns[sends] * 1e-9, dtype=np.float64))
+    source = source.begun(np.asarray(graph.time_ns * 1e-9, dtype=np.float64))
 
     def added(priced: Prices) -> tuple[Graph, Float]:
         return _with_messages(graph, matched, starts, ends, source, priced, sized)
@@ -322,7 +325,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
             int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
             in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels, *shared,
         )  # fmt: skip
-    return Other(timeline, added(target)[0], carried, later, slower, added, sends)
+    return Other(timeline, added(target)[0], carried, later, slower, added)
 
 
 def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float, int] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -98,13 +97,19 @@ def _exchanged(made: Prices, profile: Profile, rows: pl.DataFrame, matched: Exch
     rounds, _ = rounds_of(matched, np.arange(rows.height), profile.trace)
     priced = [_collectives(group, node[rank[group.activity]], setup) for group in rounds]
     call = np.concatenate([np.zeros(0, dtype=np.int64), *(group.activity.reshape(-1) for group in rounds)])
+    alone = np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)])
     ready = rendezvous(pairs).to_numpy()
     ends = (rank[pairs["activity"].to_numpy()], rank[pairs["activity_r"].to_numpy()])
+    sent = 2 * pairs["activity"].to_numpy().astype(np.int64).clip(0) + 1
+
+    def together(instants: Float) -> tuple[Float, Float]:
+        return _together(ends, size, ready, rounds, rank, node, setup, instants[sent], instants, alone)
+
     return replace(
         made, nodes=max(int(node.max(initial=0)) + 1, made.nodes), message_seconds=_messages(size, near, ready, setup),
-        call=call, call_seconds=np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)]),
+        call=call, call_seconds=alone,
         gpus=_shared_gpus(rows, {process_of(t): int(rank_of[n]) for t, n in number.items()}, node, setup),
-        shared=None if setup.fidelity == "logp" else partial(_together, ends, size, ready, node, setup),
+        shared=None if setup.fidelity == "logp" else together,
     )  # fmt: skip
 
 
@@ -203,19 +208,64 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
     return seconds[kind.reshape(-1)]
 
 
-def _together(ends: tuple[Int, Int], size: Float, ready: Bool, node: Int, setup: Setup, begins: Float) -> Float:
-    """Return the time of each message where all begin at given instants [s] and share the network, shape (messages,) [s].
+def _together(
+    ends: tuple[Int, Int], size: Float, ready: Bool, rounds: Sequence[Rounds], rank: Int, node: Int, setup: Setup, begins: Float,
+    instants: Float, alone: Float,
+) -> tuple[Float, Float]:  # fmt: skip
+    """Return the time of each message, and of each member's collective, where all begin at given instants and share the network [s].
 
-    Every end is a thread of its rank, so that only links hold messages up; `ends` are the ranks of senders and receivers.
+    Parameters
+    ----------
+    ends, size, ready : ranks of senders and receivers, bytes, and whether a message waits for its receive, shape (messages,).
+    rounds, rank : collectives, and the rank of each activity.
+    begins, instants : begin of each message, and all instants of the graph [s].
+    alone : time of each member's collective alone [s].
+
+    Every end of a message, and every member of a collective, is a thread of its rank, so that only links hold them up.
     """
     count = len(size)
     send, receive, none = np.arange(count), count + np.arange(count), np.full(count, -1)
-    alone = _alone(2 * count)
+    members, member_begins, groups = [rank[:0]], [begins[:0]], []
+    for group in rounds:
+        first = 2 * count + sum(map(len, members))
+        calls = first + np.arange(group.activity.size).reshape(group.activity.shape)
+        groups.append(Rounds(group.operation, group.block_bytes, calls, group.root))
+        members.append(rank[group.activity.reshape(-1)])
+        member_begins.append(instants[2 * _begun(group).reshape(-1) + 1])
     traffic = replace(
-        alone, ranks=len(node), rank_of=np.concatenate(ends), gap_seconds=np.append(begins, np.zeros(count)),
-        messages=Messages(send, none, receive, receive, none, size, ready),
+        _alone(2 * count + sum(map(len, members))), ranks=len(node), rank_of=np.concatenate([*ends, *members]),
+        gap_seconds=np.concatenate([begins, np.zeros(count), *member_begins]),
+        messages=Messages(send, none, receive, receive, none, size, ready), rounds=tuple(groups),
     )  # fmt: skip
-    return _ends(traffic, node, setup)[count:] - begins
+    done = _ends(traffic, node, setup)
+    apart = [_apart(group, node[rank[group.activity]], instants, setup).reshape(-1) for group in rounds]
+    return done[count : 2 * count] - begins, alone + np.maximum(done[2 * count :] - np.concatenate([begins[:0], *apart]), 0.0)
+
+
+def _begun(group: Rounds) -> Int:
+    """Return the call that starts each member's collective, shape (instances, members)."""
+    return np.where(group.begin >= 0, group.begin, group.activity) if group.begin.size else group.activity
+
+
+def _apart(group: Rounds, node: Int, instants: Float, setup: Setup) -> Float:
+    """Return when each member is done with each collective alone, where its members begin at these instants [s], shape as `node`."""
+    done = np.empty(node.shape)
+    # every collective has nodes of its own, so that none waits for another; a machine may have no more than so many
+    most = (read_network(setup.network).nodes if setup.network else 0) or 2 * _AT_ONCE
+    places = np.array([np.unique(row, return_inverse=True)[1].reshape(-1) for row in node]).reshape(node.shape)
+    used, first = places.max(axis=1) + 1, 0
+    while first < len(node):
+        last = first + max(int(np.searchsorted(np.cumsum(used[first:]), most, side="right")), 1)
+        some = slice(first, last)
+        before = np.cumsum(used[some]) - used[some]
+        calls = np.arange(done[some].size).reshape(done[some].shape)
+        traffic = replace(
+            _alone(calls.size), gap_seconds=instants[2 * _begun(group)[some].reshape(-1) + 1],
+            rounds=(Rounds(group.operation, group.block_bytes[some], calls, group.root),),
+        )  # fmt: skip
+        done[some] = _ends(traffic, (places[some] + before[:, None]).reshape(-1), setup).reshape(calls.shape)
+        first = last
+    return done
 
 
 def _collectives(group: Rounds, node: Int, setup: Setup) -> Float:
