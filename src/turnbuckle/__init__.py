@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from turnbuckle.questions.order.question import Order
     from turnbuckle.questions.order.question import of_runs as order
     from turnbuckle.questions.sharing.question import Sharing
+    from turnbuckle.questions.suite.answer import Suite
+    from turnbuckle.questions.suite.question import of_files as suite
     from turnbuckle.questions.sweep.grid import Study
     from turnbuckle.questions.sweep.question import sweep
     from turnbuckle.questions.validate.question import Validation
@@ -67,6 +69,7 @@ _PLACES = {
     "Sharing": "questions.sharing.question:Sharing",
     "Slack": "questions.distance.question:Slack",
     "Study": "questions.sweep.grid:Study",
+    "Suite": "questions.suite.answer:Suite",
     "Summary": "questions.inspect.question:Summary",
     "Trace": "trace.trace:Trace",
     "TurnbuckleError": "foundation.errors:TurnbuckleError",
@@ -85,6 +88,7 @@ _PLACES = {
     "report": "page:write",
     "reproduce": "papers.reproduce:of_papers",
     "sample": "examples:sample",
+    "suite": "questions.suite.question:of_files",
     "sweep": "questions.sweep.question:sweep",
     "validate": "questions.validate.question:of_cases",
 }
@@ -106,6 +110,7 @@ __all__ = [
     "Sharing",
     "Slack",
     "Study",
+    "Suite",
     "Summary",
     "Trace",
     "TurnbuckleError",
@@ -128,6 +133,7 @@ __all__ = [
     "report",
     "reproduce",
     "sample",
+    "suite",
     "sweep",
     "tolerate",
     "validate",

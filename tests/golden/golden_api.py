@@ -31,6 +31,7 @@ HELD_BY_OTHERS = {
     "Sharing": "of Run.sharing",
     "Slack": "of Run.distance",
     "Study": "a study file, given to sweep",
+    "Suite": "of suite",
     "Summary": "of Run.summary",
     "Trace": "of a Run",
     "TurnbuckleError": "raised by Machine.load",
@@ -142,6 +143,9 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "whatif in/dgemm.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: (
         _read(i).whatif(["gh200", "cdi-row-link"], draws=20).as_dict()
     ),
+    "suite in/dgemm.sqlite in/milc.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: tb.suite(
+        [i / "dgemm.sqlite", i / "milc.sqlite"], ["gh200", "cdi-row-link"], draws=20, use_cache=False
+    ).as_dict(),
     "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of measured --format json": lambda i: (
         _read(i).transfers("nvlink2-x2", measured=_read(i), transfers_of_measured=True).as_dict()
     ),
@@ -187,6 +191,7 @@ SHOWN: dict[str, Callable[[Path], Any]] = {
     "sharing, both": lambda i: _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9,)),
     "beside": lambda i: _read(i).beside(_read(i)),
     "whatif": lambda i: _read(i).whatif("gh200", draws=0),
+    "suite": lambda i: tb.suite([_read(i)], "gh200", draws=0),
     "transfers": lambda i: _read(i).transfers([tb.Machine.load("gh200"), "pcie5-x16"]),
     "messages": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages((1, 2)),
     "order": lambda i: tb.order([tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]),

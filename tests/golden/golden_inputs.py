@@ -27,6 +27,25 @@ sys.path += [str(ROOT / "validation" / "fuzz"), str(ROOT / "tests" / "builders")
 #: Seeds that the repository holds as files anyway, or that say nothing beyond another one.
 LEFT_OUT = ("nsys_dgemm-like-synthetic", "nsys_milc-like-synthetic", "turnbuckle_sample", "kineto_archive", "paje_packed")
 STEPS = 12
+#: A workload of two recordings that lie beside the inputs.
+PORTFOLIO = """\
+[suite]
+name = "two codes"
+[recordings]
+dgemm = "dgemm.sqlite"
+[recordings.milc]
+file = "milc.sqlite"
+node_hours = 3
+group = "lattice"
+[targets.self]
+price = 1.1
+power = "900 W"
+[targets.gh200]
+price = {from = 1.6, to = 2.0}
+nodes = 50
+[targets.nvlink-c2c]
+price = 1.3
+"""
 
 
 def written(path: Path, ranks: Iterable[int], of: int, *, late_ns: int = 0, busy: float = 1.0) -> None:
@@ -139,6 +158,7 @@ def build(place: Path) -> None:
         f"h2d, pinned, {1 << k}, {3e-6 + (1 << k) / 50e9:.4e}\nd2h, pinned, {1 << k}, {2e-6 + (1 << k) / 45e9:.4e}" for k in range(8, 28, 2)
     ]
     (place / "curve.csv").write_text("\n".join(["direction, memory, size [B], time [s]", *curve, ""]), encoding="utf-8")
+    (place / "mix.toml").write_text(PORTFOLIO, encoding="utf-8")
     (place / "key").write_bytes(bytes(range(32)))
     (place / "places.csv").write_text("rank, node\n0, 1\n1, 1\n2, 0\n3, 0\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import golden_net as net
 import pytest
 
-VERBS = ("slack", "export", "whatif")
+VERBS = ("slack", "export", "whatif", "suite")
 
 
 @pytest.mark.parametrize("question", net.of_verbs(*VERBS), ids=str)

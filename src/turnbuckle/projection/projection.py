@@ -245,15 +245,22 @@ def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
 def faster(projections: list[Projection]) -> dict[str, dict[str, float]]:
     """Return P(row is faster than column) over common draws.
 
-    Draws that differ by less than two runs of one configuration (`NOISE`) are ties, which count half.  Empty for projections without
-    draws.
+    Empty for projections without draws.
     """
     drawn = [p for p in projections if p.sample is not None]
     out: dict[str, dict[str, float]] = {}
     for a in drawn:
         for b in drawn:
             if a is not b and a.sample is not None and b.sample is not None:
-                gain = b.sample - a.sample
-                least = NOISE * np.maximum(a.sample, b.sample)
-                out.setdefault(a.target, {})[b.target] = float(np.mean(gain > least) + 0.5 * np.mean(np.abs(gain) <= least))
+                out.setdefault(a.target, {})[b.target] = chance_faster(a.sample, b.sample)
     return out
+
+
+def chance_faster(sample: Float, other: Float) -> float:
+    """Return the probability that the first takes less time, from common draws of both, shapes (draws,).
+
+    Draws that differ by less than two runs of one configuration (`NOISE`) are ties, which count half.
+    """
+    gain = other - sample
+    least = NOISE * np.maximum(sample, other)
+    return float(np.mean(gain > least) + 0.5 * np.mean(np.abs(gain) <= least))

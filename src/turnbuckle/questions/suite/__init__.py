@@ -1,0 +1,1 @@
+"""A workload of several recordings on several machines: the mix, who loses, what a closer coupling may cost."""

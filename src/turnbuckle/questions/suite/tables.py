@@ -1,0 +1,220 @@
+"""Tables of a suite, for the terminal, the page, Markdown and LaTeX alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from turnbuckle.questions.suite.answer import SELF, Cell, Mix, Ratio, Suite
+from turnbuckle.questions.suite.portfolio import Estimate
+from turnbuckle.show.table import Cell as Shown
+from turnbuckle.show.table import Table, cells
+from turnbuckle.show.text import DASH, NARROW, clean, listed, number, percent, probability, shorten, signed
+
+_NAME: Final = 28
+
+
+def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
+    """Return every table of a suite: run times, the mix, comparisons, money, and what the ranking hangs on.
+
+    Parameters
+    ----------
+    short : call machines by their names, for a terminal; else by their titles.
+    """
+    named = titles(suite, short=short)
+    every = (
+        runs_table(suite, named),
+        mix_table(suite, named),
+        versus_table(suite, named),
+        money_table(suite, named),
+        flips_table(suite, named),
+    )
+    return [table for table in every if table is not None]
+
+
+def titles(suite: Suite, *, short: bool = False) -> dict[str, str]:
+    """Return what each machine is called: its title, or the name that it is asked by, if `short` or where two titles are alike."""
+    words = ["today" if short and m.target == SELF else shorten(clean(m.target if short else m.title), _NAME) for m in suite.mixes]
+    return {m.target: word if words.count(word) == 1 else clean(m.target, _NAME) for m, word in zip(suite.mixes, words, strict=True)}
+
+
+def _machine(named: Mapping[str, str], target: str) -> Shown:
+    """Return a machine's name; one that it is asked by is not broken."""
+    return Shown(named[target], clean(target), tone="code" if named[target] in (target, "today") else "strong")
+
+
+def ratio(value: Ratio, tone: str = "") -> Shown:
+    """Return a ratio and its range; a range that shows no width is left out.
+
+    >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
+    '1.043× [1.02, 1.07]'
+    """
+    low, high = f"{value.low:.2f}", f"{value.high:.2f}"
+    text = f"{value.value:.3f}×"
+    return Shown(text if low == high else f"{text} [{low}, {high}]", tone=tone)
+
+
+def _tone(value: Ratio) -> str:
+    """Return the tone of a run time: whether its range lies on one side of today's."""
+    return "good" if value.high < 1.0 else "poor" if value.low > 1.0 else ""
+
+
+def runs_table(suite: Suite, named: Mapping[str, str]) -> Table:
+    """Return applications by targets: run time over recorded, by the coupling alone, and with the target's own kernels and host."""
+    own = _own(suite)
+    targets = [m for m in suite.mixes if m.target != SELF]
+    head = ["application", ">share", ">recorded", *(["with"] if own else []), *(f">{named[m.target]}" for m in targets)]
+    rows: list[list[Shown]] = []
+    for a in suite.applications:
+        name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="strong")
+        front = [name, Shown(percent(a.share)), Shown(number(a.measured_seconds, "s"))]
+        rows += _both(front, a.cells, own)
+    for group in suite.groups:
+        front = [Shown(f"group {shorten(clean(group.name), _NAME)}", tone="soft"), Shown(percent(group.share)), Shown("")]
+        rows += _both(front, [m for m in group.mixes if m.target != SELF], own)
+    rows += _both([Shown("the mix", tone="strong"), Shown(percent(1.0)), Shown("")], targets, own)
+    caption = (
+        "Projected over recorded run time, with its 90 % range; below 1 is faster. The mix: node-hours on the machine for each "
+        "node-hour of today, by the shares. Unknown numbers of a machine are drawn once for all applications and targets."
+    )
+    if own:
+        caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
+    title = f"run time against the recorded, {len(suite.applications)} applications"
+    return Table(caption, head, rows, title=title, wide=("recorded",))
+
+
+def _own(suite: Suite) -> bool:
+    """Return whether any target changes kernels or host as well."""
+    return any(c.penalty != c.coupling_alone for a in suite.applications for c in a.cells)
+
+
+def _both(front: list[Shown], each: Sequence[Cell | Mix], own: bool) -> list[list[Shown]]:
+    """Return a row by the coupling alone and, where targets have kernels and hosts of their own, a second with them."""
+    alone = [ratio(c.coupling_alone, _tone(c.coupling_alone)) for c in each]
+    if not own:
+        return [[*front, *alone]]
+    whole = [c.penalty if isinstance(c, Cell) else c.node_hours for c in each]
+    second = [ratio(r, _tone(r)) if r != c.coupling_alone else Shown(DASH) for r, c in zip(whole, each, strict=True)]
+    blank = [Shown("") for _ in front]
+    return [[*front, Shown("coupling", tone="soft"), *alone], [*blank, Shown("own GPU, host", tone="soft"), *second]]
+
+
+def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
+    """Return what each machine does for the mix: node-hours, throughput, SSI, and who loses."""
+    best = suite.ranked[0]
+    head = [
+        "machine",
+        ">node-hours",
+        ">by coupling",
+        ">throughput",
+        ">SSI raw",
+        ">SSI by rule",
+        "loses",
+        *([">behind"] if suite.draws else []),
+    ]
+    rows = []
+    for m in suite.ranked:
+        raw = Shown(DASH) if m.ssi is None else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
+        conformant = DASH if m.ssi is None or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
+        why = "" if m.ssi is None or not m.ssi.below else f"slower than today: {', '.join(clean(n) for n in m.ssi.below)}"
+        loses = listed([shorten(clean(n), _NAME) + ("" if n in m.surely else "?") for n in m.loses]) or DASH
+        row = cells(
+            _machine(named, m.target), ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone),
+            ratio(m.throughput), raw, Shown(conformant, why), Shown(loses, tone="poor" if m.surely else ""),
+        )  # fmt: skip
+        if suite.draws:
+            beats = None if m is best else suite.pair(best.target, m.target).beats
+            row.append(Shown(DASH if beats is None else probability(beats)))
+        rows.append(row)
+    caption = (
+        "Node-hours: for each node-hour of today. Throughput: its inverse, the weighted harmonic mean of the speedups. SSI: "
+        "weighted geometric mean of capability × utilisation × speedup (NERSC); by rule only where no application is slower "
+        "than today. Loses: applications that take longer than today; with ? where the 90 % range leaves that open. Behind: how"
+        " likely the first machine needs fewer node-hours than this one."
+    )
+    return Table(caption, head, rows, title="the mix, fewest node-hours first", wide=("by coupling", "throughput"))
+
+
+def versus_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
+    """Return the break-even premium of each machine over each other one that needs more node-hours."""
+    ranked = suite.ranked
+    rows = []
+    for k, better in enumerate(ranked):
+        for other in ranked[k + 1 :]:
+            v = suite.pair(better.target, other.target)
+            rows.append(
+                cells(
+                    _machine(named, better.target), _machine(named, other.target), share(v.premium), share(v.premium_by_coupling),
+                    Shown(DASH if v.beats is None else probability(v.beats)), Shown(DASH if v.cheaper is None else probability(v.cheaper)),
+                )
+            )  # fmt: skip
+    if not rows:
+        return None
+    caption = (
+        "May cost more: the break-even premium, how much more a node of the first machine may cost than one of the second "
+        "before the same work costs more; by coupling: what the closer coupling alone is worth. Faster: how likely the mix "
+        "needs fewer node-hours there; cheaper: how likely it costs less; from common draws, ties count half."
+    )
+    head = ["machine", "against", ">may cost more by", ">by coupling", ">faster", ">cheaper"]
+    if all(v.cheaper is None for v in suite.versus):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return Table(caption, head, rows, title="what a node may cost more", shown=12)
+
+
+def share(value: Ratio) -> Shown:
+    """Return a relative change and its range.
+
+    >>> share(Ratio(0.25, 0.2, 0.31)).text
+    '+25\\xa0% [+20, +31]\\xa0%'
+    """
+    low, high = signed(value.low), signed(value.high)
+    text = signed(value.value)
+    return Shown(text if low == high else f"{text} [{low[:-2]}, {high[:-2]}]{NARROW}%")
+
+
+def money_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
+    """Return cost and energy of the work of one node-hour of today; None where no price and no power is known."""
+    known = [m for m in suite.mixes if m.cost or m.energy]
+    if not known:
+        return None
+    currency = clean(suite.portfolio.currency, 12)
+    rows = [
+        cells(
+            _machine(named, m.target), _money(m.price, 1.0), _money(m.cost, 1.0), _money(m.power, 1.0),
+            _money(m.energy, 3.6e6),
+        )
+        for m in sorted(known, key=lambda m: m.cost.value if m.cost else float("inf"))
+    ]  # fmt: skip
+    caption = (
+        "What the work of one node-hour of today costs there: node-hours times the price of a node-hour, and times the power of"
+        " a node. Prices and powers are the user's."
+    )
+    head = ["machine", ">price", ">cost", ">power", ">energy"]
+    return Table(caption, head, rows, title=f"work of one node-hour of today: {currency} a node-hour, {currency}, W a node, kWh")
+
+
+def _money(value: Ratio | Estimate | None, divisor: float) -> Shown:
+    if value is None:
+        return Shown(DASH)
+    middle, low, high = (number(v / divisor, "1", all_digits=True) for v in (value.value, value.low, value.high))
+    return Shown(middle if low == high else f"{middle} [{low}, {high}]")
+
+
+def flips_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
+    """Return at which share of each application the ranking turns; None where no share of one turns it."""
+    rows = [
+        cells(
+            f.by, _machine(named, f.better), _machine(named, f.worse), shorten(clean(f.application), _NAME), Shown(percent(f.share)),
+            Shown(percent(f.flips_at)),
+        )
+        for f in sorted(suite.flips, key=lambda f: abs((f.flips_at or 9.0) - f.share))
+        if f.flips_at is not None
+    ]  # fmt: skip
+    if not rows:
+        return None
+    caption = (
+        "The share of all node-hours at which both machines come to the same, if this application grows or shrinks and the "
+        "others keep their proportions; nearest to today's first. At the stated values. Pairs that no share turns are left out."
+    )
+    head = ["ranked by", "first", "against", "application", ">share today", ">turns at"]
+    return Table(caption, head, rows, title="what turns the ranking", shown=10)

@@ -1,0 +1,266 @@
+"""A workload: laws that tie it to `project`, sums by hand, and files that are refused."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refused
+
+import turnbuckle as tb
+from turnbuckle.projection.projection import chance_faster
+from turnbuckle.questions.suite import mix
+from turnbuckle.questions.suite.answer import Suite
+from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, read_portfolio
+from turnbuckle.questions.suite.question import of_files
+
+EXAMPLES = Path(tb.__file__).parent / "examples"
+MILC, DGEMM = EXAMPLES / "milc-like-synthetic.sqlite", EXAMPLES / "dgemm-like-synthetic.sqlite"
+ON = ("gh200", "cdi-row-link", "nvlink-c2c")
+DRAWS = 80
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, tb.Run]:
+    return {path.stem.split("-")[0]: tb.read(path, use_cache=False) for path in (MILC, DGEMM)}
+
+
+def portfolio(runs: dict[str, tb.Run], weights: dict[str, float], *offers: Offer) -> Portfolio:
+    members = tuple(Member(name, runs[name], weight) for name, weight in weights.items())
+    return Portfolio(members, offers or tuple(Offer(name) for name in ON))
+
+
+@pytest.fixture(scope="module")
+def both(runs: dict[str, tb.Run]) -> Suite:
+    offers = (
+        Offer("self", Estimate(1.0, 1.0), Estimate(900.0, 900.0), 100.0),
+        Offer("gh200", Estimate(1.6, 2.0), None, 50.0),
+        *(Offer(name) for name in ON[1:]),
+    )
+    return of_files(portfolio(runs, {"milc": 3.0, "dgemm": 1.0}, *offers), draws=DRAWS)
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+def test_of_one_recording_it_is_project(runs: dict[str, tb.Run]) -> None:
+    answer, alone = runs["milc"].project(ON, draws=DRAWS), of_files(runs["milc"], ON, draws=DRAWS)
+    faster = answer.faster()
+    for p, cell, together in zip(answer.projections, alone.applications[0].cells, alone.mixes[1:], strict=True):
+        assert (cell.seconds, cell.penalty.value, cell.coupling_alone.value) == (p.seconds, p.penalty, p.by_coupling.penalty)
+        assert (cell.penalty.low, cell.penalty.high) == tuple(end / p.measured_seconds for end in p.ends)
+        assert together.node_hours.value == p.penalty
+        for mixed, of_project in ((together.node_hours, cell.penalty), (together.coupling_alone, cell.coupling_alone)):
+            assert (mixed.low, mixed.high) == pytest.approx((of_project.low, of_project.high), rel=1e-12)
+        assert together.throughput.value == pytest.approx(p.benefit, rel=1e-15)
+        assert together.ssi is not None and together.ssi.raw.value == pytest.approx(p.benefit, rel=1e-14)
+        for other in answer.projections:
+            if other is not p:
+                assert alone.pair(p.target, other.target).beats_by_coupling == faster[p.target][other.target]
+
+
+def test_each_application_is_project_beside_others_too(runs: dict[str, tb.Run], both: Suite) -> None:
+    for a in both.applications:
+        projections = runs[a.name].project(ON, draws=DRAWS).projections
+        assert [(c.seconds, c.penalty.low) for c in a.cells] == [(p.seconds, p.ends[0] / p.measured_seconds) for p in projections]
+
+
+@pytest.mark.parametrize("factor", [3.0, 1e-7, 4096.0])
+def test_weights_that_scale_together_change_nothing(runs: dict[str, tb.Run], both: Suite, factor: float) -> None:
+    scaled = of_files(portfolio(runs, {"milc": 3.0 * factor, "dgemm": factor}), draws=DRAWS)
+    assert [m.node_hours.value for m in scaled.mixes] == pytest.approx([m.node_hours.value for m in both.mixes], rel=1e-14)
+    assert [m.node_hours.high for m in scaled.mixes] == pytest.approx([m.node_hours.high for m in both.mixes], rel=1e-14)
+    assert [v.beats for v in scaled.versus] == [v.beats for v in both.versus]
+
+
+def test_the_order_of_the_recordings_changes_nothing(runs: dict[str, tb.Run], both: Suite) -> None:
+    turned = of_files(portfolio(runs, {"dgemm": 1.0, "milc": 3.0}), draws=DRAWS)
+    assert [m.node_hours for m in turned.mixes] == [m.node_hours for m in both.mixes]
+    assert turned.versus[0].premium == both.versus[0].premium
+    assert {a.name: a.cells for a in turned.applications} == {a.name: a.cells for a in both.applications}
+
+
+@given(st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(0.1, 10.0)), min_size=1, max_size=5))
+def test_means_lie_between_their_terms_and_know_no_order(pairs: list[tuple[float, float]]) -> None:
+    def means(some: list[tuple[float, float]]) -> tuple[float, float]:
+        shares, penalties = mix.shares([w for w, _ in some]), [p for _, p in some]
+        return mix.total([s * p for s, p in zip(shares, penalties, strict=True)]), mix.geometric([1.0] * len(some), shares, penalties, 1.0)
+
+    hours, ssi = means(pairs)
+    penalties = [p for _, p in pairs]
+    assert min(penalties) * (1 - 1e-12) <= hours <= max(penalties) * (1 + 1e-12)
+    # the harmonic mean of the speedups is never above their geometric mean
+    assert 1 / hours <= ssi * (1 + 1e-12)
+    assert {means(list(turned)) for turned in permutations(pairs)} == {(hours, ssi)}
+
+
+@given(st.floats(0.01, 0.99), st.floats(-1, 1), st.floats(-1, 1))
+def test_where_the_ranking_turns_both_come_to_the_same(share: float, one: float, others: float) -> None:
+    turns = mix.flips_at(share, one, share * one + (1 - share) * others)
+    if turns is not None:
+        assert 0 <= turns <= 1
+        assert turns * one + (1 - turns) * others == pytest.approx(0, abs=1e-9)
+    elif abs(one) > 1e-6 and abs(others) > 1e-6:
+        assert one * others > 0, "no share turns it only where each alone ranks them alike"
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_mix_by_hand(runs: dict[str, tb.Run], both: Suite) -> None:
+    answers = {name: run.project(ON, draws=DRAWS).projections for name, run in runs.items()}
+    samples = []
+    for k, together in enumerate(both.mixes[1:]):
+        milc, dgemm = answers["milc"][k], answers["dgemm"][k]
+        assert together.node_hours.value == pytest.approx(0.75 * milc.penalty + 0.25 * dgemm.penalty, rel=1e-14)
+        assert together.ssi is not None
+        nodes = 0.5 if k == 0 else 1.0
+        assert together.ssi.raw.value == pytest.approx(nodes * milc.benefit**0.75 * dgemm.benefit**0.25, rel=1e-12)
+        assert (together.ssi.conformant is None) == (milc.penalty > 1 or dgemm.penalty > 1)
+        assert milc.sample is not None and dgemm.sample is not None
+        samples.append(0.75 * milc.sample / milc.measured_seconds + 0.25 * dgemm.sample / dgemm.measured_seconds)
+    assert both.pair("gh200", "cdi-row-link").beats == pytest.approx(chance_faster(samples[0], samples[1]))
+    premium = both.pair("nvlink-c2c", "cdi-row-link").premium
+    assert premium.value == pytest.approx(both.mixes[2].node_hours.value / both.mixes[3].node_hours.value - 1)
+    assert premium.low == pytest.approx(min(float(np.quantile(samples[1] / samples[2] - 1, 0.05)), premium.value))
+
+
+def test_what_is_unknown_of_a_machine_moves_all_applications_at_once(runs: dict[str, tb.Run], both: Suite) -> None:
+    """The range of the mix is that of common draws, which no sum of independent ones has."""
+    p, q = (runs[name].project("gh200", draws=DRAWS)["gh200"] for name in ("milc", "dgemm"))
+    assert p.sample is not None and q.sample is not None
+    assert np.corrcoef(p.sample, q.sample)[0, 1] > 0.5
+
+
+def test_cost_is_price_times_node_hours_and_energy_power_times_them(both: Suite) -> None:
+    today, gh200, row = both.mixes[:3]
+    assert gh200.cost is not None and today.cost is not None and today.energy is not None
+    assert gh200.cost.value == pytest.approx(math.sqrt(1.6 * 2.0) * gh200.node_hours.value)
+    assert (today.cost.value, today.cost.low, today.cost.high) == (1.0, 1.0, 1.0)
+    assert today.energy.value == 900 * 3600
+    assert row.cost is None and both.pair("gh200", "cdi-row-link").cheaper is None
+    assert gh200.cost.low < gh200.node_hours.low * 2.0 and both.pair("self", "gh200").cheaper is not None
+
+
+def test_the_ranking_turns_where_a_mix_of_that_share_ties(runs: dict[str, tb.Run]) -> None:
+    offers = (Offer("self", Estimate(1.0, 1.0)), Offer("nvlink-c2c", Estimate(1.15, 1.15)))
+    answer = of_files(portfolio(runs, {"milc": 3.0, "dgemm": 1.0}, *offers), draws=0)
+    turn = next(f for f in answer.flips if f.by == "cost" and f.application == "milc")
+    assert turn.flips_at is not None and turn.better == "self"
+    tied = of_files(portfolio(runs, {"milc": turn.flips_at, "dgemm": 1 - turn.flips_at}, *offers), draws=0)
+    assert tied.mixes[0].cost is not None and tied.mixes[1].cost is not None
+    assert tied.mixes[0].cost.value == pytest.approx(tied.mixes[1].cost.value, rel=1e-12)
+
+
+def test_without_draws_a_range_is_the_number(runs: dict[str, tb.Run]) -> None:
+    answer = of_files(list(runs.values()), "cdi-row-link", draws=0)
+    assert all(m.node_hours.low == m.node_hours.value == m.node_hours.high for m in answer.mixes)
+    assert answer.versus[0].beats is None and answer.draws == 0
+    assert "likely" not in answer.headline()
+
+
+def test_groups_are_suites_of_their_own(runs: dict[str, tb.Run]) -> None:
+    members = (
+        Member("a", runs["milc"], 3.0, "lattice"),
+        Member("b", runs["dgemm"], 1.0, "dense"),
+        Member("c", runs["dgemm"], 4.0, "dense"),
+    )
+    answer = of_files(Portfolio(members, (Offer("cdi-row-link"),)), draws=20)
+    lattice, dense = answer.groups
+    assert (lattice.name, lattice.share, dense.share) == ("lattice", 0.375, 0.625)
+    alone, cell = dense.mixes[1].node_hours, answer.applications[1].cells[0].penalty
+    assert (alone.value, alone.low, alone.high) == pytest.approx((cell.value, cell.low, cell.high), rel=1e-12)
+    assert lattice.mixes[1].node_hours.value == answer.applications[0].cells[0].penalty.value
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+PORTFOLIO = """
+[suite]
+name = "two codes"
+currency = "CHF"
+[recordings]
+dgemm = "dgemm.sqlite"
+[recordings.milc]
+file = "milc.sqlite"
+node_hours = 1200
+group = "lattice"
+source = "a100-sxm4-40-pcie4"
+part = "steady"
+capability = 2
+[targets.gh200]
+price = {from = 1.6, to = 2.0}
+power = "900 W"
+nodes = 50
+[targets.self]
+price = 1
+"""
+
+
+def test_a_portfolio_says_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "mix.toml").write_text(PORTFOLIO)
+    read = read_portfolio(tmp_path / "mix.toml")
+    assert (read.name, read.currency) == ("two codes", "CHF")
+    assert read.members[0] == Member("dgemm", tmp_path / "dgemm.sqlite")
+    assert read.members[1] == Member("milc", tmp_path / "milc.sqlite", 1200.0, "lattice", "a100-sxm4-40-pcie4", "steady", 2.0)
+    assert read.offers == (Offer("self", Estimate(1, 1)), Offer("gh200", Estimate(1.6, 2.0), Estimate(900, 900), 50.0))
+    assert [o.name for o in read.on(["gh200", "mi300a"]).offers] == ["self", "gh200", "mi300a"]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "old", "new"),
+    [
+        ("A441", 4, 'currency = "CHF"', "currency = 3"),
+        ("A441", 4, 'currency = "CHF"', "money = 3"),
+        ("A441", 9, "node_hours = 1200", "node_hours = -1"),
+        ("A441", 9, "node_hours = 1200", "node_hours = true"),
+        ("A441", 9, "node_hours = 1200", 'weight = "3"'),
+        ("U004", 9, "node_hours = 1200", 'node_hours = "many"'),
+        ("A441", 8, 'file = "milc.sqlite"', ""),
+        ("A070", 12, 'part = "steady"', 'part = "some of it"'),
+        ("A441", 15, "to = 2.0", ""),
+        ("A441", 15, "to = 2.0", "to = 1.0"),
+        ("A441", 15, "to = 2.0", "until = 2.0"),
+        ("U001", 16, '"900 W"', '"900"'),
+        ("U003", 16, '"900 W"', '"900 s"'),
+        ("A441", 16, '"900 W"', "[900]"),
+        ("A441", 18, "[targets.self]\nprice = 1", "[targets]\nself = 3"),
+        ("M001", 14, "[targets.gh200]", "[targets.gh2000]"),
+        ("A441", 3, 'name = "two codes"', "name = two"),
+    ],
+)
+def test_what_a_portfolio_cannot_say_is_refused_with_its_place(tmp_path: Path, code: str, line: int, old: str, new: str) -> None:
+    (tmp_path / "mix.toml").write_text(PORTFOLIO.replace(old, new, 1))
+    error = refused(code, read_portfolio, tmp_path / "mix.toml")
+    file, where, *_ = error.where.split(":")
+    assert file == "mix.toml" and abs(int(where) - line) <= 1
+
+
+def test_a_portfolio_needs_recordings(tmp_path: Path) -> None:
+    (tmp_path / "mix.toml").write_text("[targets.gh200]\n")
+    refused("A441", read_portfolio, tmp_path / "mix.toml")
+    refused("A443", of_files, [])
+
+
+def test_recordings_of_one_name_go_by_their_folder(runs: dict[str, tb.Run], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trace.sqlite").write_bytes(DGEMM.read_bytes())
+    paths = [tmp_path / name / "trace.sqlite" for name in ("one", "two")]
+    answer = of_files(paths, "cdi-row-link", draws=0, use_cache=False)
+    assert [a.name for a in answer.applications] == ["one", "two"]
+    refused("A442", of_files, [runs["milc"], runs["milc"]], "gh200")
+    refused("A442", of_files, [paths[0], paths[0]], "gh200")
+
+
+def test_a_recording_that_cannot_be_projected_is_named(runs: dict[str, tb.Run], tmp_path: Path) -> None:
+    (tmp_path / "gone.sqlite").write_text("nothing")
+    error = refused(
+        "P004", of_files, Portfolio((Member("milc", runs["milc"]), Member("gone", tmp_path / "gone.sqlite")), (Offer("gh200"),))
+    )
+    assert "gone" in error.where
