@@ -12,7 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Of `make lock`.  Empty, the versions already locked stay.
 UPGRADE := --upgrade
 
-.PHONY: demo test test-newest check core golden lock lint types imports rust pytest bench fuzz docs clean
+.PHONY: demo test test-newest check core golden lock lint types imports rust pytest bench fuzz docs sdist wheels clean
 
 demo: $(VENV)/installed
 	$(BIN)/turnbuckle demo
@@ -77,6 +77,9 @@ fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
 	TURNBUCKLE_EXAMPLES=all $(PYTEST) $(shell grep -rlE 'from (strategies|example_counts) import' tests --include='test_*.py')
 
+sdist wheels: $(VENV)/installed-release
+	$(BIN)/python packaging/release.py $@
+
 docs: $(VENV)/installed-docs
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/mkdocs build --strict
@@ -96,4 +99,4 @@ $(VENV)/installed-%: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) target build site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) target build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -38,7 +39,13 @@ def test_every_verb_has_help(turnbuckle: Run, verb: str) -> None:
 def test_alone_it_says_what_it_is(turnbuckle: Run) -> None:
     ran = turnbuckle()
     assert ran.code == 0 and all(verb in ran.out for verb in ("inspect", "project", "report", "machines", "demo", "doctor"))
-    assert turnbuckle("--version").out.strip().count(".") == 2
+
+
+def test_the_version_says_what_was_built_by_what(turnbuckle: Run) -> None:
+    first, core, libraries = turnbuckle("--version").out.splitlines()
+    assert re.fullmatch(r"turnbuckle \d+\.\d+\.\d+", first)
+    assert re.fullmatch(rf"native core {first.split()[1]}, \w+-\S+-linux-gnu, rustc \d+\.\d+\.\d+\S*(, commit [0-9a-f]+)?", core)
+    assert re.fullmatch(r"Python \S+, NumPy \S+, Polars \S+", libraries)
 
 
 @pytest.mark.parametrize("width", [60, 61, 72, 80, 97, 120, 200])

@@ -8,6 +8,7 @@ pub mod activities;
 pub mod contention;
 pub mod demangle;
 pub mod digest;
+pub mod distributions;
 pub mod error;
 pub mod kineto;
 mod making;

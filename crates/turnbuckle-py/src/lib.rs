@@ -17,6 +17,7 @@ use turnbuckle_core::{kineto, nsys, otf2};
 mod activities;
 mod contention;
 mod demangle;
+mod distributions;
 mod script;
 mod timeline;
 mod toml_text;
@@ -190,6 +191,7 @@ fn python(py: Python<'_>, recording: Recording) -> PyResult<Bound<'_, PyDict>> {
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("__build__", env!("TURNBUCKLE_BUILD"))?;
     m.add_class::<ArrowTable>()?;
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(activities::exposed, m)?)?;
@@ -197,6 +199,11 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
     m.add_function(wrap_pyfunction!(demangle::demangle, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::student_quantile, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::student_cdf, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::f_tail, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::beta_quantile, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::gamma_tail, m)?)?;
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;

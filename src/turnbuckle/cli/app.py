@@ -16,10 +16,23 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
 from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
+
+def _build() -> str:
+    """Return the version, and what runs: the native core's build, and the libraries beside it."""
+    from importlib.metadata import version
+    from platform import python_version
+
+    from turnbuckle._native import __build__, __version__
+
+    libraries = ", ".join(f"{name} {version(name.lower())}" for name in ("NumPy", "Polars"))
+    return f"turnbuckle {version('turnbuckle')}\nnative core {__version__}, {__build__}\nPython {python_version()}, {libraries}"
+
+
 app = App(
     name="turnbuckle",
     help="\n\n".join(PARAGRAPHS),
     version_flags=["--version"],
+    version=_build,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,6 +17,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
+from turnbuckle._native import __build__
 from turnbuckle._native import __version__ as native
 from turnbuckle.foundation import private_folder
 from turnbuckle.foundation.findings import Finding
@@ -84,13 +87,22 @@ def installation() -> list[dict[str, Any]]:
     return [
         _line("ok", "turnbuckle", f"{own}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"),
         _line(
-            "ok" if native == own else "bad", "native core", native if native == own else f"{native}: built for another version; reinstall"
+            "ok" if native == own else "bad",
+            "native core",
+            f"{native}, {__build__}" if native == own else f"{native}: built for another version; reinstall",
         ),
-        _line("ok", "libraries", ", ".join(f"{n} {version(n)}" for n in ("numpy", "polars", "scipy"))),
+        _line("ok", "libraries", ", ".join(_libraries())),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
         _cache(),
         _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),
     ]
+
+
+def _libraries() -> Iterator[str]:
+    """Return name and version of each library that computes; those of extras where they are installed."""
+    for name in ("numpy", "polars", "scipy", "pandas", "pyarrow", "distributed"):
+        with suppress(PackageNotFoundError):
+            yield f"{name} {version(name)}"
 
 
 def _cache() -> dict[str, Any]:

@@ -173,8 +173,11 @@ def load() -> None:
     raised = {name: value for name, value in _THREADS.items() if name not in os.environ}
     os.environ.update(raised)
     try:
+        import numpy.linalg  # noqa: F401
         import polars
-        import scipy.linalg  # noqa: F401
+
+        with suppress(ModuleNotFoundError):  # an extra
+            import scipy.linalg  # noqa: F401
 
         polars.thread_pool_size()
     finally:

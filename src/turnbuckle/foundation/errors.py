@@ -23,7 +23,8 @@ Where a code has several texts, each is a case of it with a word of its own: ``"
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -182,6 +183,15 @@ def error_of(
         cause=filled.cause if cause is None else cause,
         fix=filled.fix if fix is None else fix,
     )
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Import within this what one extra of the installation brings.  Raises `UsageError` A450 where it was left out."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise error_of("A450", found=str(error), extra=extra) from error
 
 
 def unwritable(name: str, place: Path, why: Exception, /, **words: Any) -> TurnbuckleError:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import needs
 from turnbuckle.foundation.files import whole, write_parquet
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.foundation.schema import words
@@ -102,11 +103,13 @@ class Profile:
 
     def to_pandas(self) -> Any:
         """Return the activities as a pandas frame, with names in place of indices (needs pandas and pyarrow)."""
-        return self.table().to_pandas()
+        with needs("pandas"):
+            return self.table().to_pandas()
 
     def to_arrow(self) -> Any:
         """Return the activities as a pyarrow table, with names in place of indices (needs pyarrow)."""
-        return self.table().to_arrow()
+        with needs("pandas"):
+            return self.table().to_arrow()
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the activities, with names in place of indices, as one Parquet file.  Raises `ReportError` R001 to R004."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from turnbuckle.foundation import schema
-from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.errors import error_of, needs
 from turnbuckle.foundation.files import refuse_input, write_parquet
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.cache.parquet_file import loaded
@@ -100,11 +100,13 @@ class Trace:
 
     def to_arrow(self, name: str) -> Any:
         """Return the table `name` as a `pyarrow.Table` (needs pyarrow)."""
-        return self.table(name).to_arrow()
+        with needs("pandas"):
+            return self.table(name).to_arrow()
 
     def to_pandas(self, name: str) -> Any:
         """Return the table `name` as a `pandas.DataFrame` (needs pandas and pyarrow)."""
-        return self.table(name).to_pandas()
+        with needs("pandas"):
+            return self.table(name).to_pandas()
 
     def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
         """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.

@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from turnbuckle._native import gamma_tail
 from turnbuckle.foundation.arrays import Bool, Float, Int
 
 #: A lag is small up to this share of the shorter of pause and wait: an even lag is that small once in four times.
@@ -160,9 +161,7 @@ def _chance(surprise: float, count: int) -> float:
     >>> round(_chance(-np.log(0.05), 1), 3)
     0.05
     """
-    from scipy.special import gammaincc  # takes longer to load than a small recording takes, and most have no threads to compare
-
-    return float(gammaincc(count, surprise))
+    return gamma_tail(count, surprise)
 
 
 def _scatter(values: Int) -> float:

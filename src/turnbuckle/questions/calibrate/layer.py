@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from turnbuckle._native import student_quantile
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.machine import Machine, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
@@ -139,8 +140,6 @@ def _taken(pings: Sequence[Ping], layer: Machine, varied: ParameterName, most: f
         if not found:
             raise error_of("A192.ping", where=ping.name)
         logs.append(math.log(found))
-    from scipy.special import stdtrit  # takes longer to load than the verb's help
-
     count = len(logs)
-    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / count) * float(stdtrit(count - 1, 0.95)) / NINETY if count > 1 else 1.0
+    spread = statistics.stdev(logs) * math.sqrt(1 + 1 / count) * student_quantile(count - 1, 0.95) / NINETY if count > 1 else 1.0
     return math.exp(statistics.fmean(logs)), spread

@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from turnbuckle._native import f_tail
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.runs import Runs
@@ -349,8 +350,6 @@ def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
 
     The residuals decide, their comparison with repeats, or the law's limit.
     """
-    from scipy.special import fdtrc
-
     if fitted.rms > FAR_OFF:
         return f"residuals of {fitted.rms:.0%} of the run time"
     w, y = weights(runs), runs.seconds - runs.mpi_seconds
@@ -358,7 +357,7 @@ def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
     spare, left = len(runs) - runs.shapes, runs.shapes - fitted.unknowns
     if spare >= FEWEST_SPARE and left > 0 and fitted.rms > OFF:
         ratio = ((fitted.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
-        if fdtrc(left, spare, ratio) < UNLIKELY:
+        if f_tail(left, spare, ratio) < UNLIKELY:
             return f"residuals of {fitted.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
     fastest = float(runs.mean_of_repeats(runs.seconds).min())
     if fastest < (1.0 - OFF) * limit_seconds:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from turnbuckle._native import student_cdf, student_quantile
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.questions.cores.runs import Runs
 
@@ -126,9 +127,7 @@ def _curve(runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]]
 
 def _doubt(better: float, error: float, spare: int, needed: float) -> tuple[float, float, float]:
     """Return the 90 % interval of a gain, and the probability that it reaches the gain needed."""
-    from scipy.special import stdtr, stdtrit
-
     if error == 0.0:
         return math.expm1(better), math.expm1(better), float(better >= needed)
-    reach = float(stdtrit(spare, 1 - TAIL)) * error
-    return math.expm1(better - reach), math.expm1(better + reach), float(stdtr(spare, (better - needed) / error))
+    reach = student_quantile(spare, 1 - TAIL) * error
+    return math.expm1(better - reach), math.expm1(better + reach), student_cdf(spare, (better - needed) / error)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import polars as pl
 
+from turnbuckle._native import student_quantile
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding
@@ -362,9 +363,7 @@ def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 
     middle, count = float(np.median(logs)), len(repeats)
     # the variance of a median of n normal values is pi / 2 n, of one value 1 / n
     new = 1.0 if of == 1 else _MEDIAN / of
-    from scipy.special import stdtrit  # takes longer to load than a curve takes
-
-    reach = float(stdtrit(count - 1, 0.95)) * float(logs.std(ddof=1)) * math.sqrt(new + _MEDIAN / count)
+    reach = student_quantile(count - 1, 0.95) * float(logs.std(ddof=1)) * math.sqrt(new + _MEDIAN / count)
     low, high = (math.exp(middle + sign * reach) - measured for sign in (-1, 1))
     return seconds + low, seconds + high
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of, needs
 from turnbuckle.foundation.settings import Scalar, Setting, spaced
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ class Sample:
     def shares(self, axes: int) -> Float:
         """Return the places as shares of the way along each axis, shape (count, axes)."""
         # SciPy is heavy, and a sweep over lists does not need it
-        from scipy.stats import qmc
+        with needs("scipy"):
+            from scipy.stats import qmc
 
         if self.sampler == "latin":
             places: Float = qmc.LatinHypercube(axes, seed=self.seed).random(self.count)

@@ -22,8 +22,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import polars as pl
 
+from turnbuckle._native import beta_quantile
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.errors import TurnbuckleError, needs
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.shown import Shown
@@ -194,11 +195,9 @@ def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tupl
     >>> [round(x, 3) for x in coverage_interval(9, 10)]
     [0.606, 0.995]
     """
-    from scipy.special import betaincinv  # takes longer to load than what every answer quotes from the card
-
     tail = (1.0 - level) / 2
-    low = 0.0 if covered == 0 else float(betaincinv(covered, stated - covered + 1, tail))
-    high = 1.0 if covered == stated else float(betaincinv(covered + 1, stated - covered, 1.0 - tail))
+    low = 0.0 if covered == 0 else beta_quantile(covered, stated - covered + 1, tail)
+    high = 1.0 if covered == stated else beta_quantile(covered + 1, stated - covered, 1.0 - tail)
     return low, high
 
 
@@ -261,7 +260,8 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     if len({*predicted}) < 2 or len({*actual}) < 2:
         return []  # equal values have no order to test
     # imported here: it takes longer than what every answer quotes from the card
-    from scipy.stats import kendalltau
+    with needs("scipy"):
+        from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"

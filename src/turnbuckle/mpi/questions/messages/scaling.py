@@ -25,6 +25,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from turnbuckle._native import student_quantile
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
@@ -73,8 +74,6 @@ class Fit:
 
     def error(self, ranks: float) -> float:
         """Return the relative half width (logarithm) of the range of a prediction by the fit alone (Student's t)."""
-        from scipy.stats import t  # SciPy is heavy
-
         if self.count <= 2:
             return math.inf
         row = (
@@ -83,7 +82,7 @@ class Fit:
             else np.array([1.0, float(FORMS[self.form](np.array(ranks)))]) / self.at(ranks)
         )
         share = self.spread * math.sqrt(1.0 + float(row @ self.inverse @ row))
-        return float(t.ppf((1 + LEVEL) / 2, self.count - 2)) * share
+        return student_quantile(self.count - 2, (1 + LEVEL) / 2) * share
 
 
 def fitted(ranks: Float, values: Float, form: str) -> Fit:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of, needs
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, read_table
@@ -92,7 +92,8 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
     kind, symmetry = _header(path)
     if symmetry == "skew-symmetric":
         raise error_of("A042.skew", where=path.name)
-    from scipy.io import mmread
+    with needs("scipy"):
+        from scipy.io import mmread
 
     try:
         matrix = mmread(str(path), spmatrix=False)

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from turnbuckle._native import student_quantile
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
@@ -212,9 +213,7 @@ def trend_line(years: Float, log2: Float) -> Trend:
 
 
 def _student(freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + COVERAGE / 2))
+    return student_quantile(freedom, 0.5 + COVERAGE / 2)
 
 
 @dataclass(frozen=True)
