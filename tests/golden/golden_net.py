@@ -49,7 +49,7 @@ SHOWN = 20
 #: Longer files are packed [bytes].
 PLAIN = 20_000
 #: Ends of paths in an answer that lead to what changes by nature: with a release, a day, or the words of the command.
-CHANGING = (("provenance", "version"), ("provenance", "command"), ("date",), ("version",))
+CHANGING = (("provenance", "version"), ("provenance", "command"), ("args", "tool"), ("date",), ("version",))
 #: Checks of ``doctor`` that look at the installation.
 INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "cache", "terminal")
 #: Commands that answer in words alone.
