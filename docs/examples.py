@@ -11,7 +11,7 @@ A block marked ``console`` holds commands and their output, as a terminal shows 
     $ echo $?
     0
 
-``run.sqlite`` is the sample profile that ships with Turnbuckle, ``runs.csv`` a small table of run times. A line ``...`` stands
+``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small table of run times. A line ``...`` stands
 for lines left out. Without ``$ echo $?`` the command must end with 0. Lines must agree but for spaces, numbers within
 `TOLERANCE`.
 
@@ -124,6 +124,7 @@ def workplace() -> Iterator[dict[str, object]]:
         for name in COLOURED:
             os.environ.pop(name, None)
         (Path(folder) / "run.sqlite").write_bytes(Path(path).read_bytes())
+        (Path(folder) / "jobs.toml").write_bytes((Path(path).parent / "jobs.toml").read_bytes())
         (Path(folder) / "runs.csv").write_text(RUNS, encoding="utf-8")
         os.chdir(folder)
         try:

@@ -209,8 +209,9 @@ def groups() -> tuple[Group, ...]:
 def raised() -> list[Raised]:
     """Every coded error that the tables and the Rust core hold, in the order of the groups."""
     exit_code = {g.head: g.exit_code for g in groups()}
+    of_class = {g.klass: g.exit_code for g in groups()}
     out = [
-        Raised(r["code"], *(_FIELD.sub(r"<\1>", r[k]).replace("{{", "{").replace("}}", "}") for k in _TEXTS), exit_code[r["code"][:2]])
+        Raised(r["code"], *(_FIELD.sub(r"<\1>", r[k]).replace("{{", "{").replace("}}", "}") for k in _TEXTS), of_class[klass])
         for klass in dict.fromkeys(g.klass for g in groups())
         for r in rows(f"errors/{klass}")
     ]
@@ -264,7 +265,9 @@ def errors() -> str:
         "Words in angle brackets are filled in. A cell is empty where there is nothing to say, or where it depends on what was found.\n",
     ]
     for g in groups():
-        body = [(code(e.code), *(_plain(getattr(e, k)) for k in _TEXTS)) for e in every if e.code[:2] == g.head]
+        body = [
+            (code(e.code), *(_plain(getattr(e, k)) for k in _TEXTS)) for e in every if (e.code[:2], e.exit_code) == (g.head, g.exit_code)
+        ]
         if body:
             parts.append(f"## {g.head}xx: {g.meaning}\n\n" + table(("code", "what happened", "likely cause", "fix"), body))
     return "\n".join(parts)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from turnbuckle.questions.merge.question import merge
     from turnbuckle.questions.order.question import Order
     from turnbuckle.questions.order.question import of_runs as order
+    from turnbuckle.questions.pool.question import Pool
+    from turnbuckle.questions.pool.question import of_jobs as pool
     from turnbuckle.questions.sharing.question import Sharing
     from turnbuckle.questions.suite.answer import Suite
     from turnbuckle.questions.suite.question import of_files as suite
@@ -63,6 +65,7 @@ _PLACES = {
     "Model": "projection.model:Model",
     "Pair": "machine:Pair",
     "Parameter": "machine:Parameter",
+    "Pool": "questions.pool.question:Pool",
     "Profile": "profile.profile:Profile",
     "Projection": "projection.projection:Projection",
     "Run": "projection.run:Run",
@@ -83,6 +86,7 @@ _PLACES = {
     "model": "model",
     "nething": "projection.model:nething",
     "order": "questions.order.question:of_runs",
+    "pool": "questions.pool.question:of_jobs",
     "read": "projection.run:Run.read",
     "record": "recorder.command:of_command",
     "report": "page:write",
@@ -104,6 +108,7 @@ __all__ = [
     "Order",
     "Pair",
     "Parameter",
+    "Pool",
     "Profile",
     "Projection",
     "Run",
@@ -128,6 +133,7 @@ __all__ = [
     "model",
     "nething",
     "order",
+    "pool",
     "read",
     "record",
     "report",

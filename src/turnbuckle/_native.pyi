@@ -27,6 +27,27 @@ def student_cdf(freedom: float, value: float) -> float: ...
 def f_tail(above: float, below: float, ratio: float) -> float: ...
 def beta_quantile(a: float, b: float, p: float) -> float: ...
 def gamma_tail(shape: float, value: float) -> float: ...
+def run_jobs(
+    *,
+    arrival: Buffer,
+    work: Buffer,
+    limit: Buffer,
+    parts: Buffer,
+    cores: Buffer,
+    memory: Buffer,
+    gpus: Buffer,
+    class_of: Buffer,
+    pool: Buffer,
+    host_cores: Buffer,
+    host_memory: Buffer,
+    pool_gpus: Buffer,
+    trunk: Buffer,
+    classes: list[tuple[float, float, float, float]],
+    policy: str,
+    depth: int,
+    window: tuple[float, float],
+    patience: float,
+) -> dict[str, Any]: ...
 def run_script(sources: list[str], name: str, inputs: list[str], *, memory: int) -> list[str]: ...
 
 class Timeline:

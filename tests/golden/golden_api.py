@@ -24,6 +24,7 @@ HELD_BY_OTHERS = {
     "model": "every question of the net in test_golden_in_python.py",
     "Order": "of order",
     "Pair": "of Machine.load",
+    "Pool": "of pool",
     "Parameter": "of Machine.load",
     "Profile": "of a Run",
     "Projection": "in answers of Run.project",
@@ -149,6 +150,9 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of measured --format json": lambda i: (
         _read(i).transfers("nvlink2-x2", measured=_read(i), transfers_of_measured=True).as_dict()
     ),
+    "pool in/jobs.toml --on cdi-switch-hop-link,cdi-row-link --seeds 2 --format json": lambda i: tb.pool(
+        i / "jobs.toml", on=["cdi-switch-hop-link", "cdi-row-link"], seeds=2
+    ).as_dict(),
     "cores in/runs_cores/runs.csv --draws 200 --format json": lambda i: {
         "programs": [tb.cores(i / "runs_cores" / "runs.csv", draws=200).as_dict()]
     },
@@ -195,6 +199,7 @@ SHOWN: dict[str, Callable[[Path], Any]] = {
     "transfers": lambda i: _read(i).transfers([tb.Machine.load("gh200"), "pcie5-x16"]),
     "messages": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages((1, 2)),
     "order": lambda i: tb.order([tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]),
+    "pool": lambda i: tb.pool(i / "jobs.toml", on="cdi-rack-link", seeds=0, search=False),
     "cores": lambda i: tb.cores(i / "runs_cores" / "runs.csv", draws=200),
     "calibrate": lambda i: tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"], tb.Machine.load("h100-sxm5")),
     "validate": lambda i: tb.validate([str(i / "case_line" / "case")], i, i),

@@ -118,6 +118,7 @@ def unpacked(place: Path) -> Path:
         archive.extractall(place, filter="data")
     for path in (ROOT / "src" / "turnbuckle" / "examples").glob("*-like-synthetic.sqlite"):
         shutil.copyfile(path, place / path.name.replace("-like-synthetic", ""))
+    shutil.copyfile(ROOT / "src" / "turnbuckle" / "examples" / "jobs.toml", place / "jobs.toml")
     for packed in (ROOT / "validation" / "cases" / "message_delay" / "recordings").rglob("rank-*.txt.xz"):
         folder = place / "messages" / packed.parent.name
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import golden_net as net
 import pytest
 
-VERBS = ("slack", "export", "whatif", "suite")
+VERBS = ("slack", "export", "whatif", "suite", "pool")
 
 
 @pytest.mark.parametrize("question", net.of_verbs(*VERBS), ids=str)

@@ -10,6 +10,7 @@ pub mod demangle;
 pub mod digest;
 pub mod distributions;
 pub mod error;
+pub mod jobs;
 pub mod kineto;
 mod making;
 pub mod nsys;

@@ -18,6 +18,7 @@ mod activities;
 mod contention;
 mod demangle;
 mod distributions;
+mod jobs;
 mod script;
 mod timeline;
 mod toml_text;
@@ -204,6 +205,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(distributions::f_tail, m)?)?;
     m.add_function(wrap_pyfunction!(distributions::beta_quantile, m)?)?;
     m.add_function(wrap_pyfunction!(distributions::gamma_tail, m)?)?;
+    m.add_function(wrap_pyfunction!(jobs::run_jobs, m)?)?;
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;

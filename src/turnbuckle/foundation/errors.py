@@ -8,7 +8,8 @@
     +-- UsageError        A0xx        2    the question is not well put
     +-- UsageError        A4xx        2    the question is not well put, further codes
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
-    +-- GateFailed        A2xx        1    a --fail-if condition came true
+    +-- CannotAnswer      A2xx        3    the same, further codes
+    +-- GateFailed        A2xx        1    a --fail-if condition came true: A201 and A202
     +-- ReportError       R0xx        2    the report cannot be written
     +-- LimitError        L0xx        2    the system allows too few files, too little memory or too few threads
     +-- InternalError     I0xx        4    a defect of Turnbuckle itself
@@ -133,7 +134,9 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A0": UsageError,
     "A4": UsageError,
     "A1": CannotAnswer,
-    "A2": GateFailed,
+    "A2": CannotAnswer,
+    "A201": GateFailed,
+    "A202": GateFailed,
     "R0": ReportError,
     "L0": LimitError,
     "I0": InternalError,
@@ -159,7 +162,12 @@ def register(name: str) -> dict[str, Texts]:
 
 def texts_of(name: str, /, **words: Any) -> Texts:
     """Return the texts of the error `name`, filled in.  Raises `KeyError` for a name or a field that is not there."""
-    return Texts(*(text.format_map(words) for text in register(_CLASSES[name[:2]].__name__)[name]))
+    return Texts(*(text.format_map(words) for text in register(_class_of(name).__name__)[name]))
+
+
+def _class_of(name: str) -> type[TurnbuckleError]:
+    """Return the class of a code, with or without a case: that of the code itself, or of its first two characters."""
+    return _CLASSES.get(name.partition(".")[0]) or _CLASSES[name[:2]]
 
 
 def error_of(
@@ -174,7 +182,7 @@ def error_of(
     cause, fix : instead of those of the table, where they are computed.
     words : what is filled into the texts, by the names of their fields.
     """
-    klass, filled = _CLASSES[name[:2]], texts_of(name, **words)
+    klass, filled = _class_of(name), texts_of(name, **words)
     return klass(
         name.partition(".")[0],
         filled.what,

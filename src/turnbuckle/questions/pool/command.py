@@ -1,0 +1,225 @@
+"""``turnbuckle pool``: how many GPUs to share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.show.terminal.asked import targets
+from turnbuckle.show.terminal.cells import plain, seconds
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.output import emit
+from turnbuckle.show.terminal.progress import working
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.tables import print_findings, titled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.projection.run import Run
+    from turnbuckle.questions.pool.question import Cluster, Measure, Pool
+
+Jobs = Annotated[
+    Path,
+    Parameter(
+        help="a log of jobs: sacct --parsable2, Standard Workload Format, or a table of Alibaba's GPU fleets; or a declared mix (.toml)"
+    ),
+]
+Nodes = Annotated[
+    str | None,
+    Parameter(name="--nodes", help="the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table (cores, gpus, count)"),
+]
+On = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="fabrics between hosts and pool: names or TOML files; else a switch, a rack, a row", negative=()),
+]
+Classes = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--class",
+        help="recording of a class of jobs, as 'CLASS=run.sqlite': it slows down as project says; several times",
+        negative=(),
+    ),
+]
+Reach = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--reach",
+        help="hosts that share a pool: a number, or MACHINE=NUMBER; else 8, 32 and 320 for a switch, a rack, a row",
+        negative=(),
+    ),
+]
+Load = Annotated[
+    str | None, Parameter(name="--load", help="as many draws of the log at once as would keep this share of the fixed GPUs in use, as 80%")
+]
+Resident = Annotated[bool, Parameter(name="--resident", help="all jobs stay: how many find a place, one after the other", negative=())]
+KeepOption = Annotated[Literal["waiting", "throughput"], Parameter(name="--keep", help="what the fewest GPUs have to keep, up to 1 %")]
+PolicyOption = Annotated[
+    Literal["order", "backfill", "any"],
+    Parameter(name="--policy", help="who may start before a job that came earlier: nobody; who does not delay it (EASY); whoever fits"),
+]
+Trunk = Annotated[
+    str | None, Parameter(name="--trunk", help="bandwidth that the jobs of a pool share, for each of its GPUs, as 16GB/s; else enough")
+]
+CoresPerGpu = Annotated[
+    int,
+    Parameter(name="--cores-per-gpu", help="processors of a job that have one GPU, where the log has no GPUs (Standard Workload Format)"),
+]
+Fewest = Annotated[bool, Parameter(name="--fewest", help="look for the fewest GPUs that are enough")]
+Seeds = Annotated[int, Parameter(name="--seeds", help="times that the days of the log are drawn again, for the 90 % ranges")]
+DrawsOption = Annotated[int, Parameter(name="--draws", help="draws for the range of each recording")]
+Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+
+
+def pool(
+    jobs: Jobs,
+    /,
+    *,
+    nodes: Nodes = None,
+    on: On = None,
+    classes: Classes = None,
+    reach: Reach = None,
+    load: Load = None,
+    resident: Resident = False,
+    keep: KeepOption = "waiting",
+    policy: PolicyOption = "backfill",
+    trunk: Trunk = None,
+    cores_per_gpu: CoresPerGpu = 1,
+    fewest: Fewest = True,
+    seeds: Seeds = 8,
+    draws: DrawsOption = 200,
+    seed: Seed = 20261121,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say how many GPUs to share: the same jobs on fixed nodes and on pools a switch, a rack or a row away, event by event.
+
+    Jobs of a class with a recording slow down by it; of others the slowdown is a range, and named. The first row is that nothing changes.
+    """
+    from turnbuckle.questions.pool.question import DEFAULT_ON, of_jobs
+
+    with working("simulating"):
+        answer = of_jobs(
+            jobs, nodes, targets(on) or DEFAULT_ON, classes=_recordings(classes, no_cache), reach=_reaches(reach),
+            load=None if load is None else parse(load, "1"), resident=resident, keep=keep, policy=policy,
+            trunk=None if trunk is None else parse(trunk, "B/s"), cores_per_gpu=cores_per_gpu, search=fewest,
+            seeds=seeds, draws=draws, seed=seed,
+        )  # fmt: skip
+    emit(answer, answer.table().to_dicts(), show, format, output)
+    return 0
+
+
+def _recordings(words: list[str] | None, no_cache: bool) -> dict[str, Run]:
+    """Return the recording of each class.  Raises A452 for a word without both."""
+    out = {}
+    for word in words or []:
+        name, equals, file = word.rpartition("=")
+        if not equals or not name or not file:
+            raise error_of("A452.class", found=plain(word))
+        out[name] = inspected(Path(file), None, no_cache)
+    return out
+
+
+def _reaches(words: list[str] | None) -> dict[str, int] | int | None:
+    """Return the hosts of a pool: of all fabrics, or by name.  Raises A452 for what is no number."""
+    given = [word.rpartition("=") for word in listed(words or [])]
+    if any(not number.isascii() or not number.isdigit() or len(number) > 9 for _, _, number in given):
+        raise error_of("A452.reach", found=plain(",".join(words or [])))
+    every = [int(number) for name, _, number in given if not name]
+    return every[-1] if every else {name: int(number) for name, _, number in given} or None
+
+
+def show(console: Console, answer: Pool) -> None:
+    """Print the fixed nodes beside the pools, then what becomes of each class."""
+    console.print(Text(answer.headline(), "bold"))
+    console.print()
+    fixed = answer.fixed
+    span = "all stay" if answer.resident else f"over {answer.seconds / 86400:,.1f} days; they would keep {answer.load:,.4g} GPUs in use"
+    console.print(Text(f"{answer.jobs:,} jobs ({answer.source}), {span}"))
+    console.print(Text(f"{fixed.hosts:,} nodes, {fixed.gpus:,} GPUs, {fixed.cores:,.0f} cores; {_POLICIES[answer.policy]}"))
+    console.print()
+    heads = ("GPUs used", "stranded", "cores used", "stranded", *(() if answer.resident else ("waiting",)))
+    table = titled(console, "the same jobs", "", *heads)
+    table.columns[0].no_wrap = True
+    for c in answer.clusters:
+        shares = (f"{m.value:.1%}" for m in (c.utilisation, c.stranded, c.core_utilisation, c.stranded_cores))
+        table.add_row(_name(c), *shares, *(() if answer.resident else (_ranged(c.waiting, "s"),)))
+    console.print(table)
+    console.print(Text("stranded: free while a job for GPUs (or any job) waits", "dim"))
+    if any(c.fewest for c in answer.clusters):
+        _print_fewest(console, answer)
+    _print_classes(console, answer)
+    print_findings(console, answer.findings)
+
+
+_POLICIES = {
+    "order": "in the order of submission",
+    "backfill": "in the order of submission, with EASY backfilling",
+    "any": "whoever fits",
+}
+
+
+def _print_fewest(console: Console, answer: Pool) -> None:
+    console.print()
+    kept = "as many GPUs in use" if answer.resident else f"{answer.keep} as on all fixed nodes"
+    table = titled(console, f"the fewest that keep {kept}", "", "GPUs", "hosts", "cores/GPU", "premium")
+    table.columns[0].no_wrap = True
+    for c in answer.clusters:
+        few = c.fewest
+        if few is None:
+            table.add_row(_name(c), "not enough", "", "", "")
+            continue
+        premium = "" if few.premium is None else _ranged(few.premium, "1")
+        table.add_row(_name(c), _ranged(few.gpus, ""), _ranged(few.hosts, ""), f"{few.cores_per_gpu:.3g}", premium)
+    console.print(table)
+    console.print(
+        Text("premium: what a pooled GPU may cost more than one of the fewest fixed nodes; hosts that are saved come on top", "dim")
+    )
+
+
+def _print_classes(console: Console, answer: Pool) -> None:
+    console.print()
+    heads = [c.machine if c.machine == "fixed" else plain(c.machine, 24) for c in answer.clusters]
+    table = titled(
+        console, "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes", "class", "jobs", "waiting", *heads[1:]
+    )
+    for k, mine in enumerate(answer.fixed.classes):
+        each = [c.classes[k] for c in answer.clusters[1:]]
+        cells = [f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]" for m in each]
+        table.add_row(plain(mine.name, 30), f"{mine.jobs:,}", seconds(mine.waiting), *cells)
+    console.print(table)
+    if bare := list(dict.fromkeys(m.name for c in answer.clusters for m in c.classes if m.assumed.basis == "published")):
+        named = ", ".join(plain(name, 30) for name in bare[:6]) + (" ..." if len(bare) > 6 else "")
+        assumed = "from no slowdown to the worst of two programs that Shorts and Grant print (Table IV)"
+        console.print(Text(f"no recording of {named}: assumed {assumed}; --class 'CLASS=run.sqlite' ties one", "dim"))
+    for c in answer.clusters[1:]:
+        console.print(Text(f"{c.machine}: {c.pools:,} pool{'s' * (c.pools != 1)} of {c.reach:,} hosts ({c.reach_source})", "dim"))
+
+
+def _name(cluster: Cluster) -> Text:
+    return Text("fixed, nothing changes" if cluster.machine == "fixed" else plain(cluster.machine, 28))
+
+
+def _ranged(measure: Measure, unit: str) -> str:
+    """Return a number and its range.
+
+    >>> from turnbuckle.questions.pool.question import Measure
+    >>> _ranged(Measure(0.5, 0.4, 0.61), "1"), _ranged(Measure(12.0, 12.0, 12.0), "")
+    ('50.0% [40.0, 61.0]', '12')
+    """
+    numbers = (measure.value, measure.low, measure.high)
+    if unit == "1":
+        text, *ends = (f"{n * 100:.1f}" for n in numbers)
+        return f"{text}%" + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
+    if unit == "s":
+        text, *ends = (quantity(n, "s") if n else "0 s" for n in numbers)
+    else:
+        text, *ends = (f"{n:,.0f}" for n in numbers)
+    return text + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")

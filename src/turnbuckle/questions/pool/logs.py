@@ -1,0 +1,104 @@
+"""Readers of job logs: tables of two public fleets, ``sacct --parsable2``, and the Standard Workload Format.
+
+P070  no log of jobs that is known
+P071  a line of a log that cannot be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.questions.pool.lines import Rows, number, read_text, rows_of, time, whole
+from turnbuckle.questions.pool.slurm import read_sacct, read_swf
+from turnbuckle.questions.pool.stream import MILLI, Stream, classed
+
+_PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
+_INSTANCES: Final = (
+    "instance_sn", "role", "cpu_request", "gpu_request", "memory_request", "creation_time", "scheduled_time", "deletion_time",
+)  # fmt: skip
+
+
+def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stream:
+    """Read a log of jobs, whatever its format.
+
+    Parameters
+    ----------
+    cores_per_gpu : processors of a job that have one GPU, where a format has none (Standard Workload Format).
+    resident : the jobs are meant to stay: those that never found a place count as well.
+
+    Raises
+    ------
+    ProfileError : P070, P071.  UsageError : A447.
+    """
+    text = read_text(path)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if first.startswith(";") or (len(first.split()) == 18 and "|" not in first and "," not in first):
+        return read_swf(path, text, cores_per_gpu).sorted()
+    if "|" in first:
+        return read_sacct(path, text).sorted()
+    header, rows = rows_of(path, text, ",")
+    if set(_PODS) <= set(header):
+        return _pods(path, header, rows, resident).sorted()
+    if set(_INSTANCES) <= set(header):
+        return _instances(path, header, rows).sorted()
+    raise error_of("P070.format", where=path.name, found=clipped(first, 60))
+
+
+def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stream:
+    """Read the pods of Alibaba's GPU fleet of 2023: shares of a GPU, and pods that never found a place."""
+    at = [header.index(name) for name in _PODS]
+    table, names = [], []
+    for line, row in rows:
+        cores, memory, count, share = (whole(row[k], path, line) for k in at[1:5])
+        gpus = count * MILLI if count != 1 else min(share, MILLI)
+        table.append((cores, memory, gpus, *(time(row[k], path, line) for k in at[5:])))
+        names.append("no GPU" if not gpus else "a share of a GPU" if gpus < MILLI else "1 GPU" if gpus == MILLI else f"{count} GPUs")
+    numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
+    created, deleted, scheduled = numbers[:, 3], numbers[:, 4], numbers[:, 5]
+    ran = np.isfinite(created) & (resident | (np.isfinite(scheduled) & (deleted > scheduled)))
+    return _stream("pods of Alibaba's GPU fleet, 2023", numbers, created, deleted - scheduled, names, ran, [])
+
+
+def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
+    """Read the instances of Alibaba's disaggregated fleet of 2025: those on CPU nodes (CN) and those on GPU nodes (HN)."""
+    at = [header.index(name) for name in _INSTANCES]
+    table, names = [], []
+    for line, row in rows:
+        cores, gpus, memory = (number(row[k], path, line, 1e9) for k in at[2:5])
+        table.append((cores * MILLI, memory * 1024, gpus * MILLI, *(time(row[k], path, line) for k in at[5:])))
+        names.append(clipped(row[at[1]], 20))
+    numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
+    created, scheduled, deleted = numbers[:, 3], numbers[:, 4], numbers[:, 5]
+    last = float(np.nanmax(np.concatenate([scheduled, deleted, [0.0]])))
+    early, late = np.isnan(scheduled), np.isnan(deleted)
+    found = []
+    if early.any() or late.any():
+        found.append(finding("P225", int((early | late).sum()), f"{early.sum():,} ran before the log begins, {late.sum():,} when it ends"))
+    begun, ended = np.where(early, 0.0, scheduled), np.where(late, last, deleted)
+    return _stream(
+        "instances of Alibaba's disaggregated fleet, 2025",
+        numbers,
+        np.where(early, 0.0, created),
+        ended - begun,
+        names,
+        ended > begun,
+        found,
+    )
+
+
+def _stream(source: str, numbers: Float, arrival: Float, work: Float, names: list[str], ran: Bool, found: list[Finding]) -> Stream:
+    """Return the stream of a table whose first columns are cores, memory and GPUs; jobs that did not run are set aside."""
+    if not ran.all():
+        found.append(finding("P224", int((~ran).sum())))
+    kept = np.flatnonzero(ran)
+    class_of, classes = classed([names[k] for k in kept])
+    cores, memory, gpus = (np.round(numbers[kept, k]).astype(np.int64) for k in range(3))
+    ones = np.ones(len(kept), dtype=np.int64)
+    return Stream(source, arrival[kept], work[kept], work[kept], ones, cores, gpus, memory, class_of, classes, findings=tuple(found))

@@ -1,0 +1,424 @@
+"""``turnbuckle pool``: how many GPUs to share.
+
+The same jobs run on the fixed nodes and on composed ones: the hosts with their GPUs in pools, as many hosts to a pool as a fabric
+reaches, the jobs slower by what its distance does to their class.  "Nothing changes" is the first row of every answer.
+
+A log is one draw of what might have been submitted.  Its value is the log as it is; the range holds 90 % of what its days in a drawn
+order give (`Stream.again`), each at both ends of what is not known of the slowdown.  All clusters see the same draws.
+
+The fewest GPUs are those with which a pool keeps what the fixed nodes give, found by halving.  Pooling saves where the fixed nodes need
+more for the same jobs: so many times as much may a pooled GPU cost.
+
+    premium = fewest GPUs of fixed nodes / fewest GPUs of a pool - 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.machine import Machine
+from turnbuckle.machine import load as machine_of
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.uncertainty import SEED
+from turnbuckle.questions.pool.fleet import Fleet, reaches, read_fleet
+from turnbuckle.questions.pool.logs import read_log
+from turnbuckle.questions.pool.mix import read_mix
+from turnbuckle.questions.pool.simulation import Policy, Result, by_class, simulate
+from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, slowdowns
+from turnbuckle.questions.pool.stream import Stream
+
+Keep = Literal["waiting", "throughput"]
+End = Literal["value", "low", "high"]
+
+#: Asked when the user names no fabric.
+DEFAULT_ON: Final = ("cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link")
+SEEDS, DRAWS, LEVEL = 8, 200, 0.90
+#: What a smaller cluster may give away and keeps what the fixed nodes give: of throughput, and of the mean run time as waiting.
+TOLERANCE: Final = 0.01
+#: Numbers that a cluster has with a range.
+_MEASURES: Final = ("utilisation", "core_utilisation", "stranded", "stranded_cores", "waiting", "waiting_95", "useful_gpus")
+
+
+@dataclass(frozen=True)
+class Measure(Declared):
+    """A number with its 90 % range over draws of the jobs and both ends of the slowdown."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OfClass(Declared):
+    """What becomes of one class of jobs.
+
+    Attributes
+    ----------
+    assumed : run time over that on fixed nodes, before links are shared.
+    took, waiting : mean run time over that on fixed nodes, and mean waiting time [s].
+    """
+
+    name: str
+    jobs: int
+    assumed: Slowdown
+    took: float
+    waiting: float
+
+
+@dataclass(frozen=True)
+class Fewest(Declared):
+    """The smallest cluster that keeps what the fixed nodes give.
+
+    Attributes
+    ----------
+    gpus : of the jobs as they are, with the range over draws.
+    hosts : of that cluster.
+    premium : what a pooled GPU may cost more than one of the fewest fixed nodes; None for these.
+    """
+
+    gpus: Measure
+    hosts: Measure
+    cores_per_gpu: float
+    premium: Measure | None
+
+
+@dataclass(frozen=True)
+class Cluster(Declared):
+    """The jobs on one cluster.
+
+    Attributes
+    ----------
+    machine, title : the fabric; ``fixed`` for the nodes as they are.
+    reach, reach_source : hosts that share a pool, and why so many.
+    """
+
+    machine: str
+    title: str
+    hosts: int
+    gpus: int
+    cores: float
+    pools: int
+    reach: int
+    reach_source: str
+    utilisation: Measure
+    core_utilisation: Measure
+    stranded: Measure
+    stranded_cores: Measure
+    waiting: Measure
+    waiting_95: Measure
+    useful_gpus: Measure
+    unplaced: int
+    classes: tuple[OfClass, ...]
+    fewest: Fewest | None
+
+
+@dataclass(frozen=True, repr=False)
+class Pool(Shown):
+    """How many GPUs to share: the fixed nodes, then each fabric.
+
+    Attributes
+    ----------
+    load : GPUs that the jobs would keep in use on average.
+    events : submissions and ends that were simulated for the answer.
+    """
+
+    question: ClassVar[str] = "pool"
+
+    source: str
+    jobs: int
+    seconds: float
+    load: float
+    resident: bool
+    policy: Policy
+    keep: Keep
+    seeds: int
+    seed: int
+    events: int
+    clusters: tuple[Cluster, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def fixed(self) -> Cluster:
+        """Return the nodes as they are."""
+        return self.clusters[0]
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each cluster: GPUs, utilisation, stranded, waiting [s], the fewest GPUs and the premium."""
+        rows = []
+        for c in self.clusters:
+            fewest = c.fewest
+            rows.append(
+                {
+                    "machine": c.machine, "hosts": c.hosts, "gpus": c.gpus, "utilisation": c.utilisation.value,
+                    "stranded": c.stranded.value, "core_utilisation": c.core_utilisation.value, "stranded_cores": c.stranded_cores.value,
+                    "waiting_seconds": c.waiting.value, "waiting_95_seconds": c.waiting_95.value, "useful_gpus": c.useful_gpus.value,
+                    "fewest_gpus": None if fewest is None else fewest.gpus.value,
+                    "fewest_hosts": None if fewest is None else fewest.hosts.value,
+                    "premium": None if fewest is None or fewest.premium is None else fewest.premium.value,
+                }
+            )  # fmt: skip
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return the answer in one line."""
+        fixed = self.fixed.fewest
+        pooled = [c for c in self.clusters[1:] if c.fewest is not None]
+        if fixed is None or not pooled:
+            return f"Pool: {self.jobs:,} jobs use {self.load:.4g} of {self.fixed.gpus:,} GPUs"
+        best = min(pooled, key=lambda c: c.fewest.gpus.value if c.fewest else 0.0)
+        assert best.fewest is not None
+        few, need = best.fewest.gpus.value, fixed.gpus.value
+        return f"Pool: {few:,.0f} shared GPUs do what {need:,.0f} in fixed nodes do ({best.title})"
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """The jobs as they are, or drawn again, at one end of the slowdown."""
+
+    stream: Stream
+    end: End
+
+
+@dataclass
+class _Asked:
+    """What all clusters of one question share."""
+
+    variants: list[_Variant]
+    policy: Policy
+    keep: Keep
+    trunk: float | None
+    mean: bool
+    events: int = 0
+
+    def run(
+        self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, trunk: float | None = None, patience: float = np.inf
+    ) -> Result:
+        """Simulate one variant, and count its events."""
+        out = simulate(variant.stream, fleet, slow, variant.end, self.policy, trunk, patience=patience)
+        self.events += out.events
+        return out
+
+    def spread(self, values: Sequence[float]) -> Measure:
+        """Return the value of the jobs as they are, or the mean of drawn ones, with the range of all variants."""
+        low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        value = float(np.mean(values)) if self.mean else values[0]
+        return Measure(value, min(float(low), value), max(float(high), value))
+
+    def keeps(self, now: Result, before: Result, stream: Stream) -> bool:
+        """Return whether a cluster gives what the fixed nodes give."""
+        if now.unplaced > before.unplaced:
+            return False
+        if self.by_throughput(stream):
+            return now.useful_gpus >= before.useful_gpus * (1 - TOLERANCE)
+        return now.waiting <= before.waiting + TOLERANCE * float(stream.work.mean())
+
+    def by_throughput(self, stream: Stream) -> bool:
+        """Return whether throughput is what has to be kept: jobs that stay do not wait."""
+        return self.keep == "throughput" or not bool(np.isfinite(stream.work).all())
+
+    def enough(self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, before: Result, trunk: float | None = None) -> bool:
+        """Return whether a smaller cluster gives what the fixed nodes give; given up as soon as jobs have waited too long."""
+        stream = variant.stream
+        allowed = np.inf
+        if not self.by_throughput(stream):
+            allowed = (before.waiting + TOLERANCE * float(stream.work.mean())) * len(stream) * (1 + 1e-9)
+        return self.keeps(self.run(fleet, slow, variant, trunk, allowed), before, stream)
+
+
+def of_jobs(
+    jobs: Stream | str | Path,
+    nodes: Fleet | str | Path | None = None,
+    on: Sequence[str | Machine] | str | Machine = DEFAULT_ON,
+    *,
+    classes: Mapping[str, Tie | Run | str | Path] | None = None,
+    reach: Mapping[str, int] | int | None = None,
+    load: float | None = None,
+    resident: bool = False,
+    keep: Keep = "waiting",
+    policy: Policy = "backfill",
+    trunk: float | None = None,
+    cores_per_gpu: int = 1,
+    search: bool = True,
+    seeds: int = SEEDS,
+    draws: int = DRAWS,
+    seed: int = SEED,
+) -> Pool:
+    """Run a stream of jobs on fixed nodes and on pools of their GPUs: ``turnbuckle pool``.
+
+    Parameters
+    ----------
+    jobs : log of jobs, or a mix (``.toml``): a file, or a stream that was read.
+    nodes : the fixed nodes: shapes such as ``64:4x100`` (cores, GPUs, how many), or a table.
+    on : fabrics between host and pool.
+    classes : recording, or what is declared, of each class of jobs that has one.
+    reach : hosts that share a pool, for all fabrics or by machine; as ``reach.csv`` states if left out, and all hosts of other machines.
+    load : as many draws of the log at once as would keep this share of the fixed GPUs in use.
+    resident : all jobs stay: how many find a place, one after the other.
+    keep : what the fewest GPUs have to keep.
+    policy : who may start before a job that came earlier.
+    trunk : bandwidth that the jobs of a pool have between them for each of its GPUs [B/s]; None where they never wait for it.
+    cores_per_gpu : of a log without GPUs: processors that have one; 0 for none.
+    search : whether the fewest GPUs are looked for.
+    seeds, draws, seed : draws of the jobs, draws of each recording's range, and the seed of both.
+
+    Raises
+    ------
+    ProfileError : P070, P071.  UsageError : A447 to A452.  CannotAnswer : A206, A207.
+    """
+    _in_range(load, trunk, seeds, cores_per_gpu)
+    ties: dict[str, Tie] = {}
+    if isinstance(jobs, Stream):
+        stream = jobs
+    elif Path(jobs).suffix.lower() == ".toml":
+        mix = read_mix(Path(jobs), cores_per_gpu, resident, seed)
+        stream, nodes, ties = mix.stream, nodes or mix.nodes or None, dict(mix.ties)
+    else:
+        stream = read_log(Path(jobs), cores_per_gpu, resident)
+    if nodes is None:
+        raise error_of("A448.missing")
+    fleet = nodes if isinstance(nodes, Fleet) else read_fleet(nodes)
+    stream = stream.fitted(int(fleet.gpus.max()), int(fleet.cores.max()) // 1000)
+    if load is not None:
+        stream = stream.denser(load, fleet.all_gpus, seed)
+    if resident:
+        stream = stream.staying()
+    named = [on] if isinstance(on, str | Machine) else on
+    machines = [machine if isinstance(machine, Machine) else machine_of(machine) for machine in named]
+    ties |= {name: _tie(given) for name, given in (classes or {}).items()}
+    uses_gpu = [bool((stream.gpus[stream.class_of == k] > 0).any()) for k in range(len(stream.classes))]
+    slow = [slowdowns(stream.classes, uses_gpu, ties, machine, draws, seed) for machine in machines]
+    again = [] if resident else [stream.again(seed + k) for k in range(seeds)]
+    ends: tuple[End, ...] = ("low", "high") if any(s.low < s.high for each in slow for s in each) else ("value",)
+    variants = [_Variant(stream, "value"), *(_Variant(s, end) for s in again or [stream] for end in ends)]
+    asked = _Asked(variants, "any" if resident else policy, keep, trunk, stream.drawn is not None)
+    unchanged = [UNCHANGED] * len(stream.classes)
+    before = [asked.run(fleet, unchanged, v) for v in variants]
+    nodes_needed = _fewest_nodes(asked, fleet, unchanged, before) if search else None
+    fewest = None if nodes_needed is None else _of_nodes(asked, nodes_needed)
+    clusters = [_cluster("fixed", "fixed nodes, nothing changes", fleet, (1, "a node"), asked, unchanged, before, fewest)]
+    for machine, each in zip(machines, slow, strict=True):
+        hosts, why = _reach(machine, reach, fleet)
+        pooled = fleet.composed(hosts)
+        results = [asked.run(pooled, each, v, trunk) for v in variants]
+        fewest = None if nodes_needed is None else _of_pool(asked, fleet, hosts, each, before, results, nodes_needed)
+        clusters.append(_cluster(machine.name, machine.title, pooled, (hosts, why), asked, each, results, fewest))
+    first, last = stream.window
+    return Pool(
+        stream.source, len(stream), last - first, 0.0 if resident else stream.gpu_load, resident, asked.policy, keep, seeds, seed,
+        asked.events, tuple(clusters), stream.findings,
+    )  # fmt: skip
+
+
+def _in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int) -> None:
+    given = (
+        ("--load", load, 0.01, 10.0),
+        ("--trunk", trunk, 1.0, 1e15),
+        ("--seeds", seeds, 0, 1000),
+        ("--cores-per-gpu", cores_per_gpu, 0, 10_000),
+    )
+    for option, value, least, most in given:
+        if value is not None and not least <= value <= most:
+            raise error_of("A451.range", where=option, found=f"{value:g}", subject=option, least=least, most=most)
+
+
+def _tie(given: Tie | Run | str | Path) -> Tie:
+    return given if isinstance(given, Tie) else Tie(run=given if isinstance(given, Run) else Run.read(given))
+
+
+def _reach(machine: Machine, given: Mapping[str, int] | int | None, fleet: Fleet) -> tuple[int, str]:
+    """Return how many hosts share a pool, and why.  Raises A451 for a number that is none."""
+    asked = given if isinstance(given, int) or given is None else given.get(machine.name)
+    if asked is not None:
+        if asked < 1:
+            raise error_of("A451.reach", found=str(asked))
+        return min(asked, fleet.hosts), "as asked for"
+    hosts, why = reaches().get(machine.name, (fleet.hosts, "assumption: all hosts"))
+    return min(hosts, fleet.hosts), why
+
+
+def _cluster(
+    name: str, title: str, fleet: Fleet, reach: tuple[int, str], asked: _Asked, slow: Sequence[Slowdown], results: list[Result],
+    fewest: Fewest | None,
+) -> Cluster:  # fmt: skip
+    stream = asked.variants[0].stream
+    measures: dict[str, Any] = {name: asked.spread([float(getattr(r, name)) for r in results]) for name in _MEASURES}
+    counts = np.bincount(stream.class_of, minlength=len(stream.classes)).tolist()
+    each = zip(stream.classes, counts, slow, by_class(stream, results[0]), strict=True)
+    classes = tuple(OfClass(n, count, s, took, waiting) for n, count, s, (took, waiting) in each)
+    return Cluster(
+        name, title, fleet.hosts, fleet.all_gpus, fleet.all_cores, len(fleet.gpus), *reach, **measures, unplaced=results[0].unplaced,
+        classes=classes, fewest=fewest,
+    )  # fmt: skip
+
+
+# --- the fewest GPUs --------------------------------------------------------------------------------------------------
+
+
+def least(most: int, enough: Callable[[int], bool]) -> int:
+    """Return the smallest count from 1 to `most` that is enough, by halving; `most` is.
+
+    >>> least(100, lambda n: n >= 37)
+    37
+    """
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _fewest_nodes(asked: _Asked, fleet: Fleet, slow: Sequence[Slowdown], before: Sequence[Result]) -> list[Fleet]:
+    """Return the fewest fixed nodes that keep what all of them give, of each variant."""
+    out: dict[int, Fleet] = {}
+    for variant, base in zip(asked.variants, before, strict=True):
+
+        def enough(count: int, variant: _Variant = variant, base: Result = base) -> bool:
+            return asked.enough(fleet.fewer(count), slow, variant, base)
+
+        if id(variant.stream) not in out:  # both ends are one on fixed nodes
+            out[id(variant.stream)] = fleet.fewer(least(fleet.hosts, enough))
+    return [out[id(variant.stream)] for variant in asked.variants]
+
+
+def _of_nodes(asked: _Asked, needed: Sequence[Fleet]) -> Fewest:
+    gpus, cores = (asked.spread([float(getattr(nodes, name)) for nodes in needed]) for name in ("all_gpus", "all_cores"))
+    return Fewest(gpus, asked.spread([float(nodes.hosts) for nodes in needed]), cores.value / max(gpus.value, 1.0), None)
+
+
+def _of_pool(
+    asked: _Asked, fleet: Fleet, reach: int, slow: Sequence[Slowdown], before: Sequence[Result], results: Sequence[Result],
+    fixed: Sequence[Fleet],
+) -> Fewest | None:  # fmt: skip
+    """Return the fewest hosts of a pool, and the fewest GPUs beside them; None where all do not keep what the fixed nodes give.
+
+    `fixed` has the fewest fixed nodes, of each variant.
+    """
+    if not asked.keeps(results[0], before[0], asked.variants[0].stream):
+        return None
+    few = []
+    for variant, base in zip(asked.variants, before, strict=True):
+
+        def hosted(count: int, variant: _Variant = variant, base: Result = base) -> bool:
+            return asked.enough(fleet.fewer(count).composed(reach), slow, variant, base, asked.trunk)
+
+        pooled = fleet.fewer(least(fleet.hosts, hosted)).composed(reach)
+
+        def enough(count: int, pooled: Fleet = pooled, variant: _Variant = variant, base: Result = base) -> bool:
+            return asked.enough(pooled.with_gpus(count), slow, variant, base, asked.trunk)
+
+        few.append(pooled.with_gpus(least(pooled.all_gpus, enough)))
+    premium = [nodes.all_gpus / max(pooled.all_gpus, 1) - 1.0 for nodes, pooled in zip(fixed, few, strict=True)]
+    return replace(_of_nodes(asked, few), premium=asked.spread(premium))

@@ -1,0 +1,150 @@
+"""How much longer the jobs of a class run in a pool: by a recording, by a curve that is declared, or between two ends that are published.
+
+A class with a recording takes as much longer as `project` says of the recording on that machine, with its range.  A class without one takes
+from nothing longer to what Shorts and Grant print as the worst of two programs at that delay (``slowdown.csv``): an assumption, and named.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import numpy as np
+
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.machine import Machine
+from turnbuckle.projection.run import Run
+
+Basis = Literal["recording", "declared", "published", "no GPU", "fixed"]
+
+
+@dataclass(frozen=True)
+class Tie:
+    """What is known of a class of jobs.
+
+    Attributes
+    ----------
+    run : a recording of it.
+    curve : run time over that without delay at added one-way latencies [s], from the nearest on.
+    span : least and most run time over that on fixed nodes, on every fabric.
+    bandwidth : what each GPU moves on average [B/s]; None is that of the recording, or nothing.
+    exposed, moving : share of the run time in which nothing but copies runs, and in which any runs; None as above.
+    """
+
+    run: Run | None = None
+    curve: Sequence[tuple[float, float]] = ()
+    span: tuple[float, float] | None = None
+    bandwidth: float | None = None
+    exposed: float | None = None
+    moving: float | None = None
+
+
+@dataclass(frozen=True)
+class Slowdown(Declared):
+    """How much longer the jobs of a class run on one machine.
+
+    Attributes
+    ----------
+    value, low, high : run time over that on fixed nodes.
+    bandwidth, exposed, moving : as of `Tie`.
+    """
+
+    value: float
+    low: float
+    high: float
+    basis: Basis
+    bandwidth: float = 0.0
+    exposed: float = 0.0
+    moving: float = 0.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return both ends of the range."""
+        return self.low, self.high
+
+
+#: Jobs where they were recorded.
+UNCHANGED = Slowdown(1.0, 1.0, 1.0, "fixed")
+
+
+def one_way(machine: Machine) -> tuple[float, float]:
+    """Return the added one-way latency of a machine and its largest value within the stated error [s].  Raises A207."""
+    given = {str(c.parameter): c.set for c in machine.changes if c.set is not None} | {str(n): p for n, p in machine.parameters.items()}
+    trips = 1.0 if "slack.link" in given else 2.0
+    delay = given.get("slack.link") or given.get("remoting.round_trip")
+    if delay is None:
+        raise error_of("A207", found=machine.name)
+    return delay.value / trips, delay.value * (1.0 + delay.error) / trips
+
+
+def slowdowns(
+    classes: Sequence[str], uses_gpu: Sequence[bool], ties: Mapping[str, Tie], machine: Machine, draws: int, seed: int
+) -> list[Slowdown]:
+    """Return how much longer each class runs on a machine.
+
+    Parameters
+    ----------
+    uses_gpu : whether any job of the class has a GPU; one without is where it was.
+    draws, seed : of the ranges of recordings, as of `Run.project`.
+
+    Raises
+    ------
+    UsageError : A449, a class that no job has.  CannotAnswer : A207, a machine without a delay.
+    """
+    for name in ties:
+        if name not in classes:
+            fix = did_you_mean(name, classes) or None
+            raise error_of("A449", found=clipped(name, 60), fix=fix, names=", ".join(clipped(c, 30) for c in classes[:24]))
+    return [_of(ties.get(name), gpu, machine, draws, seed) for name, gpu in zip(classes, uses_gpu, strict=True)]
+
+
+def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> Slowdown:
+    if not gpu:
+        return Slowdown(1.0, 1.0, 1.0, "no GPU")
+    if tie is not None and tie.run is not None:
+        return _recorded(tie, tie.run, machine, draws, seed)
+    moved = (0.0, 0.0, 0.0) if tie is None else (tie.bandwidth or 0.0, tie.exposed or 0.0, tie.moving or 0.0)
+    if tie is not None and tie.span is not None:
+        return Slowdown(sum(tie.span) / 2, *tie.span, "declared", *moved)
+    delay, most = one_way(machine)
+    if tie is not None and tie.curve:
+        at, times = np.array([(0.0, 1.0), *tie.curve]).T
+        value, low, high = (float(np.interp(x, at, times)) for x in (delay, max(0.0, 2 * delay - most), most))
+        return Slowdown(value, min(low, value), max(high, value), "declared", *moved)
+    high = published(most)
+    return Slowdown((1.0 + high) / 2, 1.0, high, "published", *moved)
+
+
+def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Slowdown:
+    (projected,) = run.project([machine], draws=draws, seed=seed).projections
+    now, value = projected.measured_seconds, projected.penalty
+    low, high = (projected.interval.low / now, projected.interval.high / now) if projected.interval is not None else (value, value)
+    moving = exposed = bandwidth = 0.0
+    if projected.copies is not None and now:
+        moving, bandwidth = min((projected.copies.measured_seconds or 0.0) / now, 1.0), (projected.copies.size_bytes or 0.0) / now
+        exposed = min(projected.measured_breakdown.get("copy", 0.0) / now, moving)
+    given = [
+        mine if mine is not None else shown for mine, shown in ((tie.bandwidth, bandwidth), (tie.exposed, exposed), (tie.moving, moving))
+    ]
+    return Slowdown(value, min(low, value), max(high, value), "recording", *given)
+
+
+@cache
+def _table() -> tuple[list[float], list[float]]:
+    text = (files("turnbuckle") / "questions" / "pool" / "slowdown.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    return [float(r["slack_seconds"]) for r in rows], [float(r["upper"]) for r in rows]
+
+
+def published(delay: float) -> float:
+    """Return the most that a program was published to take longer at an added one-way latency [s], straight between the printed delays.
+
+    >>> published(0.0), published(1e-6), round(published(2.2e-6), 4)
+    (1.0, 1.011, 1.0114)
+    """
+    return float(np.interp(delay, *_table()))

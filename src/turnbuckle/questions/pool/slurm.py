@@ -1,0 +1,143 @@
+"""Readers of ``sacct --parsable2`` and of the Standard Workload Format (Chapin et al. 1999).
+
+Of Slurm each job needs a time of submission and of its start, how long it ran, and what it was given: ``sacct -P --format
+JobID,Partition,Submit,Start,Elapsed,Timelimit,NNodes,AllocTRES``.  Steps of a job (``123.batch``) are not jobs.  The Standard Workload
+Format knows processors and no GPUs: so many processors have one GPU as the user says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.questions.pool.lines import number, refused, rows_of
+from turnbuckle.questions.pool.stream import MILLI, Stream, classed
+
+_NEEDED: Final = ("JobID", "Submit", "Start")
+_ELAPSED: Final = re.compile(r"(?:([0-9]{1,5})-)?(?:([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{2})(?:\.[0-9]+)?")
+_MEMORY: Final = re.compile(r"([0-9.]{1,15})([KMGTP]?)")
+_MIB: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+#: Columns of the Standard Workload Format, counted from 0.
+_SUBMIT, _WAIT, _RUN, _ALLOCATED, _MEMORY_KB, _REQUESTED, _LIMIT, _QUEUE = 1, 2, 3, 4, 6, 7, 8, 14
+
+
+def read_sacct(path: Path, text: str) -> Stream:
+    """Read what ``sacct -P`` prints.  Raises P070.columns, P071."""
+    header, rows = rows_of(path, text, "|")
+    at = {name: k for k, name in enumerate(header)}
+    elapsed = next((name for name in ("ElapsedRaw", "Elapsed") if name in at), None)
+    given = next((name for name in ("AllocTRES", "ReqTRES", "TRESReq") if name in at), None)
+    if missing := [*(n for n in _NEEDED if n not in at), *([] if elapsed else ["Elapsed"]), *([] if given else ["AllocTRES"])]:
+        raise error_of("P070.columns", where=path.name, missing=", ".join(missing))
+    assert elapsed is not None and given is not None
+    jobs, names, aside, steps = [], [], 0, 0
+    for line, row in rows:
+        if "." in row[at["JobID"]]:
+            steps += 1
+            continue
+        submit, start = (_instant(row[at[name]], path, line) for name in ("Submit", "Start"))
+        ran = _duration(row[at[elapsed]], path, line)
+        if math.isnan(submit) or math.isnan(start) or not ran > 0:
+            aside += 1
+            continue
+        limit = next((_duration(row[at[n]], path, line) for n in ("TimelimitRaw", "Timelimit") if n in at), math.nan)
+        limit *= 60.0 if "TimelimitRaw" in at else 1.0
+        tres = _tres(row[at[given]], path, line)
+        nodes = max(1, round(tres.get("node", number(row[at["NNodes"]], path, line) if "NNodes" in at else 1.0)))
+        each = (tres.get("cpu", 1.0) / nodes, tres.get("gpu", 0.0) / nodes, tres.get("mem", 0.0) / nodes)
+        jobs.append((submit, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each))
+        names.append(clipped(row[at["Partition"]], 40) if "Partition" in at else "jobs")
+    found = [finding("P224", aside)] if aside else []
+    return _made("sacct", jobs, names, found)
+
+
+def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
+    """Read the Standard Workload Format: processors are cores, and every `cores_per_gpu` of them have one GPU."""
+    jobs, names, aside = [], [], 0
+    for k, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        cells = line.split()
+        if len(cells) != 18:
+            raise error_of("P071.line", where=f"{path.name}:{k}", found=str(len(cells)), count=18)
+        values = [_swf_number(cell, path, k) for cell in cells]
+        processors = values[_ALLOCATED] if values[_ALLOCATED] > 0 else values[_REQUESTED]
+        if values[_SUBMIT] < 0 or values[_RUN] <= 0 or processors <= 0:
+            aside += 1
+            continue
+        limit = max(values[_LIMIT], values[_RUN])
+        gpus = math.ceil(processors / cores_per_gpu) if cores_per_gpu else 0
+        jobs.append((values[_SUBMIT], values[_RUN], limit, 1, processors, gpus, max(values[_MEMORY_KB], 0.0) * processors / 1024))
+        names.append(f"queue {cells[_QUEUE]}" if values[_QUEUE] >= 0 else "jobs")
+    found = [finding("P224", aside)] if aside else []
+    return _made("Standard Workload Format", jobs, names, found, divided=True)
+
+
+def _made(source: str, jobs: Sequence[tuple[float, ...]], names: list[str], found: list[Finding], *, divided: bool = False) -> Stream:
+    numbers = np.array(jobs, dtype=np.float64).reshape(-1, 7)
+    class_of, classes = classed(names)
+    arrival, work, limit = numbers[:, 0], numbers[:, 1], numbers[:, 2]
+    parts = numbers[:, 3].astype(np.int64)
+    cores = np.ceil(numbers[:, 4] * MILLI).astype(np.int64)
+    # several nodes share what a job was given: a part has whole GPUs, or a share of one
+    gpus = np.where(numbers[:, 5] > 1, np.ceil(numbers[:, 5]), numbers[:, 5])
+    gpus = np.ceil(gpus * MILLI).astype(np.int64)
+    memory = np.ceil(numbers[:, 6]).astype(np.int64)
+    return Stream(source, arrival, work, limit, parts, cores, gpus, memory, class_of, classes, divided, tuple(found))
+
+
+def _instant(text: str, path: Path, line: int) -> float:
+    """Return a time of Slurm [s]; nan where it has none."""
+    if text in ("Unknown", "None", ""):
+        return math.nan
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise refused(path, line, text) from None
+
+
+def _duration(text: str, path: Path, line: int) -> float:
+    """Return a duration [s]: seconds, or days-hours:minutes:seconds; nan where there is none.
+
+    >>> _duration("1-02:03:04", Path("jobs"), 1), _duration("05:06", Path("jobs"), 1), _duration("90", Path("jobs"), 1)
+    (93784.0, 306.0, 90.0)
+    """
+    if text in ("", "UNLIMITED", "Partition_Limit", "INVALID"):
+        return math.nan
+    if match := _ELAPSED.fullmatch(text):
+        days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return number(text, path, line)
+
+
+def _tres(text: str, path: Path, line: int) -> dict[str, float]:
+    """Return what a job was given: cpu, gpu, node, mem [MiB].
+
+    >>> _tres("billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=480G,node=2", Path("jobs"), 1)
+    {'cpu': 64.0, 'gpu': 8.0, 'mem': 491520.0, 'node': 2.0}
+    """
+    out: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name in ("cpu", "node"):
+            out[name] = number(value, path, line)
+        elif name == "gres/gpu":
+            out["gpu"] = number(value, path, line)
+        elif name.startswith("gres/gpu:") and "gres/gpu=" not in text:
+            out["gpu"] = out.get("gpu", 0.0) + number(value, path, line)
+        elif name == "mem" and (match := _MEMORY.fullmatch(value)):
+            out["mem"] = number(match[1], path, line) * _MIB[match[2]]
+    return out
+
+
+def _swf_number(text: str, path: Path, line: int) -> float:
+    """Return a number, -1 for one that is not known."""
+    return -1.0 if text.startswith("-") else number(text, path, line)

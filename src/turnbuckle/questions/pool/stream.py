@@ -1,0 +1,139 @@
+"""Jobs as a log or a mix has them: when each comes, how long it runs on fixed nodes, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.findings import Finding
+
+#: Cores and GPUs are counted in thousandths of one.
+MILLI: Final = 1000
+#: Jobs of one simulation on a small machine, and classes of one answer.
+MOST_JOBS: Final = 5_000_000
+MOST_CLASSES: Final = 200
+#: What is drawn again is a stretch of the log this long, so that the rhythm of a day stays [s].
+BLOCK: Final = 86_400.0
+#: What a stream has of each job.
+COLUMNS: Final = ("arrival", "work", "limit", "parts", "cores", "gpus", "memory", "class_of")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Jobs in the order of their submission; arrays have shape (jobs,).
+
+    Attributes
+    ----------
+    source : the format, in words.
+    arrival : when each job was submitted [s], from 0 on.
+    work : how long it ran [s].
+    limit : how long it was expected to run, which backfilling goes by [s].
+    parts : parts that are placed together, such as nodes.
+    cores, gpus : of each part, in thousandths; a part has whole GPUs or a share of one.
+    memory : of each part [MiB].
+    class_of : index into `classes`.
+    classes : names.
+    divided : whether the parts follow from the size of a node, because the log does not say them.
+    findings : what was set aside or assumed.
+    drawn : draws another stream like this one from a seed; None draws days of this one again.
+    """
+
+    source: str
+    arrival: Float
+    work: Float
+    limit: Float
+    parts: Int
+    cores: Int
+    gpus: Int
+    memory: Int
+    class_of: Int
+    classes: tuple[str, ...]
+    divided: bool = False
+    findings: tuple[Finding, ...] = ()
+    drawn: Callable[[int], Stream] | None = None
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Return the time from the first submission to the last [s]: what ends later counts up to there."""
+        return float(self.arrival[0]), float(self.arrival[-1])
+
+    @property
+    def gpu_load(self) -> float:
+        """Return the GPUs that the jobs submitted would use on average, from the first submission to the last."""
+        first, last = self.window
+        return float((self.parts * self.gpus / MILLI * self.work).sum() / (last - first)) if last > first else 0.0
+
+    def sorted(self) -> Stream:
+        """Return the jobs by submission, the first at 0 s.  Raises A447 for too many, A206 for none."""
+        if not len(self):
+            raise error_of("A206.jobs", found=self.source)
+        if len(self) > MOST_JOBS:
+            raise error_of("A447.jobs", found=f"{len(self):,}", most=MOST_JOBS)
+        if len(self.classes) > MOST_CLASSES:
+            raise error_of("A447.classes", found=f"{len(self.classes):,}", most=MOST_CLASSES)
+        order = np.argsort(self.arrival, kind="stable")
+        out = self.taken(order)
+        return replace(out, arrival=out.arrival - out.arrival[0])
+
+    def taken(self, rows: Int) -> Stream:
+        """Return some of the jobs."""
+        some: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return replace(self, **some)
+
+    def again(self, seed: int) -> Stream:
+        """Return a stream that might have come as well: of a mix another draw, of a log its days in a drawn order, with replacement."""
+        if self.drawn is not None:
+            return self.drawn(seed)
+        day = np.floor(self.arrival / BLOCK).astype(np.int64)
+        days = int(day[-1]) + 1
+        first = np.searchsorted(day, np.arange(days + 1))
+        chosen = np.random.Generator(np.random.Philox(seed)).integers(0, days, days)
+        rows = np.concatenate([np.arange(first[d], first[d + 1]) for d in chosen])
+        at = np.concatenate([np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen)])
+        out = self.taken(rows)
+        return replace(out, arrival=out.arrival + at)
+
+    def denser(self, load: float, gpus: int, seed: int) -> Stream:
+        """Return as many streams like this one at once, the last in part, as keep a share `load` of `gpus` GPUs in use.  Raises A206."""
+        if not self.gpu_load:
+            raise error_of("A206.load")
+        copies = load * gpus / self.gpu_load
+        if copies * len(self) > MOST_JOBS:
+            raise error_of("A447.jobs", found=f"{copies * len(self):,.0f}", most=MOST_JOBS)
+        whole = [self.again(seed + k) for k in range(int(copies))]
+        last = self.again(seed + len(whole))
+        chance = np.random.Generator(np.random.Philox(seed)).random(len(last))
+        every = [*whole, last.taken(np.flatnonzero(chance < copies - int(copies)))]
+        joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in every]) for name in COLUMNS}
+        return replace(self, **joined, drawn=None).sorted()
+
+    def staying(self) -> Stream:
+        """Return the same jobs one after the other, each of which stays."""
+        forever = np.full(len(self), np.inf)
+        return replace(self, arrival=np.arange(len(self), dtype=np.float64), work=forever, limit=forever)
+
+    def fitted(self, gpus_per_node: int, cores_per_node: int) -> Stream:
+        """Return the jobs cut into equal parts that a node holds, where the log does not say its own."""
+        if not self.divided:
+            return self
+        by_gpus = np.ceil(self.gpus / (MILLI * max(gpus_per_node, 1)))
+        by_cores = np.ceil(self.cores / (MILLI * max(cores_per_node, 1)))
+        parts = np.maximum(np.maximum(by_gpus, by_cores), 1).astype(np.int64)
+        gpus = np.ceil(self.gpus / parts / MILLI).astype(np.int64) * MILLI
+        cores, memory = (np.ceil(values / parts).astype(np.int64) for values in (self.cores, self.memory))
+        return replace(self, parts=parts, gpus=gpus, cores=cores, memory=memory, divided=False)
+
+
+def classed(names: Sequence[str]) -> tuple[Int, tuple[str, ...]]:
+    """Return the class of each job and the names of the classes, by their first job."""
+    classes = dict.fromkeys(names)
+    index = {name: k for k, name in enumerate(classes)}
+    return np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
