@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import Any
 import build_nsys as b
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.cache import cache
+from turnbuckle.trace.cache import cache, columns_file
 from turnbuckle.trace.readers import nsys
 
 
@@ -63,7 +66,7 @@ def test_tables_are_read_when_they_are_asked_for(reads: list[str], run: Path) ->
     read(run)
     second = read(run)
     assert second.has == {"api", "kernels", "copies", "devices", "streams"}
-    (entries()[0] / "kernels.parquet").unlink()
+    (entries()[0] / "kernels.columns").unlink()
     assert second.copies.height == 1 and reads == ["run.sqlite"]
     assert second.kernels.height == 2 and reads == ["run.sqlite"] * 2
 
@@ -112,25 +115,25 @@ def test_it_can_be_turned_off(reads: list[str], run: Path, monkeypatch: pytest.M
 
 
 def _cut(place: Path) -> None:
-    table = place / "kernels.parquet"
+    table = place / "kernels.columns"
     table.write_bytes(table.read_bytes()[:-20])
 
 
 def _spoil(place: Path) -> None:
-    table = place / "kernels.parquet"
+    table = place / "kernels.columns"
     table.write_bytes(b"\xff" * table.stat().st_size)
 
 
 def _swap(place: Path) -> None:
-    shutil.copy(place / "copies.parquet", place / "kernels.parquet")
+    shutil.copy(place / "copies.columns", place / "kernels.columns")
 
 
 def _forge(place: Path) -> None:
     """Another value, in a file that is sound and as long as before."""
-    table = place / "kernels.parquet"
-    size = table.stat().st_size
-    pl.read_parquet(table).with_columns(pl.col("end_ns") - 1).write_parquet(table, compression="uncompressed", statistics=False)
-    assert table.stat().st_size == size
+    table = place / "kernels.columns"
+    content = bytearray(table.read_bytes())
+    content[64] ^= 1  # where the first column begins
+    table.write_bytes(content)
 
 
 def _forge_names(place: Path) -> None:
@@ -214,7 +217,7 @@ PARTS: dict[str, Callable[[], Path]] = {
     "stamps in the cache folder": lambda: cache.folder() / "stamps",
     "a stamp": lambda: next((cache.folder() / "stamps").iterdir()),
     "an entry": lambda: entries()[0],
-    "a table": lambda: entries()[0] / "kernels.parquet",
+    "a table": lambda: entries()[0] / "kernels.columns",
     "names": lambda: entries()[0] / "names.parquet",
     "facts": lambda: entries()[0] / "trace.json",
     "digests": lambda: entries()[0] / "digests.json",
@@ -250,10 +253,10 @@ def test_what_others_may_change_is_not_believed(reads: list[str], run: Path, par
 def _forge_all(place: Path) -> None:
     """What another user would write: other numbers, with digests that fit."""
     _forge(place)
-    with (place / "kernels.parquet").open("rb") as file:
+    with (place / "kernels.columns").open("rb") as file:
         digest = cache._digest(file)
     about = json.loads((place / "digests.json").read_text())
-    (place / "digests.json").write_text(json.dumps(about | {"kernels.parquet": digest}))
+    (place / "digests.json").write_text(json.dumps(about | {"kernels.columns": digest}))
 
 
 def test_the_cache_is_for_its_owner_alone(reads: list[str], run: Path) -> None:
@@ -268,18 +271,38 @@ def test_the_cache_is_for_its_owner_alone(reads: list[str], run: Path) -> None:
     assert alike(first, read(run)) and len(reads) == 1
 
 
-def test_a_table_of_many_pieces_is_held_against_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_PIECE", 10)
+@pytest.mark.parametrize("unit", [1, 8], ids=["bytes", "words"])
+def test_a_table_of_many_pieces_is_held_against_its_digest(unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_PIECE", 10 * unit)
+    monkeypatch.setattr(cache, "_STRIDE", 1 if unit > 1 else 4096)
 
     def digest(content: bytes) -> str:
         (tmp_path / "table").write_bytes(content)
         with (tmp_path / "table").open("rb") as file:
             return cache._digest(file)
 
-    whole = b"0123456789" * 5 + b"012"
-    others = [whole[:-1], whole + b"\0", whole[10:] + whole[:10], whole[:25] + b"x" + whole[26:], b""]
-    swapped = b"A" * 10 + b"B" * 10, b"B" * 10 + b"A" * 10
+    whole = b"0123456789" * 5 * unit + b"012"
+    others = [whole[:-1], whole + b"\0", whole[11:] + whole[:11], whole[:25] + b"x" + whole[26:], b""]
+    swapped = b"A" * 10 * unit + b"B" * 10 * unit, b"B" * 10 * unit + b"A" * 10 * unit
     assert len({digest(content) for content in (whole, *others, *swapped)}) == 8
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.integers(-128, 127)), min_size=0, max_size=70), min_size=1, max_size=4),
+    st.lists(st.sampled_from([pl.Int8, pl.Int32, pl.Int64]), min_size=4, max_size=4),
+)
+def test_mapped_columns_are_those_written(values: list[list[int | None]], kinds: list[type[pl.DataType]]) -> None:
+    rows = min(len(v) for v in values)
+    types = {f"c{i}": kind for i, (_, kind) in enumerate(zip(values, kinds, strict=False))}
+    frame = pl.DataFrame({name: v[:rows] for name, v in zip(types, values, strict=True)}, schema=types)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        columns_file.write(frame, path)
+        with path.open("rb") as file:
+            assert columns_file.mapped(file, types, rows).equals(frame)
+            if frame.null_count().sum_horizontal()[0] < frame.width * rows:
+                with pytest.raises(ValueError, match="shorter"):
+                    columns_file.mapped(file, types, rows + 64)
 
 
 def test_a_cache_that_may_not_be_written_is_no_trouble(reads: list[str], run: Path) -> None:
@@ -305,7 +328,7 @@ def test_what_was_not_used_for_longest_goes_first(reads: list[str], tmp_path: Pa
         known = set(entries()) if cache.folder().exists() else set()
         read(file)
         (made,) = set(entries()) - known
-        sizes.append(sum(p.stat().st_size for p in made.glob("*.parquet")))
+        sizes.append(sum(p.stat().st_size for p in made.iterdir() if p.suffix != ".json"))
         os.utime(made, (time.time() - age, time.time() - age))
     read(files[0])  # used again: now the second is the oldest
     monkeypatch.setattr(cache, "CAPACITY", sum(sizes) + 1)

@@ -102,7 +102,7 @@ class Run(Shown):
         ----------
         path : the recording.
         source : the machine it ran on, or its name or file; None recognises it.
-        use_cache : keep and use the Parquet copy of a large recording.
+        use_cache : keep and use the cached copy of a large recording.
         progress : called with the share read so far.
         command : the command line that asks, for the provenance of answers.
         part : what is asked about, as ``--part`` names it (``steady``, ``2s..3s``, ``step=5-9``) or a `Part`; None is the whole recording.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -108,8 +108,16 @@ class Trace:
         with needs("pandas"):
             return self.table(name).to_pandas()
 
-    def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
+    def to_parquet(
+        self,
+        folder: str | Path,
+        *,
+        compression: Literal["lz4", "uncompressed", "snappy"] = "lz4",
+        leaving_out: Container[str] = (),
+    ) -> None:
         """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.
+
+        The tables in `leaving_out` are listed, and written by the caller.
 
         Raises R004, a file of the folder was read.
         Raises `OSError`: the folder cannot be written to.
@@ -117,6 +125,8 @@ class Trace:
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         for name, frame in {**self.tables, "names": self.names.alias("name").to_frame()}.items():
+            if name in leaving_out:
+                continue
             # With one row group a table comes back in one piece, as a reader hands it over.
             file = place / f"{name}.parquet"
             refuse_input(file, "the trace")

@@ -41,7 +41,7 @@ Source = Annotated[
     MachineName | None,
     Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out"),
 ]
-NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
+NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its cached copy", negative=())]
 
 
 @Parameter(name="*", group="Part of the recording")

@@ -1,19 +1,21 @@
 """Cache of big files' tables in the user's cache folder, so that the second read of a file costs next to nothing.
 
-    $XDG_CACHE_HOME/turnbuckle/<start of the file's SHA-256>-<version of reader and vocabulary>/   a trace as Parquet
+    $XDG_CACHE_HOME/turnbuckle/<start of the file's SHA-256>-<version of reader and vocabulary>/   a trace, its tables as columns
     $XDG_CACHE_HOME/turnbuckle/stamps/<hash of path, device, inode, size, mtime, ctime>            the file's SHA-256
 
 An entry belongs to a content, not to a path, so a moved or copied file finds it again.  A file whose stamp is in the cache is not hashed
 again.  A problem of the cache never fails a read: the recording itself is read where an entry is missing, damaged or cannot be written.
 An entry is used only where nobody but this user can have changed it.  Every folder of the cache has mode 0700 and belongs to this user, and
 no other user may change a folder above it (`foundation.private_folder`).  Each file of an entry is compared with its digest before it is
-read.  ``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
+used, which finds damage; tables are mapped, not read (`turnbuckle.trace.cache.columns_file`).
+``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -27,24 +29,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import polars as pl
 
 from turnbuckle.foundation import private_folder
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.trace.trace import LAYOUT, Trace, load_about, load_names, load_table
+from turnbuckle.trace.cache import columns_file
+from turnbuckle.trace.trace import LAYOUT, Trace, dtypes, load_about, load_names, load_table
 
 FLOOR = 8 << 20
 """Size of the smallest cached file [B]; smaller ones are read as fast as their copy."""
 CAPACITY = 10 << 30
 """Size of all entries together [B]; those not used for longest go first."""
-READER = 4
+READER = 5
 """Version of the readers: increase it whenever a reader gives other tables for the same file; entries of other versions are not used."""
 
 _RACY_NS = 50_000_000  # a file changed this recently may change again without a new time stamp
 _OLD_SECONDS = 86_400.0
 _DIGESTS = "digests.json"
-_PIECE = 2 << 20  # hashed by one thread at a time [B]
+_COLUMNS = ".columns"
+_PIECE = 2 << 20  # summed by one thread at a time [B]
+_STRIDE = 4096  # words between those that are added up
 _ENTRY = re.compile(r"[0-9a-f]{16}-[0-9a-z.]+")
 #: Errors that make an entry unusable; RuntimeError is raised where no further thread may be started.
 _BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError, TurnbuckleError)
@@ -80,8 +86,7 @@ class _Tables(Mapping[str, pl.DataFrame]):
         if name not in self._loaded:
             rows = self._rows[name]
             try:
-                _verify(self._place / f"{name}.parquet", self._digests)
-                self._loaded[name] = load_table(self._place, name, rows)
+                self._loaded[name] = _table(self._place, name, rows, self._digests)
             except _BROKEN:
                 shutil.rmtree(self._place, ignore_errors=True)
                 self._loaded.update(self._read_again())
@@ -92,6 +97,16 @@ class _Tables(Mapping[str, pl.DataFrame]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def _table(place: Path, name: str, rows: int, digests: Mapping[str, str]) -> pl.DataFrame:
+    """Return a table of an entry after a look at its digest.  Raises what `_verify` and the readers raise."""
+    if not columns_file.holds(types := dtypes(name)):
+        _verify(place / f"{name}.parquet", digests)
+        return load_table(place, name, rows)
+    with private_folder.opened(path := place / f"{name}{_COLUMNS}") as file:
+        _compare(file, path, digests)
+        return columns_file.mapped(file, types, rows)
 
 
 def load(path: Path, read_again: Callable[[], Trace]) -> Trace | None:
@@ -141,17 +156,31 @@ def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
 def _verify(path: Path, digests: Mapping[str, str]) -> None:
     """Raise `ValueError` where the file is not the one written, `OSError` where it cannot be read or another user may change it."""
     with private_folder.opened(path) as file:
-        if _digest(file) != digests[path.name]:
-            raise ValueError(f"{path.name} is damaged")
+        _compare(file, path, digests)
+
+
+def _compare(file: BinaryIO, path: Path, digests: Mapping[str, str]) -> None:
+    if _digest(file) != digests[path.name]:
+        raise ValueError(f"{path.name} is damaged")
 
 
 def _digest(file: BinaryIO) -> str:
-    """Return the SHA-256 of the SHA-256 of every `_PIECE` of a file, so that all cores share the work."""
+    """Return a digest that differs where a file is damaged: the SHA-256 of the sums of every `_PIECE`, which all cores share."""
     number = file.fileno()
-    starts = range(0, os.fstat(number).st_size, _PIECE)
+    size = os.fstat(number).st_size
+    if not size:
+        return hashlib.sha256().hexdigest()
+    content = mmap.mmap(number, 0, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), prot=mmap.PROT_READ)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        pieces = threads.map(lambda start: hashlib.sha256(os.pread(number, _PIECE, start)).digest(), starts)
-        return hashlib.sha256(b"".join(pieces)).hexdigest()
+        pieces = threads.map(lambda start: _sums(memoryview(content)[start : start + _PIECE]), range(0, size, _PIECE))
+        return hashlib.sha256(size.to_bytes(8, "little") + b"".join(pieces)).hexdigest()
+
+
+def _sums(piece: memoryview) -> bytes:
+    """Return the sums of words that stand `_STRIDE` apart, and what is left over: a sum is read as fast as memory is."""
+    rows = len(piece) // (8 * _STRIDE)
+    words = np.frombuffer(piece, np.uint64, rows * _STRIDE).reshape(rows, _STRIDE)
+    return hashlib.sha256(np.add.reduce(words, axis=0).tobytes() + piece[rows * 8 * _STRIDE :]).digest()
 
 
 def _same(trace: Trace, digest: str) -> Trace:
@@ -208,8 +237,10 @@ def _write(place: Path, trace: Trace) -> None:
     shutil.rmtree(place, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=place.parent))
     try:
-        # Uncompressed reads back in half the time and takes well under half of the recording's size.
-        trace.to_parquet(draft, compression="uncompressed")
+        plain = {name for name in trace.tables if columns_file.holds(dtypes(name))}
+        trace.to_parquet(draft, compression="uncompressed", leaving_out=plain)
+        for name in plain:
+            columns_file.write(trace.tables[name], draft / f"{name}{_COLUMNS}")
         about = json.loads((draft / "trace.json").read_text(encoding="utf-8"))
         about["bytes"] = _sizes(draft)
         (draft / "trace.json").write_text(json.dumps(about), encoding="utf-8")
@@ -226,7 +257,7 @@ def _write(place: Path, trace: Trace) -> None:
 
 def _sizes(place: Path) -> dict[str, int]:
     """Return the size of every table of an entry [B]: a cheap test of whether the entry is whole."""
-    return {p.name: p.stat().st_size for p in sorted(place.glob("*.parquet"))}
+    return {p.name: p.stat().st_size for p in sorted(place.iterdir()) if p.suffix in (".parquet", _COLUMNS)}
 
 
 def _entry(digest: str) -> Path:
