@@ -156,7 +156,23 @@ def curve_times(ready: Prepared, durations: Iterable[Durations]) -> list[Float]:
     return [ready.measured + (seconds - timeline.unchanged_seconds) for seconds in found]
 
 
-def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, plain: Float | None = None) -> Float:
+def sum_times(ready: Prepared, durations: Durations) -> Float:
+    """Return the run times by the sum [s], whatever the order: shape of the draws."""
+    return _summed(ready, durations).seconds
+
+
+def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
+    """Return `doubted` of some durations whose run times by the timeline are `seconds` [s]."""
+    if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
+        return seconds
+    plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
+    # what another host makes of the time between calls is priced already
+    kept = replace(durations, host=np.ones_like(durations.host))
+    around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
+    return doubted(ready, seconds, draws, sum_times(ready, durations), around, plain)
+
+
+def doubted(ready: Prepared, seconds: Float, draws: Draws, by_sum: Float, around: Float, plain: Float | None) -> Float:
     """Return drawn run times [s] with what a wrong order can do: the rules derive only a share of the critical path (decision D20).
 
         t + (1 - explained) (a (sum - t) + b (u - measured))
@@ -166,17 +182,13 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, 
 
     Parameters
     ----------
-    seconds : run times by the timeline [s], shape of the draws.
-    plain : the same without the other network, where they are known.
+    seconds, by_sum, around : run times t by the timeline, by the sum, and u [s], shape of the draws.
+    plain : t without the other network; None where there is none.
     """
     if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
-    by_sum = run_times(replace(ready, timeline=None), durations)
-    if ready.network is not None:  # the sum knows no network
-        by_sum = by_sum + seconds - (run_times(replace(ready, network=None), durations) if plain is None else plain)
-    # what another host makes of the time between calls is priced already
-    kept = replace(durations, host=np.ones_like(durations.host))
-    around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
+    if plain is not None:  # the sum knows no network
+        by_sum = by_sum + seconds - plain
     overlap, rest = (below(draws.of(name))[:, 0] if draws.stated(name) else 0.0 for name in (OVERLAP, UNEXPLAINED))
     changes = overlap * (by_sum - seconds) + rest * (around - ready.measured)
     return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))

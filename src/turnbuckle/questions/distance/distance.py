@@ -22,7 +22,7 @@ from turnbuckle.projection.admission import require_activity, require_calls, req
 from turnbuckle.projection.anchor import Durations, anchored
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, changed, curve_times, unsure
+from turnbuckle.projection.order import Prepared, changed, curve_times, doubted, run_times, sum_times
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import DrawnMachine, Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
@@ -167,16 +167,26 @@ class Distance:
 
     def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> list[tuple[Float, Float]]:
         """Draw the same where latencies have to share what is replayed; durations are made anew rather than kept for all of them."""
+        sums: list[Float] = []
+        around: list[Float | None] = []
 
         def durations() -> Iterator[Durations]:
             return (question.durations(declared, pair, self.model, draws) for declared, pair in pairs)
 
-        seconds = curve_times(self.ready, durations())
-        plain = seconds if self.ready.network is None else curve_times(replace(self.ready, network=None), durations())
+        def summed() -> Iterator[Durations]:
+            for each in durations():
+                sums.append(sum_times(self.ready, each))
+                kept = replace(each, host=np.ones_like(each.host))
+                around.append(None if (each.host == 1.0).all() else run_times(self.ready, kept))
+                yield each
+
+        seconds = curve_times(self.ready, summed())
+        plain = [None] * len(seconds) if self.ready.network is None else curve_times(replace(self.ready, network=None), durations())
         out = []
-        for each, by_replay, without in zip(durations(), seconds, plain, strict=True):
+        for by_replay, by_sum, recorded, without in zip(seconds, sums, around, plain, strict=True):
             replay = np.broadcast_to(by_replay, (draws.draws,))
-            out.append((replay, np.broadcast_to(unsure(self.ready, each, replay, draws, without), (draws.draws,))))
+            unsure = doubted(self.ready, replay, draws, by_sum, replay if recorded is None else recorded, without)
+            out.append((replay, np.broadcast_to(unsure, (draws.draws,))))
         return out
 
 
