@@ -41,7 +41,13 @@ class Staged(NamedTuple):
 
 
 def staged(rounds: Iterable[Rounds]) -> Staged:
-    """Return the bytes that calls of collectives copy when staged once per call; for blocks of several sizes the mean.
+    """Return the bytes that each call of a collective copies from and to device memory if its buffers are staged once per call.
+
+    Each call has an entry, also one that copies nothing.  The entries follow `rounds`: instances in order, and within each its members by
+    rank.  Bytes are blocks (`turnbuckle.mpi.collectives.collectives.buffers`) times `Rounds.block_bytes`.  Where members of a recorded
+    collective may have blocks of several sizes (gatherv), `Rounds.block_bytes` is their mean.
+
+    Here rank 0 broadcasts 100 B to rank 1; their calls are activities 7 and 8.
 
     >>> group = Rounds("bcast", np.array([100.0]), np.array([[7, 8]]), 0)
     >>> [column.tolist() for column in staged([group])]

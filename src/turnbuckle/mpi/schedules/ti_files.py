@@ -29,7 +29,16 @@ ARGUMENTS: Final = {
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether a file is an anchor of such a trace, or holds all its ranks."""
+    """Return whether a file belongs to a time-independent trace of SimGrid: its anchor, or a file with the actions of ranks.
+
+    An action file begins with a rank and an action of SMPI's replay.  An anchor begins with the name of an action file.  An anchor whose
+    first file is missing counts too, if SimGrid writes such names.  A file that cannot be read does not count.
+
+    Parameters
+    ----------
+    head : first bytes of the file, unpacked.
+    path : the file; files that it names are sought from its folder.
+    """
     first = next((line.split() for line in head.split(b"\n") if line.strip()), [])
     if _begins(first):
         return True

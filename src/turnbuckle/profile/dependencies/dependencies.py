@@ -141,12 +141,12 @@ class _Edges:
 
 
 def begin(activity: Numbers) -> Numbers:
-    """Return the instant at which an activity begins."""
+    """Return the index in `Graph.time_ns` of the begin of each activity, by index in `Graph.activity`."""
     return 2 * activity + 1
 
 
 def finish(activity: Numbers) -> Numbers:
-    """Return the instant at which an activity ends."""
+    """Return the index in `Graph.time_ns` of the end of each activity, by index in `Graph.activity`."""
     return 2 * activity + 2
 
 

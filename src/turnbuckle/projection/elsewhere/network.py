@@ -264,17 +264,24 @@ class _Kernels:
 
 
 def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
-    """Find the messages of a run, and price them on its own network and on another.
+    """Find the messages and collectives of a run, and price them on its own network and on another.
 
     Parameters
     ----------
-    timeline : the run as recorded; None for the sum.
-    refused : why its order cannot be trusted, where that is why there is none.
+    timeline : timeline replay of the run as recorded; None where only the sum of its times can be replayed, which raises A122.
+    asked : the other network, its settings, and the network of the recording.
+    refused : why the recorded order cannot be trusted; empty where the user asked for the sum.
+
+    Returns
+    -------
+    Other : the timeline, its graph with the network's lags, and the prices [s] on both networks.  Nothing is replayed yet: `Other.settled`
+        does.
 
     Raises
     ------
-    CannotAnswer : A122, only the sum can be replayed; A164, no messages between ranks; A193, the recording shows no network, and none is
-        named.  UsageError : A050, A074, A081, A091, A092, A099, as the room of messages has them.
+    CannotAnswer : A122, there is no timeline; A164, the recording shows no messages or collectives between ranks; A193, the network of the
+        recording is not named, and its messages or collectives do not show it.
+    UsageError : the network (A050) or a setting (A074, A081, A091, A092, A099) is not valid.
     """
     if timeline is None:
         raise error_of("A122", found=refused or "the sum was asked for", fix="--network needs the order: leave --replay sum out")

@@ -103,7 +103,11 @@ def _key(key_file: Path | None) -> bytes:
 
 
 def show(console: Console, answer: Anonymised) -> None:
-    """Print what became of what, and what is wrong with the copy or the original."""
+    """Print how the copy treats each kind of data of the recording, then the findings with their advice.
+
+    The table has a row per kind of data: action (kept, hashed, renumbered, shifted or dropped), number of items, and examples.  A finding
+    says where it holds for the original alone.
+    """
     table = unframed("action", "what", "number", "for example", words=("action", "what", "for example"))
     for row in answer.rows():
         shown = ", ".join(clean(text, 100) for text in row["examples"])

@@ -122,7 +122,16 @@ def _surface(console: Console, answer: Calibration) -> None:
 
 
 def emit_layer(found: Mapping[ParameterName, Parameter], layer: Machine, output: Path | None) -> None:
-    """What programs say of a remoting layer: value, error, and from which of them."""
+    """Print the parameters of a remoting layer that were fitted to programs, and the path of the machine file that was written.
+
+    The table has a row per parameter: value with unit, relative error, and the programs behind it.  No file is written here.
+
+    Parameters
+    ----------
+    found : fitted parameters, as `turnbuckle.questions.calibrate.layer.calibrated` returns them.
+    layer : machine that the other parameters are inherited from; only its name is printed.
+    output : machine file that was written; None if there is none.
+    """
     console = Terminal(highlight=False)
     table = unframed("parameter", "value", "error", "from", words=("parameter", "from"), title="the layer, as measured")
     for name, p in found.items():

@@ -213,8 +213,8 @@ def clocks(chain: Int, placed: Int) -> Int:
 
     Parameters
     ----------
-    chain : track of every instant, in order.
-    placed : its place in every run, shape (runs, instants).
+    chain : track of every instant, shape (instants,); the instants of a track follow each other, in its order.
+    placed : place of every instant in each run, shape (runs, instants), as `ranks` returns it; it rises along each track.
     """
     first = np.flatnonzero(np.diff(chain, prepend=-1))
     bounds = np.append(first, len(chain))

@@ -156,7 +156,15 @@ def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[In
 
 
 def copies(profile: Profile, graph: Graph, *, apart: bool = False) -> Copies:
-    """Return the copies of a profile that take time and carry bytes; `apart` as in `numbered`."""
+    """Return the copies between host and device that take time and carry bytes, in the order of `graph.activity`.
+
+    Copies from device to device are left out.
+
+    Parameters
+    ----------
+    graph : graph of the profile.
+    apart : whether equal device numbers in two processes mean two devices, as in `numbered`.
+    """
     rows = profile.activities.select("kind", "size_bytes", "start_ns", "end_ns")[graph.activity].with_row_index("i")
     kind = pl.col("kind").cast(pl.String)
     moves = rows.filter(kind.is_in(list(_MOVES)), pl.col("size_bytes") > 0, pl.col("end_ns") > pl.col("start_ns"))

@@ -57,7 +57,7 @@ _BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeErro
 
 
 def enabled() -> bool:
-    """Return whether the environment allows a cache."""
+    """Return whether the cache may be used: ``TURNBUCKLE_NO_CACHE`` is unset, empty or 0."""
     return os.environ.get("TURNBUCKLE_NO_CACHE", "") in ("", "0")
 
 
