@@ -165,7 +165,7 @@ def test_a_chart_draws_what_the_table_says(turnbuckle: Run, table: Path, tmp_pat
     assert "cores for 90 %" in text and "lowest AICc" in text and "90 % efficiency" in text and "this node: 10" in text
     assert text.count("CPU cores per GPU<") == 2, "said once above the figure and once at its axis"
     rows = pl.read_csv(tmp_path / "c" / "cores.csv")
-    assert set(rows["what"]) == {"measured", "exponential", "hybrid", "usl"}
+    assert set(rows["what"]) == {"measured", "exponential", "hybrid", "usl", "floor"}
 
 
 def test_charts_that_cannot_be_written(turnbuckle: Run, table: Path) -> None:

@@ -63,7 +63,8 @@ def test_laws_that_are_not_excluded_are_named_and_widen_the_interval() -> None:
     found = cores_per_gpu(runs, extrapolate=True)
     ties = [c for c in found.candidates[1:] if c.above is not None and c.above < 2]
     assert ties and "A338" in codes(found)
-    assert found.sentence().endswith(f"; hybrid fits as well and says {ties[0].cores:.3g}")
+    assert f"do not decide between laws (exponential {found.cores:.3g}, hybrid {ties[0].cores:.3g})" in found.sentence()
+    assert found.following is not None and found.sentence().endswith(f"; measure at {found.following:g} cores next")
     for c in ties:
         assert found.low <= c.low and found.high >= c.high and c.fit.law.name in found.why
     assert found.chosen is not None
@@ -79,17 +80,40 @@ def test_a_law_can_be_asked_for() -> None:
     found = cores_per_gpu(runs, law="usl")
     assert found.chosen is not None and found.chosen.fit.law.name == "usl"
     assert "as asked for" in found.why and "AICc of exponential" in found.why
-    assert len(found.candidates) == 3, "the others are shown"
+    assert len(found.candidates) == 4, "the others are shown"
 
 
 def test_too_few_runs() -> None:
     with pytest.raises(CannotAnswer, match="A150") as caught:
-        cores_per_gpu(planted("exponential", TOTAL, CORES[:4]))
-    assert "4 runs of 4 core counts; hybrid needs 5 runs; " in caught.value.found and "exponential needs 6 runs" in caught.value.found
+        cores_per_gpu(planted("exponential", TOTAL, CORES[:3]))
+    assert "3 runs of 3 core counts; hybrid needs 4 runs; " in caught.value.found and "exponential needs 6 runs" in caught.value.found
     with pytest.raises(CannotAnswer, match="exponential law"):
         cores_per_gpu(planted("exponential", TOTAL, CORES[:5]), law="exponential")
-    five = cores_per_gpu(planted("hybrid", [20.0, 0.0, 10.0, 0.0], CORES[:5]))
-    assert five.chosen is not None and five.chosen.fit.law.name == "hybrid" and "only law" in five.why
+    for few in (4, 5):
+        found = cores_per_gpu(planted("hybrid", [20.0, 0.0, 10.0, 0.0], CORES[:few], noise=0.002))
+        assert found.chosen is not None and found.chosen.fit.law.name == "hybrid" and "only law" in found.why
+        assert found.low <= 4.5 <= found.high
+
+
+def test_runs_that_are_flat_from_some_count_on_are_answered_below_it() -> None:
+    """Six runs, flat from eight cores: equation 5 has no floor but its limit, and answers 88; the floor is measured."""
+    cores, seconds = np.array([1.0, 2, 4, 8, 12, 16]), np.array([800.0, 420, 230, 130, 130, 130])
+    runs = Runs("", np.ones(6), cores, seconds, np.zeros(6), True, False, ("",) * 6)
+    found = cores_per_gpu(runs)
+    assert found.chosen is not None and found.chosen.fit.law.name == "floor"
+    assert 4 < found.cores < 8 and found.whole is not None and found.whole.cores == 8.0
+    assert found.following is not None and found.following > 16, "where equation 5 falls on and the floor does not"
+    with pytest.raises(CannotAnswer, match="A151"):
+        cores_per_gpu(runs, law="hybrid")
+    exact = cores_per_gpu(planted("floor", [20.0, 400.0, 80.0], np.array([1.0, 2, 3, 4, 8, 12])))
+    assert exact.cores == pytest.approx(400 / (80 / 0.9 - 20), rel=1e-3) and not exact.ties
+
+
+def test_what_to_measure_next_is_not_measured_and_ends_where_the_answer_is_known() -> None:
+    found = cores_per_gpu(planted("exponential", [60.0, 80.0, 0.7], noise=0.02, repeats=2, seed=8), extrapolate=True)
+    assert found.following not in found.runs.cores.tolist()
+    sure = cores_per_gpu(planted("exponential", TOTAL))
+    assert sure.following is None and "next" not in sure.sentence()
 
 
 # --- the number -------------------------------------------------------------------------------------------------------
@@ -140,7 +164,7 @@ def test_six_runs_without_repeats_exclude_no_law_by_their_number(noise: float) -
     assert sum(found.low <= 3.03 <= found.high for found in sets) >= 25
     unsure = [found for found in sets if found.chosen is not None and found.chosen.fit.law.name == "hybrid"]
     assert unsure and all("A338" in codes(found) for found in unsure)
-    assert all("cannot be excluded by so few runs and says" in f.sentence() for f in unsure if f.ties[0].above and f.ties[0].above > 6)
+    assert all("do not decide between laws" in f.sentence() or len({math.ceil(c.cores) for c in (f.chosen, *f.ties)}) == 1 for f in unsure)
     assert all(0.0 < count.reaches < 1.0 for found in unsure for count in found.counts if 3.5 < count.cores < 5), "the laws disagree"
 
 
@@ -277,7 +301,7 @@ def test_json_holds_all_of_it() -> None:
     again = json.loads(json.dumps(found))
     assert again == found
     assert set(found["whole"]) == {"cores_per_gpu", "ranks_per_gpu", "threads", "seconds", "efficiency", "probability", "measured_seconds"}
-    assert found["laws"][0]["law"] == found["law"] and len(found["laws"]) == 3
+    assert found["laws"][0]["law"] == found["law"] and len(found["laws"]) == 4
     assert found["interval"][0] <= found["cores_per_gpu"] <= found["interval"][1]
     assert len(found["oversubscription"]) == 4
 

@@ -21,6 +21,7 @@ PLANTED: dict[Name, list[float]] = {
     "exponential": [121.89, 137.99, 0.766],
     "hybrid": [100.0, 0.0, 38.9, 0.0],
     "usl": [100.0, 0.6, 0.004],
+    "floor": [20.0, 300.0, 110.0],
 }
 
 
@@ -53,7 +54,7 @@ def test_nonnegative_leaves_out_what_depends() -> None:
     assert found[1].tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["exponential", "hybrid", "usl"])
+@pytest.mark.parametrize("name", ["exponential", "hybrid", "usl", "floor"])
 def test_planted_parameters_come_back(name: Name) -> None:
     found = fits.fit(LAWS[name], planted(name, np.ones(6), CORES, PLANTED[name]))
     assert found.values[0] == pytest.approx(PLANTED[name], rel=1e-5, abs=1e-6)
@@ -114,7 +115,7 @@ def test_splits_of_the_same_cores_are_one_core_count() -> None:
     """What changes between them says nothing of more cores: no law of cores, and no limit of equation 5."""
     ranks = np.repeat([1.0, 2.0, 4.0, 8.0], 3)
     same = runs_of(ranks, 8.0 / ranks, 10.0 + 0.3 * ranks)
-    assert [fits.fit(law, same).missing for law in LAWS.values()] == [f"{n} different core counts" for n in (2, 3, 3)]
+    assert [fits.fit(law, same).missing for law in LAWS.values()] == [f"{n} different core counts" for n in (2, 3, 3, 4)]
     two = runs_of(np.r_[ranks, ranks], np.r_[8.0 / ranks, 4.0 / ranks], np.r_[10.0 + 0.3 * ranks, 12.0 + 0.3 * ranks])
     assert [law for law, found in ((n, fits.fit(law, two)) for n, law in LAWS.items()) if not found.missing] == ["hybrid"]
 

@@ -82,6 +82,7 @@ class Cores(Shown):
     chosen : the law behind the answer; None where only `shared` could be answered.
     ties : other laws that the runs do not exclude.
     low, high : 90 % interval of the cores, laws that cannot be told apart included.
+    following : number of cores to measure next; None where the answer is known to a core.
     """
 
     question: ClassVar[str] = "cores"
@@ -99,6 +100,7 @@ class Cores(Shown):
     have: Count | None
     shared: tuple[Curve, ...]
     findings: tuple[Finding, ...]
+    following: float | None = None
 
     @property
     def cores(self) -> float:
@@ -170,6 +172,15 @@ def span(value: float, low: float, high: float) -> str:
     return f"{value:.{places}f} ({upper})"
 
 
+def between(low: float, high: float) -> str:
+    """Format a range of cores in three digits.
+
+    >>> between(2.93, 8.701), between(11.4, math.inf)
+    ('2.93 to 8.7', '11.4 or more')
+    """
+    return f"{low:.3g} to {high:.3g}" if math.isfinite(high) else f"{low:.3g} or more"
+
+
 def shape(count: Count) -> str:
     """Format a number of cores that can be run: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
     words = f"{count.cores:g} core{'' if count.cores == 1 else 's'}"
@@ -189,9 +200,17 @@ def _sentence(answer: Cores) -> str:
     head = f"{name}{span(answer.cores, answer.low, answer.high)} cores per GPU for {asked}"
     if enough is None:
         return f"{head}; no whole number that can be run reaches it"
+    after = "" if answer.following is None else f"; measure at {answer.following:g} core{'s' * (answer.following != 1)} next"
+    if any(_whole(c.cores) != _whole(answer.cores) for c in answer.ties):
+        laws = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (answer.chosen, *answer.ties))
+        return f"{name}{between(answer.low, answer.high)} cores per GPU for {asked}: the runs do not decide between laws ({laws}){after}"
     few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, answer.efficiency)}, "
-    open_still = "".join(f"; {c.fit.law.name} {how_it_fits(c)} and says {number(c.cores)}" for c in answer.ties)
-    return f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{open_still}"
+    return f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{after}"
+
+
+def _whole(cores: float) -> float:
+    """Return the next whole number of cores; infinite where no number is enough."""
+    return float(math.ceil(cores - EVEN)) if math.isfinite(cores) else math.inf
 
 
 def sharing(curve: Curve) -> str:

@@ -35,7 +35,7 @@ Given = Annotated[
 More = Annotated[Path, Parameter(help="recordings of the same program with other core counts, or further tables")]
 Efficiency = Annotated[str, Parameter(name="--efficiency", help="share of the shortest run time that any number of cores allows")]
 Law = Annotated[
-    Literal["auto", "hybrid", "exponential", "usl"],
+    Literal["auto", "hybrid", "exponential", "usl", "floor"],
     Parameter(name="--law", help="law of run time against cores; auto: the one with the lowest AICc, beside those that fit as well"),
 ]
 At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else its number of ranks")]

@@ -23,8 +23,8 @@ _POINTS: Final = 121
 _HEIGHT: Final = 300
 #: A node is drawn up to this multiple of the most cores measured or answered.
 _ROOM: Final = 3.0
-_WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention"}
-_DASHES: Final = {"hybrid": [7, 3], "exponential": [2, 2], "usl": [7, 3, 2, 3]}
+_WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention", "floor": "floor"}
+_DASHES: Final = {"hybrid": [7, 3], "exponential": [2, 2], "usl": [7, 3, 2, 3], "floor": [4, 2, 1, 2]}
 _CHOSEN, _OTHER = MODES["link"], FAINT
 _BAND: Final = ZONES[1][2]
 

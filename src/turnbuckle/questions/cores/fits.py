@@ -25,7 +25,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.runs import Runs
 
-Name = Literal["hybrid", "exponential", "usl"]
+Name = Literal["hybrid", "exponential", "usl", "floor"]
 
 #: Residuals below this share of the run time are rounding: no law is better than another for them.
 ROUNDING: Final = 1e-9
@@ -220,6 +220,23 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
     return np.stack([alpha, beta * np.exp(rate * cores.min()), rate], axis=-1)
 
 
+def _fit_floor(runs: Runs, seconds: Float, weights: Float) -> Float:
+    """Fit a time that falls down to a floor: every count from which on the runs may be flat is tried, two counts on either side."""
+    cores, counts = runs.cores, np.unique(runs.cores)
+    best, left = np.zeros((len(seconds), 3)), np.full(len(seconds), math.inf)
+    for bend in counts[2:-1]:
+        falls = cores < bend
+        a, b, _ = _pair(1.0 / cores[falls], seconds[:, falls], weights[falls])
+        flat = weights[~falls] ** 2
+        floor = (seconds[:, ~falls] * flat).sum(axis=1) / flat.sum()
+        model = laws.floor_seconds(cores, a[:, None], b[:, None], floor[:, None])
+        rss = (((seconds - model) * weights) ** 2).sum(axis=1)
+        better = rss < left * (1.0 - 1e-12)
+        left = np.where(better, rss, left)
+        best[better] = np.stack([a, b, floor], axis=-1)[better]
+    return best
+
+
 def _step(cores: Float) -> float:
     """Return the smallest step between two core counts."""
     steps = np.diff(np.unique(cores))
@@ -267,6 +284,17 @@ LAWS: Final[dict[Name, Law]] = {
         lambda p, t_mpi, share, varies: _at_least(laws.usl_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies),
         lambda runs: 3,
     ),
+    "floor": Law(
+        "floor",
+        "down to a floor",
+        "max(serial + shared / cores, floor)",
+        (("serial", "s"), ("shared", "s"), ("floor", "s")),
+        _fit_floor,
+        lambda p, ranks, threads: laws.floor_seconds(ranks * threads, *_spread(p, ranks)),
+        lambda p, t_mpi: np.asarray(t_mpi + np.maximum(p[:, 0], p[:, 2])),
+        lambda p, t_mpi, share, varies: _at_least(laws.floor_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda runs: 3,
+    ),
 }
 
 
@@ -305,13 +333,13 @@ def weights(runs: Runs) -> Float:
 
 
 def aicc(rss: float, runs: int, unknowns: int) -> float:
-    """Return AICc from a sum of squared relative residuals; `unknowns` without the error's variance.
+    """Return AICc from a sum of squared relative residuals; `unknowns` without the error's variance.  Infinite for too few runs.
 
     >>> round(aicc(0.01, 12, 3), 2)
     -71.37
     """
     k = unknowns + 1
-    return aic(rss, runs, unknowns) + 2 * k * (k + 1) / (runs - k - 1)
+    return aic(rss, runs, unknowns) + (2 * k * (k + 1) / (runs - k - 1) if runs > k + 1 else math.inf)
 
 
 def aic(rss: float, runs: int, unknowns: int) -> float:
@@ -326,10 +354,11 @@ def aic(rss: float, runs: int, unknowns: int) -> float:
 def fit(law: Law, runs: Runs) -> Fit:
     """Fit one law to the part of the run time that is not MPI."""
     unknowns, count = law.needs(runs), len(runs)
-    fewest = unknowns + 3
+    # of one unknown more than two the correction for few runs would have nothing to go by
+    fewest = unknowns + (2 if unknowns == 2 else 3)
     missing = []
     # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit
-    shapes = 2 if law.name == "hybrid" else unknowns
+    shapes = {"hybrid": 2, "floor": 4}.get(law.name, unknowns)
     if runs.core_counts < shapes:
         missing.append(f"{shapes} different core counts")
     elif runs.shapes < unknowns:

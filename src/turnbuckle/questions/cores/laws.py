@@ -1,15 +1,17 @@
-"""Run time against CPU cores per GPU: three laws, and the fewest cores that reach an efficiency.
+"""Run time against CPU cores per GPU: four laws, and the fewest cores that reach an efficiency.
 
     (5)      t_total - t_MPI = c_seq + c_MPI / n_MPI + c_OMP / n_OMP + c_hyb / (n_MPI n_OMP)        hybrid
     (4.3.2)  T(n) = alpha + beta exp(-lambda n)                                                   exponential
     (USL)    T(n) = T_1 (1 + sigma (n - 1) + kappa n (n - 1)) / n                                   usl
+    (floor)  T(n) = max(serial + shared / n, floor)                                               floor
 
     (6)      T_model = t_MPI + (5);  minimise n_MPI n_OMP  such that  T_inf / T_model >= efficiency
 
 (4.3.2), (5) and (6): ECP report, sections 4.3 and 6.  T_inf is t_MPI + c_seq, the limit of (6), where the report prints
 t_MPI + t_OMP (decision D3).  USL: Gunther, *Guerrilla Capacity Planning*, 2007: sigma is contention, what does not run in
 parallel, time on the GPU included; kappa is coherency, what every further core costs all others, so that too many cores make
-a run slower.  Its best run time stands in for T_inf.
+a run slower.  Its best run time stands in for T_inf.  The floor is a bound of the slower of two (Lazowska et al., *Quantitative
+System Performance*, 1984): from some number of cores on the GPU alone sets the run time, and further cores change nothing.
 
 All of it holds for one size of problem, and between the core counts that were measured.
 """
@@ -189,6 +191,30 @@ def hybrid_cores(
         enough = left(np.exp(middle)) <= allowed
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.asarray(np.where(at_once, least, np.where(never, math.inf, np.exp(high))))
+
+
+def floor_seconds(cores: ArrayLike, serial: ArrayLike, shared: ArrayLike, floor: ArrayLike) -> Float:
+    """Return a run time that falls with the cores down to a floor [s].
+
+    serial, shared and floor [s] are not negative; all broadcast.
+
+    >>> floor_seconds([1, 2, 4, 8], 10.0, 80.0, 30.0).tolist()
+    [90.0, 50.0, 30.0, 30.0]
+    """
+    n = np.asarray(cores, dtype=np.float64)
+    return np.asarray(np.maximum(np.asarray(serial) + np.asarray(shared) / n, floor))
+
+
+def floor_cores(t_mpi: ArrayLike, serial: ArrayLike, shared: ArrayLike, floor: ArrayLike, efficiency: float = 0.9) -> Float:
+    """Return the cores at which the run time is the shortest over the efficiency: below the bend, since the bend itself reaches all.
+
+    >>> float(floor_cores(0.0, 0.0, 90.0, 10.0)), float(floor_cores(0.0, 10.0, 0.0, 10.0))
+    (8.1, 0.0)
+    """
+    given = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (t_mpi, serial, shared, floor)))
+    limit = given[0] + np.maximum(given[1], given[3])
+    room = limit / efficiency - given[0] - given[1]
+    return np.asarray(np.divide(given[2], room, out=np.where(given[2] > 0, math.inf, 0.0), where=room > 0))
 
 
 def split_cores(

@@ -30,7 +30,7 @@ from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fi
 from turnbuckle.questions.cores.oversubscription import WORTH, curves
 from turnbuckle.questions.cores.runs import Runs, from_profiles, read_runs
 
-Choice = Literal["auto", "hybrid", "exponential", "usl"]
+Choice = Literal["auto", "hybrid", "exponential", "usl", "floor"]
 
 EFFICIENCY: Final = 0.9
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
@@ -104,7 +104,8 @@ def cores_per_gpu(
     counts, whole = _counts(runs, chosen, varies, efficiency, count)
     at_node = None if have is None else count(*_real_split(chosen, varies, have))
     why, found = _why(chosen, candidates, ties, law), tuple(_findings(runs, chosen, whole, at_node, ties, low, high))
-    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, found)
+    following = _next(runs, chosen, ties, varies, low, high)
+    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, found, following)
 
 
 def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
@@ -115,7 +116,8 @@ def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: 
     low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
     cores = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
     limit = float(f.law.limit(f.values, t_mpi)[0])
-    return Candidate(f, f.aicc - lowest, cores, float(min(low, cores)), float(max(high, cores)), limit)
+    above = 0.0 if f.aicc == lowest else f.aicc - lowest
+    return Candidate(f, above, cores, float(min(low, cores)), float(max(high, cores)), limit)
 
 
 def _in_range(efficiency: float, worth: float, draws: int) -> None:
@@ -165,6 +167,8 @@ def _weights(candidates: list[Candidate]) -> dict[Name, float]:
     out: dict[Name, float] = {}
     for criterion in ("aicc", "aic"):
         criteria = {c.fit.law.name: float(getattr(c.fit, criterion)) for c in candidates if c.above is not None}
+        if math.isinf(min(criteria.values())):
+            continue  # too few runs for the correction of any law
         shares = {name: math.exp((min(criteria.values()) - value) / 2) for name, value in criteria.items()}
         out |= {name: max(out.get(name, 0.0), share / sum(shares.values())) for name, share in shares.items()}
     return out
@@ -257,6 +261,24 @@ def _counts(
         shown[c.cores] = c
         smallest = c if i == answer else smallest
     return tuple(shown[n] for n in sorted(shown)), smallest
+
+
+def _next(runs: Runs, chosen: Candidate, ties: Sequence[Candidate], varies: Axes, low: float, high: float) -> float | None:
+    """Return the number of cores that would decide most if it were measured: where the laws differ most, else nearest to the answer.
+
+    None where the answer is known to a core.
+    """
+    splits = {n: split for n, split in _runnable(runs, chosen, varies).items() if not np.isclose(runs.cores, n).any()}
+    if not splits or (math.isfinite(high) and math.ceil(high) - math.floor(low) <= 1):
+        return None
+    counts = np.array(sorted(splits))
+    ranks, threads = np.array([splits[n] for n in counts]).T
+    if not ties:
+        return float(counts[np.argmin(np.abs(counts - chosen.cores))])
+    seconds = np.stack([c.fit.law.seconds(c.fit.values, ranks, threads)[0] for c in (chosen, *ties)])
+    inside = counts <= FARTHEST * float(runs.cores.max())
+    apart = np.where(inside, np.ptp(seconds, axis=0) / seconds.mean(axis=0), -1.0)
+    return float(counts[np.argmax(apart)])
 
 
 def _reach(law: Law, drawn: tuple[Float, Float], ranks: float, threads: float, efficiency: float) -> float:
