@@ -127,3 +127,19 @@ def test_the_command_line_says_the_same(turnbuckle: Callable[..., Ran]) -> None:
 def test_an_edit_that_is_not_offered_is_refused() -> None:
     error = refused("A436", Run.read(SAMPLE).whatif, apply=["grahp"])
     assert "graph" in str(error.lines())
+
+
+def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> None:
+    """The saving of a machine is one less the ratio of the answers of `project`; a sentence names the edits that save as much here."""
+    run = Run.read(SAMPLE)
+    answer = run.whatif(["pcie5-x16", "cdi-row-link"], draws=20)
+    projected = run.project(["self", "pcie5-x16", "cdi-row-link"], draws=20)
+    for unchanged in answer.unchanged:
+        assert unchanged.share == pytest.approx(1 - projected[unchanged.target].seconds / projected["self"].seconds, abs=1e-12)
+    faster = next(u for u in answer.unchanged if u.target == "pcie5-x16")
+    assert faster.share > 0.001
+    (sentence,) = answer.beside()
+    sure, best = sentence.split("as much at best:")
+    assert faster.title in sure and "as much here" not in sure, "pinning saves 2 %, this link 4 %"
+    for gain in answer.gains:
+        assert (gain.name in best) == (gain.here[1] >= faster.share), gain.name

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from refusals import refused
 from rows import THREAD, Row, call, copy, on_device
 from strategies import D2H, NAMES, trace_of
 
@@ -18,11 +19,16 @@ US = 1_000
 
 
 def asked(ranges: Sequence[tuple[int, int, str]] = (), **rows: list[Row]) -> Whatif:
-    """Ask a run; ranges have begin and end [us] and a name."""
+    """Ask a run; see `run_of`."""
+    return of_run(run_of(ranges, **rows), draws=0)
+
+
+def run_of(ranges: Sequence[tuple[int, int, str]] = (), **rows: list[Row]) -> Run:
+    """Build a run; ranges have begin and end [us] and a name."""
     about = {"thread": THREAD, "kind": 59}
     marked = [{"start_ns": a * US, "end_ns": b * US, "name": len(NAMES) + k, **about} for k, (a, b, _) in enumerate(ranges)]
     names = pl.Series("name", [*NAMES, *(name for *_, name in ranges)], dtype=pl.String)
-    return of_run(Run.of(build(replace(trace_of({**rows, "ranges": marked}), names=names))), draws=0)
+    return Run.of(build(replace(trace_of({**rows, "ranges": marked}), names=names)))
 
 
 def ends(answer: Whatif, name: str) -> tuple[float, float]:
@@ -197,3 +203,50 @@ def test_an_edit_names_its_calls_and_their_places() -> None:
     (place,) = gain.places
     assert (place.call, place.range, place.steps, place.count) == ("cudaDeviceSynchronize", "solve", (3, 3), 1)
     assert place.seconds == pytest.approx(106e-6)
+
+
+def stepping(host: int, kernel: int, steps: int = 5) -> Run:
+    """Steps of a launch, a wait for the kernel and host work in the range physics."""
+    api: list[Row] = []
+    kernels: list[Row] = []
+    ranges = []
+    now = 0
+    for k in range(steps):
+        api.append(call(now * US, (now + 4) * US, k + 1))
+        kernels.append(on_device((now + 8) * US, (now + 8 + kernel) * US, k + 1))
+        back = now + 8 + kernel + 2
+        api.append(call((now + 5) * US, back * US, name="cudaStreamSynchronize"))
+        ranges.append((back, back + host, "physics"))
+        now = back + host
+    api.append(call(now * US, (now + 10) * US, name="cudaMemset"))
+    return run_of(ranges, api=api, kernels=kernels)
+
+
+@pytest.mark.parametrize(("host", "kernel"), [(50, 100), (200, 100)])
+def test_host_work_beside_the_device_takes_the_longer_of_both(host: int, kernel: int) -> None:
+    """Five steps of 10 us, a kernel and host work, of which the first is start-up: beside each other, a turn takes the longer of the two.
+
+    The work of a turn begins with the call that follows it, and is over before that of the next begins.
+    """
+    answer = of_run(stepping(host, kernel), draws=0)
+    turn = 10 + kernel
+    step = turn + host
+    assert ends(answer, "beside physics") == pytest.approx((5 * step + 10, step + max(4 * turn + host, turn + 4 * host)), abs=0.02)
+
+
+def test_host_work_on_the_device_takes_the_stated_ratio() -> None:
+    """Four turns of 200 us behind the start-up to a tenth or a half of it, with 8 us until the kernel begins and 2 us back, as here."""
+    run = stepping(200, 100)
+    answer = of_run(run, apply=["device physics=0.1..0.5"], draws=0)
+    end = 5 * (10 + 100 + 200) + 10
+    spared = [4 * (200 * (1 - ratio) - 8 - 2) for ratio in (0.5, 0.1)]
+    assert ends(answer, "device physics=0.1..0.5") == pytest.approx([end - s for s in spared], abs=0.02)
+    assert answer.together is not None and answer.together.savings == answer.gains[0].savings
+
+
+def test_a_phase_that_is_not_there_and_a_ratio_that_is_none_are_refused() -> None:
+    run = stepping(200, 100)
+    for asked_for in ("device physics", "device physics=x", "device physics=0.5..0.1", "device physics=-1"):
+        refused("A437", of_run, run, apply=[asked_for])
+    assert "physics" in str(refused("A438", of_run, run, apply=["device phisics=0.1"]).lines())
+    refused("A439", of_run, run, apply=["device physics=0.1", "beside physics"], draws=0)

@@ -67,10 +67,14 @@ def show(console: Console, answer: Whatif) -> None:
     table = unframed(*heads)
     table.columns[0].no_wrap = True
     table.add_row("none: run time", *(seconds(u.seconds) for u in answer.unchanged))
+    if len(answer.unchanged) > 1:
+        table.add_row("none: saves", *(_ranged(u.share, u.share_lower, u.share_upper) for u in answer.unchanged))
     shown = [gain for gain in answer.gains if max(_reach(s) for s in gain.savings) >= _SHOWN]
     for gain in [*shown, *([answer.together] if answer.together else [])]:
         table.add_row(plain(gain.name), *(_share(s) for s in gain.savings))
     console.print(table)
+    for sentence in answer.beside():
+        console.print(Text(plain(sentence, 400)))
     for gain in shown:
         console.print()
         console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; {seconds(gain.recorded_seconds)} as recorded)"))
@@ -115,9 +119,14 @@ def _share(saving: Saving) -> str:
     >>> _share(Saving("self", "", 0.9, 1.0, 0.8, 0.1, 0.0, 0.2))
     '10.0% [0.0, 20.0]'
     """
-    if saving.lower is None or saving.upper is None:
-        return _signed(saving.share) + "%"
-    return f"{_signed(saving.share)}% [{_signed(saving.lower)}, {_signed(saving.upper)}]"
+    return _ranged(saving.share, saving.lower, saving.upper)
+
+
+def _ranged(share: float, lower: float | None, upper: float | None) -> str:
+    """Return a share and its range, in per cent."""
+    if lower is None or upper is None:
+        return _signed(share) + "%"
+    return f"{_signed(share)}% [{_signed(lower)}, {_signed(upper)}]"
 
 
 def _signed(share: float) -> str:

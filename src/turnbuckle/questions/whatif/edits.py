@@ -11,6 +11,8 @@ fuse         kernels shorter than their launch that follow each other are launch
 graph        launches take half of what they took; at best nothing, and only the device leads from one kernel to the next
 wait NAME    calls of this name do not wait for the device, and keep what they take besides
 later NAME   what they wait for is waited for at the next call that waits, copies to the device or sends a message
+beside NAME  the host work of a range is over one turn later than recorded, and nothing else waits for it
+device NAME  the host work of a range takes a stated ratio of its time, and changes on other machines as kernels do
 pool         calls that allocate and free take from nothing to what the fastest tenth of them took, and wait for nothing
 ===========  ==========================================================================================================
 
@@ -26,12 +28,13 @@ from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.copies import batch, own_stream, pin, prefetch
 from turnbuckle.questions.whatif.launches import fuse, graph, pool
 from turnbuckle.questions.whatif.offered import Edit, Seen
+from turnbuckle.questions.whatif.phases import beside
 from turnbuckle.questions.whatif.waits import waits
 
 
 def edits(seen: Seen) -> list[Edit]:
     """Return the edits that a run offers, in the order in which several are made."""
-    found = [pin(seen), own_stream(seen), batch(seen), prefetch(seen), *waits(seen), pool(seen), graph(seen), fuse(seen)]
+    found = [pin(seen), own_stream(seen), batch(seen), prefetch(seen), *waits(seen), pool(seen), graph(seen), fuse(seen), *beside(seen)]
     return [edit for edit in found if edit is not None]
 
 

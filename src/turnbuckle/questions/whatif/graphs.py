@@ -63,6 +63,15 @@ def as_recorded(one: Prepared, edges: Bool) -> Prepared:
     return on(one, replace(graph, kind=np.where(_padded(edges, graph), np.int8(EDGE["order"]), graph.kind)))
 
 
+def priced_as(one: Prepared, edges: Bool, activity: int) -> Prepared:
+    """Return the run where the lags of some edges change on another machine as the time of an activity does."""
+    graph = _graph(one)
+    edges = _padded(edges, graph)
+    paid = np.full(len(graph.kind), -1, dtype=np.int32) if graph.paid is None else graph.paid
+    kind = np.where(edges, np.int8(EDGE["fault"]), graph.kind)
+    return on(one, replace(graph, kind=kind, paid=np.where(edges, np.int32(activity), paid)))
+
+
 def redirected(one: Prepared, edges: Bool, source: Int, target: Int) -> Prepared:
     """Return the run where some edges lead from other instants to other instants; both arrays have the shape of those edges."""
     graph = _graph(one)

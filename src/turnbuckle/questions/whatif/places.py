@@ -46,11 +46,11 @@ def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
         return ()
     work = ~np.isin(seen.ready.run.category[seen.piece[activities]], ("api", "mpi"))
     call = np.where(work, seen.caller[activities], activities)
-    host = np.where(call >= 0, call, activities)
+    host, words = np.where(call >= 0, call, activities), range_words(seen)
     rows = pl.DataFrame(
         {
             "call": [seen.name[c] or None if c >= 0 else None for c in call.tolist()],
-            "range": open_ranges(seen, host, seen.begins[host]),
+            "range": [words[row] if row >= 0 else None for row in open_ranges(seen, host, seen.begins[host]).tolist()],
             "step": _steps(seen, seen.begins[host]),
             "kernel": _kernels(seen, activities),
             "took": (seen.ends - seen.begins)[activities],
@@ -67,20 +67,25 @@ def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
     )
 
 
-def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> list[str | None]:
-    """Return the name of the innermost range of each call's thread that is open at a time [ns after the run's start]; None outside all.
+def range_words(seen: Seen) -> list[str]:
+    """Return the names of the ranges that `open_ranges` numbers."""
+    ranges = naming_ranges(seen.profile.trace)
+    return seen.profile.trace.text(ranges).str.replace(SERIAL, "").to_list()
+
+
+def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
+    """Return the innermost range of each call's thread that is open at a time [ns after the run's start], by its row; -1 outside all.
 
     Ranges of one thread nest, so that of those open at an instant the last begun is the innermost.
     """
     ranges = naming_ranges(seen.profile.trace)
+    out = np.full(len(calls), -1, dtype=np.int64)
     if not ranges.height:
-        return [None] * len(calls)
-    words = seen.profile.trace.text(ranges).str.replace(SERIAL, "").to_list()
+        return out
     thread_of_track = dict(seen.profile.tracks.select("track", "thread").iter_rows())
     threads = np.array([thread_of_track.get(t) or -1 for t in seen.track[calls].tolist()], dtype=np.int64)
     starts, ends = (ranges[c].to_numpy() - seen.profile.first_ns for c in ("start_ns", "end_ns"))
     of = ranges["thread"].fill_null(-2).to_numpy()
-    out: list[str | None] = [None] * len(calls)
     for thread in np.unique(threads).tolist():
         begun = np.flatnonzero(of == thread)
         begun = begun[np.lexsort((-ends[begun], starts[begun]))]
@@ -97,7 +102,7 @@ def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> list[str | None]:
                 following += 1
             while stack and ends[stack[-1]] <= time:
                 stack.pop()
-            out[number] = words[stack[-1]] if stack else None
+            out[number] = stack[-1] if stack else -1
     return out
 
 

@@ -25,11 +25,13 @@ from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL, SEED, affordable, project_many, uncertain
 from turnbuckle.questions.whatif.edits import combined, edits
 from turnbuckle.questions.whatif.offered import Edit, Seen
+from turnbuckle.questions.whatif.phases import to_device
 from turnbuckle.questions.whatif.places import Place, places
 
 #: Replay and prices of `project` as it is asked without options.
@@ -74,6 +76,14 @@ class Gain(Declared):
     places: tuple[Place, ...]
     savings: tuple[Saving, ...]
 
+    @property
+    def here(self) -> tuple[float, float]:
+        """Return the least and the most that it saves on the recorded machine, as shares of the run time."""
+        saving = self.savings[0]
+        was = saving.seconds / (1.0 - saving.share) if saving.share < 1.0 else 0.0
+        least, most = (1.0 - seconds / was if was else 0.0 for seconds in (saving.least_seconds, saving.most_seconds))
+        return least, most
+
     def on(self, target: str) -> Saving:
         """Return what it saves on one machine."""
         return next(saving for saving in self.savings if saving.target == target)
@@ -81,13 +91,16 @@ class Gain(Declared):
 
 @dataclass(frozen=True)
 class Unchanged(Declared):
-    """The program as it is, on one machine: the answer of `project`."""
+    """The program as it is, on one machine, as `project` answers; `share` is what the machine saves of the recorded run by itself."""
 
     target: str
     title: str
     seconds: float
     lower: float | None
     upper: float | None
+    share: float
+    share_lower: float | None
+    share_upper: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +143,21 @@ class Whatif(Shown):
         best = max(self.gains, key=lambda g: g.savings[0].share, default=None)
         if best is None or best.savings[0].share < WORTH:
             return f"What if: no edit saves {WORTH:.1%} of {self.measured:.4g} s here"
-        return f"What if: {best.title}: {best.savings[0].share:.1%} of {self.measured:.4g} s here"
+        least, most = best.here
+        saved = f"{most:.1%}" if most - least < WORTH else f"{max(least, 0.0):.1%} to {most:.1%}"
+        return f"What if: {best.title}: {saved} of {self.measured:.4g} s here"
+
+    def beside(self) -> list[str]:
+        """Return, for each other machine that saves something by itself, which edits save as much here, in a sentence."""
+        out = []
+        for machine in self.unchanged[1:]:
+            if machine.share < WORTH:
+                continue
+            sure = [f"{g.name} ({g.here[0]:.1%})" for g in self.gains if g.here[0] >= machine.share]
+            best = [f"{g.name} ({g.here[1]:.1%})" for g in self.gains if g.here[0] < machine.share <= g.here[1]]
+            parts = [f"as much here: {', '.join(sure)}"] * bool(sure) + [f"as much at best: {', '.join(best)}"] * bool(best)
+            out.append(f"{machine.title} saves {machine.share:.1%} without an edit; {'; '.join(parts) or 'no edit saves as much here'}.")
+        return out
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -150,7 +177,8 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A122, without an order nothing tells what waits for what.  UsageError : A436, an edit that the run does not offer.
+    CannotAnswer : A121, A122, without an order nothing tells what waits for what.  UsageError : A436, an edit that the run
+        does not offer; A437 to A439, a host phase that cannot be moved so.  CannotAnswer : A196.
     """
     ready = run.prepared(_MODEL)
     require_order(ready)
@@ -160,13 +188,13 @@ def of_run(
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
     offered = edits(seen)
-    chosen = [_offered(name, offered) for name in dict.fromkeys(apply)]
-    chosen = [edit for edit in offered if edit in chosen]
+    offered += [edit for name in dict.fromkeys(apply) if (edit := to_device(seen, name)) is not None]
+    names = {_offered(name, offered).name for name in apply}
+    chosen = [edit for edit in offered if edit.name in names]
+    _agree([edit.name for edit in chosen])
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
     asked = _Asked(run, seen, targets, ready, [p.seconds for p in before], count, seed)
-    unchanged = tuple(
-        Unchanged(p.target, p.title, p.seconds, *((p.interval.low, p.interval.high) if p.interval else (None, None))) for p in before
-    )
+    unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
@@ -178,6 +206,13 @@ def seen_of(run: Run, ready: Prepared) -> Seen:
     return Seen(run.profile, ready, run.source, _MODEL, 0 if begun is None else begun.end_ns - run.profile.first_ns)
 
 
+def _unchanged(projected: Projection, here: float) -> Unchanged:
+    """Return the program as it is on one machine, beside the run time of the recorded one [s]."""
+    ends = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
+    lower, share, upper = (None if s is None or not here else 1.0 - s / here for s in (ends[1], projected.seconds, ends[0]))
+    return Unchanged(projected.target, projected.title, projected.seconds, *ends, share or 0.0, lower, upper)
+
+
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
     """Return the edit of a name; raise A436 where the run offers none."""
     found = next((edit for edit in offered if edit.name == name), None)
@@ -185,6 +220,14 @@ def _offered(name: str, offered: Sequence[Edit]) -> Edit:
         names = [edit.name for edit in offered]
         raise error_of("A436", found=clipped(name, 60), fix=did_you_mean(name, names) or None, names=", ".join(names) or "none")
     return found
+
+
+def _agree(names: Sequence[str]) -> None:
+    """Raise A439 where a host phase is to go two ways at once."""
+    gone = [word for name in names for kind, word in [name.split(" ", 1) if " " in name else ("", "")] if kind in ("beside", "device")]
+    phases = [word.rsplit("=", 1)[0] for word in gone]
+    if twice := [word for word in phases if phases.count(word) > 1]:
+        raise error_of("A439", found=clipped(twice[0], 60))
 
 
 def _all(chosen: Sequence[Edit]) -> Edit:

@@ -1,0 +1,156 @@
+"""Edits of host phases: beside the device, or on it.
+
+A phase is the application's own work between two calls, by the innermost range around it; outside all ranges, by the call that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.units import show
+from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.projection.order import Prepared
+from turnbuckle.questions.whatif.graphs import priced_as, relagged, waiting
+from turnbuckle.questions.whatif.offered import Edit, Seen
+from turnbuckle.questions.whatif.places import open_ranges, range_words
+
+#: Phases that are asked about, those that take longest.
+_MOST_PHASES: Final = 4
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A host phase of one name.
+
+    Attributes
+    ----------
+    name : of the range, or ``before CALL``.
+    edges : mask of the graph's edges whose lag is its work.
+    first : per time it runs, the call behind its first work, in the order of threads and times.
+    seconds : what it takes together [s].
+    work_ns : what each of these runs takes [ns].
+    """
+
+    name: str
+    edges: Bool
+    first: Int
+    seconds: float
+    work_ns: Int
+
+
+def phases(seen: Seen) -> Iterator[Phase]:
+    """Return the host phases of a run, the longest first; the start-up has none."""
+    graph = seen.graph
+    edges = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.source > 0) & (graph.target % 2 == 1) & (graph.lag_ns > 0))
+    after = graph.owner[edges].astype(np.int64)
+    edges, after = edges[seen.steady[after]], after[seen.steady[after]]
+    order = np.lexsort((seen.begins[after], seen.track[after]))
+    edges, after = edges[order], after[order]
+    lag = graph.lag_ns[edges]
+    rows = open_ranges(seen, after, seen.begins[after] - lag // 2)
+    words = range_words(seen)
+    name = np.array(
+        [words[r] if r >= 0 else f"before {seen.name[a]}" for r, a in zip(rows.tolist(), after.tolist(), strict=True)], dtype=object
+    )
+    known, number = np.unique(name.astype(str), return_inverse=True)
+    spent = np.bincount(number, weights=lag) if len(name) else np.zeros(0)
+    for k in np.argsort(-spent, kind="stable").tolist():
+        mine = np.flatnonzero(number == k)
+        # work between the calls inside one range runs with it; outside all, each stretch is one
+        starts = np.diff(rows[mine], prepend=-2) != 0
+        starts |= (rows[mine] < 0) | (np.diff(seen.track[after[mine]], prepend=-1) != 0)
+        mask = np.zeros(len(graph.kind), dtype=np.bool_)
+        mask[edges[mine]] = True
+        work = np.bincount(np.cumsum(starts) - 1, weights=lag[mine]).astype(np.int64)
+        yield Phase(str(known[k]), mask, after[mine][starts], float(spent[k]) * 1e-9, work)
+
+
+def beside(seen: Seen) -> list[Edit]:
+    """Return the edits that let a host phase run beside everything else, on a thread of its own."""
+    return [
+        Edit(
+            f"beside {clipped(phase.name, 60)}", f"run the host work of {phase.name} beside the device", len(phase.first), phase.seconds,
+            "the rest does a whole turn without its result, and it needs nothing of what the rest does meanwhile; a core is free",
+            "from no turn to every turn beside the rest, until it comes up again", partial(_apart, seen=seen, phase=phase),
+        )
+        for phase, _ in zip(phases(seen), range(_MOST_PHASES), strict=False)
+    ]  # fmt: skip
+
+
+def to_device(seen: Seen, asked: str) -> Edit | None:
+    """Return the edit that moves a host phase to the device: ``device PHASE=RATIO`` or ``PHASE=LOW..HIGH``; None for others.
+
+    Raises
+    ------
+    UsageError : A437, no such ratio; A438, no such phase.  CannotAnswer : A196, the run has no kernel.
+    """
+    if not asked.startswith("device "):
+        return None
+    name, _, ratio = asked.removeprefix("device ").rpartition("=")
+    ends = ratio.split("..")
+    low, high = _number(ends[0]), _number(ends[-1])
+    if not name or len(ends) > 2 or low is None or high is None or low > high:
+        raise error_of("A437", found=clipped(asked, 80))
+    offered = list(phases(seen))
+    phase = next((p for p in offered if p.name == name), None)
+    if phase is None:
+        names = [p.name for p in offered]
+        known = ", ".join(clipped(n, 60) for n in names[: 2 * _MOST_PHASES]) or "none"
+        raise error_of("A438", found=clipped(name, 80), fix=did_you_mean(name, names) or None, names=known)
+    kernels = np.flatnonzero(seen.kind == "kernel")
+    if not len(kernels):
+        raise error_of("A196")
+    spent = np.bincount(seen.piece[kernels], weights=(seen.ends - seen.begins)[kernels])
+    most = int(kernels[seen.piece[kernels] == spent.argmax()][0])
+    started_ns = _round_trip_ns(seen)
+    first = np.zeros(len(seen.kind), dtype=np.bool_)
+    first[phase.first] = True
+    extra = np.where(phase.edges & first[seen.graph.owner], started_ns, 0.0)
+
+    def apply(ratio: float) -> Callable[[Prepared], Prepared]:
+        return lambda one: priced_as(relagged(one, phase.edges, lambda lag: lag * ratio + extra[phase.edges]), phase.edges, most)
+
+    return Edit(
+        asked, f"move the host work of {phase.name} to the device", len(phase.first), phase.seconds,
+        "its data are on the device already: copies that it would need, and those that it spares, are not counted",
+        f"from {high:g} to {low:g} of the host's time, and {show(started_ns * 1e-9, 's')} to launch and wait; elsewhere as kernels",
+        apply(low), apply(high),
+    )  # fmt: skip
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < np.inf else None
+
+
+def _round_trip_ns(seen: Seen) -> float:
+    """Return what launching a kernel and waiting for it takes besides [ns]: medians of the recording."""
+    graph = seen.graph
+    of = {
+        "call": seen.kind == "launch",
+        "deliver": seen.kind == "kernel",
+        "sync": seen.kind == "sync",
+    }
+    lags = [graph.lag_ns[(graph.kind == EDGE[kind]) & mask[graph.owner]] for kind, mask in of.items()]
+    # work is delivered while its call runs, where it does
+    call, deliver, back = (float(np.median(lag)) if len(lag) else 0.0 for lag in lags)
+    return max(call, deliver) + back
+
+
+def _apart(one: Prepared, seen: Seen, phase: Phase) -> Prepared:
+    """Return the run where a phase has a thread of its own, each time over before its next time, and the last before the run's end."""
+    first = phase.first
+    same = np.zeros(len(first), dtype=np.bool_)
+    same[:-1] = seen.track[first[1:]] == seen.track[first[:-1]]
+    then = np.where(same, begin(np.roll(first, -1)), int(seen.graph.time_ns.argmax()))
+    return waiting(relagged(one, phase.edges, lambda lag: lag * 0.0), begin(first), then, phase.work_ns, "host")
