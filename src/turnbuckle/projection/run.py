@@ -381,15 +381,16 @@ class Run(Shown):
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return answer
 
-    def export(self, path: str | Path, on: str | Machine, model: Model | None = None, network: OnNetwork | str | None = None) -> Path:
+    def export(
+        self, path: str | Path, on: str | Machine, model: Model | None = None, network: OnNetwork | str | None = None, **more: Any
+    ) -> Path:
         """Write measured and projected time lines for a trace viewer, and return the path: ``turnbuckle export``.
 
         Parameters
         ----------
-        path : of the file; compressed where it ends in ``.gz``.
-        on : the target, by name, file or object.
-        model : the price list; `nething` where it is None.
-        network : as in `project`.
+        path, on : the file, compressed where it ends in ``.gz``; the target, by name, file or object.
+        model, network : the price list, `nething` where it is None; the network as in `project`.
+        more : ``apply``: names of edits (`whatif`) that the projected side has.
 
         Raises
         ------
@@ -397,7 +398,7 @@ class Run(Shown):
         ReportError : R001 to R003.
         """
         target = self.source if on == "self" else load(on)
-        written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network))
+        written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network), **more)
         return written
 
     def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> Anonymised:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile_names import Ran
@@ -143,3 +144,29 @@ def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> Non
     assert faster.title in sure and "as much here" not in sure, "pinning saves 2 %, this link 4 %"
     for gain in answer.gains:
         assert (gain.name in best) == (gain.here[1] >= faster.share), gain.name
+
+
+def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: Path) -> None:
+    """The measured side stays; the other ends when `whatif` says at best; its critical path is that of the changed program."""
+    run = Run.read(SAMPLE)
+    names = ["graph", "later cudaStreamSynchronize"]
+    answer = run.whatif(apply=names, draws=0)
+    assert answer.together is not None
+    made, plain = (
+        json.loads(run.export(tmp_path / f"{k}.json", "self", apply=apply).read_text(encoding="utf-8"))
+        for k, apply in enumerate((names, []))
+    )
+    (projection,) = made["otherData"]["projections"]
+    assert projection["seconds"] == pytest.approx(answer.together.savings[0].most_seconds, abs=1e-9)
+    assert made["otherData"]["edits"] == names and "edits" not in plain["otherData"]
+
+    def side(document: dict[str, Any], word: str) -> list[Any]:
+        """Slices on the tracks of one side, by begin and length."""
+        processes = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name" and e["args"]["name"].startswith(word)}
+        return sorted((e["ts"], e["dur"], e["name"]) for e in document["traceEvents"] if e["ph"] == "X" and e["pid"] in processes)
+
+    assert side(made, "measured") == side(plain, "measured")
+    assert side(made, "projected") != side(plain, "projected")
+    ends = [ts + dur for ts, dur, _ in side(made, "projected")]
+    assert max(ends) * 1e-6 == pytest.approx(answer.together.savings[0].most_seconds, abs=2e-6)
+    refused("A440", run.export, tmp_path / "no.json", "gh200", network="perlmutter", apply=names)

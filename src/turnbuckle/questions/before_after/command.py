@@ -12,7 +12,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
-from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source, listed
 from turnbuckle.show.terminal.recording import inspected
 
 
@@ -22,6 +22,10 @@ def export(
     *,
     on: Annotated[list[str], Parameter(name="--on", help="target machine, one: a name, a TOML file or self", negative=())],
     format: Annotated[Literal["perfetto"], Parameter(name="--format", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
+    apply: Annotated[
+        list[str] | None,
+        Parameter(name="--apply", help="edits of whatif to make on the projected side; several times or with commas", negative=()),
+    ] = None,
     source: Source = None,
     alpha: Alpha = "auto",
     host: Host = None,
@@ -42,7 +46,7 @@ def export(
     carried_by = network_of(network, network_set, source_network)
     seen = inspected(profile, source, no_cache, part)
     target = seen.source if names == ["self"] else load(names[0])
-    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host), carried_by)
+    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host), carried_by, listed(apply or []))
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -30,15 +30,16 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Int
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
-from turnbuckle.profile.dependencies.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Answer, Run
-from turnbuckle.questions.before_after.question import Moved, moved
+from turnbuckle.questions.before_after.question import KINDS, Moved, moved
+from turnbuckle.questions.whatif.question import edited
 from turnbuckle.show.text import clean, terms
 from turnbuckle.trace.ids import process_number, process_of, thread_number
 
@@ -58,15 +59,25 @@ _EDGES: Final = terms("step of the critical path")
 """What the critical path does where it is inside no activity."""
 
 
-def of_run(run: Run, path: str | Path, target: Machine, model: Model | None = None, network: OnNetwork | None = None) -> Path:
+def of_run(
+    run: Run, path: str | Path, target: Machine, model: Model | None = None, network: OnNetwork | None = None, apply: Sequence[str] = ()
+) -> Path:
     """Write a run's measured and projected time lines; see `Run.export`."""
-    return write(*asked(run, target, model or nething(), network), path)
+    return write(*asked(run, target, model or nething(), network, apply), path)
 
 
-def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None) -> tuple[Moved, Answer]:
-    """Return a run before and after, and the answer behind it."""
+def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None, apply: Sequence[str] = ()) -> tuple[Moved, Answer]:
+    """Return a run before and after, and the answer behind it; with changes to the program, by the end of most gain.
+
+    Raises
+    ------
+    UsageError : A440, both changes and a network; as `questions.whatif.question.of_run` for the changes.
+    """
     model = replace(model, replay="timeline")
-    before_and_after = moved(run.profile, run.source, target, model, network=network)
+    if apply and network is not None:
+        raise error_of("A440")
+    changes = (edited(run, apply, model), tuple(dict.fromkeys(apply))) if apply else None
+    before_and_after = moved(run.profile, run.source, target, model, network=network, edited=changes)
     return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0, network=network)
 
 
@@ -101,6 +112,8 @@ def write(run: Moved, answer: Answer, path: str | Path) -> Path:
 def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
     """Write the JSON to an open file, a piece at a time -> number of events.  See `write`."""
     about = {**answer.as_dict(), "critical_path_explained": run.explained}
+    if run.edits:
+        about["edits"] = list(run.edits)
     sink.write(b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":[\n')
     count = 0
     for events in _events(run, about):
@@ -152,7 +165,13 @@ def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
     track = table["track"].to_numpy()
     sides = [
         _Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
-        _Side("projected", clean(run.target.name), *after, lanes(track, *after), True),
+        _Side(
+            "projected",
+            clean(", with ".join([run.target.name, *([" and ".join(run.edits)] if run.edits else [])])),
+            *after,
+            lanes(track, *after),
+            True,
+        ),
     ]
     places = [_places(run.profile, side, track) for side in sides]
     yield _metadata(run, sides, places)
@@ -422,7 +441,7 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
 
 def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
     """Return the steps of a critical path: activities by their names, and the waits between them."""
-    waits = {kind: json.dumps(_EDGES[kind]) for kind in EDGES if kind not in ("run", "call")}
+    waits = {kind: json.dumps(_EDGES[kind]) for kind in KINDS if kind not in ("run", "call")}
     words = pl.col("kind").cast(pl.String).replace_strict(waits, default=None)
     text = shown.with_columns(label=labels.gather(shown["at"])).select(
         pl.concat_str(

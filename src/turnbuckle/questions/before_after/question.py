@@ -38,6 +38,8 @@ from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 #: move, because it had waited for something else; the lag before it changes; it takes longer or shorter itself; or it is a call, and
 #: what it waits for inside ends at another time.  Where several do, the largest.
 REASONS: Final = ("still", "follows", "absorbs", "lag", "own", "waits")
+#: Kinds of edge; an edit of the program can make some that keep their lag.
+KINDS: Final = (*EDGES, "order")
 #: Moves below this are rounding of the projected times [ns].
 _STILL_NS: Final = 0.5
 #: How far two sums of the same lags may differ by rounding [ns].
@@ -56,6 +58,7 @@ class Moved:
     path_before, path_after : the critical path, first to last; columns as `moved` says.
     activities : how many activities the graph has, whether in `table` or not.
     explained : share of the recorded critical path that the dependency rules explain.
+    edits : names of the changes to the program that the second side has.
     """
 
     profile: Profile
@@ -67,6 +70,7 @@ class Moved:
     path_after: pl.DataFrame
     activities: int
     explained: float
+    edits: tuple[str, ...] = ()
 
 
 def moved(
@@ -77,6 +81,7 @@ def moved(
     *,
     ready: Prepared | None = None,
     network: OnNetwork | None = None,
+    edited: tuple[Prepared, tuple[str, ...]] | None = None,
 ) -> Moved:
     """Replay a run on its own machine and on another, and set the two beside each other.
 
@@ -87,6 +92,7 @@ def moved(
     model : price list; its replay is the timeline here, whatever it names.
     ready : the profile, compiled already.
     network : the network that messages between ranks are replayed on; None keeps their recorded time.
+    edited : the run with changes to the program, and their names; None for the program as it is.
 
     Returns
     -------
@@ -98,7 +104,7 @@ def moved(
     - ``start_ns``, ``end_ns``: as recorded [ns after the run's start];
     - ``projected_start``, ``projected_end``: on the target [s after the run's start], to 1e-12 s;
     - ``moved``, ``longer``, ``handed``, ``added``, ``absorbed`` [s]: see the head of this module;
-    - ``reason``: one of `REASONS`; ``held_by``, ``ended_by``: kind of edge (`dependencies.EDGES`) that decides its begin and its end
+    - ``reason``: one of `REASONS`; ``held_by``, ``ended_by``: kind of edge (`KINDS`) that decides its begin and its end
       on the target, null where none does; ``held_by_number``: the activity waited for, null for the run's start;
     - ``critical_before``, ``critical_after``: whether its begin or its end lies on the critical path.
 
@@ -117,17 +123,20 @@ def moved(
     ready = ready or prepared(profile, model)
     if network is not None:
         ready = on_network(profile, ready, network)
+    recorded = ready.timeline
+    if edited is not None:
+        ready = edited[0]
     timeline, trust = ready.timeline, ready.trust
-    assert timeline is not None and trust is not None
+    assert recorded is not None and timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
     change = changed(ready, priced(ready, pair, model))
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
-    _, edges_before = timeline.path(no_change(len(ready.run)))
+    _, edges_before = recorded.path(no_change(len(recorded.run)))
     after_ns = np.round(seconds * 1e9, 3)
     table = _described(profile, graph).hstack(_moves(timeline, change, after_ns))
     table = table.with_columns(
-        critical_before=pl.Series(_on_path(graph, edges_before)), critical_after=pl.Series(_on_path(graph, edges_after))
+        critical_before=pl.Series(_on_path(recorded.graph, edges_before)), critical_after=pl.Series(_on_path(graph, edges_after))
     ).sort("start_ns", pl.col("end_ns"), "number", descending=[False, True, False])
     return Moved(
         profile,
@@ -135,10 +144,11 @@ def moved(
         pair.source,
         pair.target,
         table,
-        _path(graph, edges_before, graph.time_ns.astype(np.float64), graph.time_ns),
+        _path(recorded.graph, edges_before, graph.time_ns.astype(np.float64), graph.time_ns),
         _path(graph, edges_after, after_ns, graph.time_ns),
         len(graph.activity),
         1.0 if ready.trust is None else ready.trust.explained,
+        () if edited is None else edited[1],
     )
 
 
@@ -195,7 +205,7 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.Data
     sizes = np.abs([np.full(count, _STILL_NS), absorbed * (handed != 0), added, np.where(waits, 0.0, longer), np.where(waits, longer, 0.0)])
     still = np.maximum(np.abs(shift), np.abs(longer)) < _STILL_NS
     before_it = np.where(has, (graph.source[np.maximum(held, 0)] + 1) // 2 - 1, -1) if len(graph.kind) else held
-    kinds = pl.Enum(EDGES)
+    kinds = pl.Enum(KINDS)
 
     def word(codes: Int, words: pl.Enum) -> pl.Series:
         return pl.Series(words.categories, dtype=words).gather(_indices(codes)).alias("word")
@@ -236,7 +246,7 @@ def _on_path(graph: Graph, edges: Int) -> Bool:
 def _path(graph: Graph, edges: Int, instants_ns: Float, before_ns: Int) -> pl.DataFrame:
     ordered = edges[::-1]
     source, target = graph.source[ordered], graph.target[ordered]
-    kinds = pl.Series(EDGES, dtype=pl.Enum(EDGES))
+    kinds = pl.Series(KINDS, dtype=pl.Enum(KINDS))
     return pl.DataFrame(
         {
             "kind": kinds.gather(pl.Series(graph.kind[ordered], dtype=pl.Int64)),

@@ -23,7 +23,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_order
-from turnbuckle.projection.model import nething
+from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
@@ -187,11 +187,7 @@ def of_run(
     targets = [run.source, *(load(m) if isinstance(m, str) else m for m in named if m != "self")]
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
-    offered = edits(seen)
-    offered += [edit for name in dict.fromkeys(apply) if (edit := to_device(seen, name)) is not None]
-    names = {_offered(name, offered).name for name in apply}
-    chosen = [edit for edit in offered if edit.name in names]
-    _agree([edit.name for edit in chosen])
+    offered, chosen = _chosen(seen, apply)
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
     asked = _Asked(run, seen, targets, ready, [p.seconds for p in before], count, seed)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
@@ -200,10 +196,27 @@ def of_run(
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
 
 
-def seen_of(run: Run, ready: Prepared) -> Seen:
+def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
+    """Return the run with some edits made together, by the end of most gain, ready for the timeline.  Raises as `of_run`."""
+    ready = run.prepared(replace(model, replay="timeline"))
+    require_order(ready)
+    return combined(_chosen(seen_of(run, ready, model), apply)[1], ready, most=True)
+
+
+def _chosen(seen: Seen, apply: Sequence[str]) -> tuple[list[Edit], list[Edit]]:
+    """Return the edits that a run offers, and those of some names, in the order in which they are made."""
+    offered = edits(seen)
+    offered += [edit for name in dict.fromkeys(apply) if (edit := to_device(seen, name)) is not None]
+    names = {_offered(name, offered).name for name in apply}
+    chosen = [edit for edit in offered if edit.name in names]
+    _agree([edit.name for edit in chosen])
+    return offered, chosen
+
+
+def seen_of(run: Run, ready: Prepared, model: Model = _MODEL) -> Seen:
     """Return a run as edits see it."""
     begun = run.start_up
-    return Seen(run.profile, ready, run.source, _MODEL, 0 if begun is None else begun.end_ns - run.profile.first_ns)
+    return Seen(run.profile, ready, run.source, model, 0 if begun is None else begun.end_ns - run.profile.first_ns)
 
 
 def _unchanged(projected: Projection, here: float) -> Unchanged:

@@ -82,4 +82,5 @@ def _later(one: Prepared, seen: Seen, edges: Bool, uses: Int) -> Prepared:
     moved = edges & (uses[graph.owner] >= 0) & still(one, graph)
     use = uses[graph.owner[moved]]
     source, lag = graph.source[moved].astype(np.int64), graph.lag_ns[moved]
-    return waiting(without(one, moved), source, begin(use), lag, "order")
+    # the wait is priced as the call that waited
+    return waiting(without(one, moved), source, begin(use), lag, "sync", graph.owner[moved].astype(np.int64))
