@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from turnbuckle.projection.projection import PARTS
+from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVED, SOFT, ZONES
@@ -14,6 +15,7 @@ from turnbuckle.show.figures.marks import CHANGE, Rows, Spec, of, plot, quantity
 from turnbuckle.show.text import NARROW, clean, folded, number, percent, seconds, shorten, signed, terms
 from turnbuckle.show.unknowns import unknown_label
 from turnbuckle.show.verdict import LINE, Verdict, on_timeline
+from turnbuckle.show.verdict import verdicts as judged
 
 #: Slowdowns drawn on a plain axis; beyond, the axis is logarithmic on both sides of zero.
 PLAIN_CHANGE = 0.30
@@ -21,6 +23,12 @@ PLAIN_CHANGE = 0.30
 NAMES = 168
 PART_WORDS = terms("part of a run")
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000)
+
+
+def figures(answer: Answer) -> list[Figure]:
+    """Return the figures of an answer, as the report has them; none for one without targets."""
+    targets = judged(answer.projections)
+    return [verdict_strip(targets), breakdown(targets)] if targets else []
 
 
 def _ends(v: Verdict) -> dict[str, float]:

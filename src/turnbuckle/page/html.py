@@ -34,6 +34,7 @@ from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
+from turnbuckle.page.changes_section import changes_section
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
 from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.page.studied import studied
@@ -56,6 +57,7 @@ SECTIONS: Final = (
     ("usage", "How the application uses the coupling"),
     ("projections", "Projections"),
     ("moved", "Before and after"),
+    ("changes", "What a change to the program saves"),
     ("distance", "What distance costs"),
     ("made", "What the run is made of"),
     ("uncertainty", "Uncertainty"),
@@ -104,6 +106,7 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
             "projections": projection_section(targets),
             "replays": {} if isinstance(studies, str) else replays_section(studies, targets),
             "moved": {} if isinstance(studies, str) else moved_section(studies),
+            "changes": {} if isinstance(studies, str) else changes_section(answer),
             "distance": {} if isinstance(studies, str) else distance_section(studies, targets, answer),
             "made": {} if isinstance(studies, str) else shares_section(studies, answer.run.profile.seconds),
             "uncertainty": uncertainty_section(answer, targets),

@@ -394,8 +394,7 @@ class Run(Shown):
 
         Raises
         ------
-        CannotAnswer : A121, A122; with a network A164, A193.
-        ReportError : R001 to R003.
+        CannotAnswer : A121, A122; with a network A164, A193.  ReportError : R001 to R003.
         """
         target = self.source if on == "self" else load(on)
         written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network), **more)

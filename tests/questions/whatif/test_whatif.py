@@ -13,8 +13,12 @@ from refusals import refused
 from rows import Row, call, copy, on_device, profile_of
 
 import turnbuckle as tb
+from turnbuckle.page.changes_section import changes_section
 from turnbuckle.projection.run import Run
+from turnbuckle.questions.whatif.figures import best
 from turnbuckle.questions.whatif.question import Whatif, of_run
+from turnbuckle.show.figures.figure import draw
+from turnbuckle.show.text import percent
 
 US = 1_000
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
@@ -170,3 +174,30 @@ def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: 
     ends = [ts + dur for ts, dur, _ in side(made, "projected")]
     assert max(ends) * 1e-6 == pytest.approx(answer.together.savings[0].most_seconds, abs=2e-6)
     refused("A440", run.export, tmp_path / "no.json", "gh200", network="perlmutter", apply=names)
+
+
+def test_the_figure_shows_each_edit_from_least_to_most_on_each_machine() -> None:
+    answer = Run.read(SAMPLE).whatif(["gh200"], draws=0)
+    figure = answer.figure()
+    assert draw([figure])[0].svg.startswith("<svg")
+    assert len(figure.legend) == 2 and len(figure.rows) == answer.table().height
+    text = json.dumps(figure.spec)
+    for gain in best(answer):
+        assert f'"{gain.name}"' in text
+        least, most = gain.here
+        assert least <= gain.savings[0].share <= most
+
+
+def test_the_report_names_the_best_edits_and_what_they_hang_on() -> None:
+    """Four edits, with the shares of `whatif`, and the machine's own saving beside them."""
+    run = Run.read(SAMPLE)
+    section = changes_section(run.project(["pcie5-x16"], draws=20))
+    answer = run.whatif(["pcie5-x16"], draws=0)
+    own, *rows = section["table"].rows
+    assert own[2].text == percent(answer.unchanged[1].share)
+    assert [row[0].full for row in rows] == [gain.name for gain in best(answer, 4)]
+    pin = next(row for row in rows if row[0].full == "pin")
+    gain = next(gain for gain in answer.gains if gain.name == "pin")
+    assert pin[1].text == percent(gain.here[1]) and pin[2].text == percent(gain.ends(1)[1])
+    assert section["sentences"] == answer.beside()
+    assert all(note.startswith("Needs: ") for note in section["table"].notes[1:])

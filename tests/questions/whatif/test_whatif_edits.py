@@ -250,3 +250,10 @@ def test_a_phase_that_is_not_there_and_a_ratio_that_is_none_are_refused() -> Non
         refused("A437", of_run, run, apply=[asked_for])
     assert "physics" in str(refused("A438", of_run, run, apply=["device phisics=0.1"]).lines())
     refused("A439", of_run, run, apply=["device physics=0.1", "beside physics"], draws=0)
+
+
+def test_without_a_kernel_nothing_prices_work_on_the_device() -> None:
+    """Blocking copies with host work between them: the work runs beside them, not on a device of which no kernel is known."""
+    api = [call(k * 100 * US, (k * 100 + 40) * US, k + 1, "cudaMemcpy") for k in range(4)]
+    copies = [copy((k * 100 + 10) * US, (k * 100 + 30) * US, size=1 << 20, correlation=k + 1) for k in range(4)]
+    refused("A196", of_run, run_of(api=api, copies=copies), apply=["device before cudaMemcpy=0.5"], draws=0)

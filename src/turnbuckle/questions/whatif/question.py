@@ -24,7 +24,8 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.model import Model, nething
-from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.order import Prepared, run_times
+from turnbuckle.projection.project import priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
@@ -79,7 +80,11 @@ class Gain(Declared):
     @property
     def here(self) -> tuple[float, float]:
         """Return the least and the most that it saves on the recorded machine, as shares of the run time."""
-        saving = self.savings[0]
+        return self.ends(0)
+
+    def ends(self, machine: int) -> tuple[float, float]:
+        """Return the least and the most that it saves on one of the machines at its stated values, as shares of the run time there."""
+        saving = self.savings[machine]
         was = saving.seconds / (1.0 - saving.share) if saving.share < 1.0 else 0.0
         least, most = (1.0 - seconds / was if was else 0.0 for seconds in (saving.least_seconds, saving.most_seconds))
         return least, most
@@ -189,8 +194,8 @@ def of_run(
     seen = seen_of(run, ready)
     offered, chosen = _chosen(seen, apply)
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
-    asked = _Asked(run, seen, targets, ready, [p.seconds for p in before], count, seed)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
+    asked = _Asked(run, seen, targets, ready, unchanged, count, seed)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
@@ -221,9 +226,9 @@ def seen_of(run: Run, ready: Prepared, model: Model = _MODEL) -> Seen:
 
 def _unchanged(projected: Projection, here: float) -> Unchanged:
     """Return the program as it is on one machine, beside the run time of the recorded one [s]."""
-    ends = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
-    lower, share, upper = (None if s is None or not here else 1.0 - s / here for s in (ends[1], projected.seconds, ends[0]))
-    return Unchanged(projected.target, projected.title, projected.seconds, *ends, share or 0.0, lower, upper)
+    low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
+    lower, share, upper = (None if s is None or not here else 1.0 - s / here for s in (high, projected.seconds, low))
+    return Unchanged(projected.target, projected.title, projected.seconds, low, high, share or 0.0, lower, upper)
 
 
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
@@ -267,20 +272,20 @@ class _Asked:
     seen: Seen
     targets: list[Machine]
     ready: Prepared
-    unchanged: list[float]
+    unchanged: tuple[Unchanged, ...]
     draws: int
     seed: int
 
     def gain(self, edit: Edit, chosen: Sequence[Edit]) -> Gain:
         """Return what edits save together, described as `edit`."""
         ends = [combined(chosen, self.ready, most=most) for most in (False, True)]
-        answers = [project_many(self.run.profile, self.run.source, self.targets, _MODEL, self.run.fits, 0, self.seed, one) for one in ends]
         savings = []
-        for k, (least, most) in enumerate(zip(*answers, strict=True)):
-            was, middle = self.unchanged[k], (least.seconds + most.seconds) / 2
-            shares = [1.0 - seconds / was if was else 0.0 for seconds in (middle, least.seconds, most.seconds)]
+        for k, (declared, machine) in enumerate(zip(self.targets, self.unchanged, strict=True)):
+            pair, was = Pair(self.run.source, declared), machine.seconds
+            least, most = (float(np.squeeze(run_times(one, priced(one, pair, _MODEL)))) for one in ends)
+            shares = [1.0 - seconds / was if was else 0.0 for seconds in ((least + most) / 2, least, most)]
             low, high = self._range(k, ends, shares) if self.draws else (None, None)
-            savings.append(Saving(most.target, most.title, middle, least.seconds, most.seconds, shares[0], low, high))
+            savings.append(Saving(machine.target, machine.title, (least + most) / 2, least, most, shares[0], low, high))
         where = places(self.seen, edit.activities)
         return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, where, tuple(savings))
 
