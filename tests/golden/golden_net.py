@@ -55,7 +55,10 @@ INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "
 #: Commands that answer in words alone.
 IN_WORDS = ("machines check", "sweep --settings")
 #: Verbs that no question can ask, and why.
-NOT_ASKED = {"record": "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of those in the inputs"}
+NOT_ASKED = {
+    "record": "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of those in the inputs",
+    "mcp": "speaks a protocol; its answers are those of the other verbs (tests/cli/test_agents.py)",
+}
 #: Verbs that consist of others.
 GROUPS = ("machines", "model")
 #: Words of questions whose answer takes a second or more; ``make check`` leaves them to ``make test``.
