@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import subprocess
 import tempfile
@@ -56,6 +58,14 @@ class Browser:
             done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=300, check=True)
             console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
             return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
+
+
+def with_script(text: str, script: str) -> str:
+    """The same page with one more script in it, and with the script's digest in the page's policy."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = text.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
+    head, tail = text.rsplit("</body>", 1)
+    return f"{head}<script>{script}</script></body>{tail}"
 
 
 def _requests(log: dict[str, Any]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from html import unescape
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Browser
+from browsing import Browser, with_script
 
 from turnbuckle.page.html import page
 from turnbuckle.projection.run import Run
@@ -38,17 +36,9 @@ document.body.setAttribute("data-probe", JSON.stringify({
 """
 
 
-def probed(text: str) -> str:
-    """The same page with the probe in it, and with the probe's digest in the page's policy."""
-    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
-    text = text.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
-    head, tail = text.rsplit("</body>", 1)
-    return f"{head}<script>{PROBE}</script></body>{tail}"
-
-
 def looked(browser: Browser, text: str, file: Path, width: int) -> dict[str, Any]:
     """What the probe saw."""
-    file.write_text(probed(text), encoding="utf-8")
+    file.write_text(with_script(text, PROBE), encoding="utf-8")
     visit = browser.visit(file, width)
     assert visit.console == [] and visit.requests == []
     found = re.search(r'data-probe="([^"]*)"', visit.document)

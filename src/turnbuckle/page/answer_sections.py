@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, Pair
-from turnbuckle.page import answer_charts
+from turnbuckle.page.charts import answer_charts
 from turnbuckle.projection.admission import ports
 from turnbuckle.projection.model import Port, ported
 from turnbuckle.projection.projection import PARTS

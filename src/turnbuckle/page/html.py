@@ -34,6 +34,7 @@ from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
+from turnbuckle.page.by_hand import by_hand_section
 from turnbuckle.page.changes_section import changes_section
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
 from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
@@ -52,6 +53,7 @@ NO_GPU_QUESTION: Final = "What did this run do?"
 #: Sections in the order of the page: key, title.
 SECTIONS: Final = (
     ("answer", "Answer"),
+    ("by-hand", "Move it by hand"),
     ("comparison", "Which target is faster"),
     ("profiled", "What was profiled"),
     ("usage", "How the application uses the coupling"),
@@ -100,6 +102,7 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
     sections, drawn = _drawn(
         {
             "answer": answer_section(answer, targets, () if isinstance(studies, str) else answer_sentences(studies)),
+            "by_hand": {} if isinstance(studies, str) else by_hand_section(studies, targets),
             "comparison": comparison_section(answer, targets),
             "profiled": profiled_section(answer),
             "usage": usage_section(answer),
@@ -117,7 +120,9 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
     )
     names = [v.name for v in targets if v.kind != "self"]
     shown = answer.run.projectable or bool(targets)
-    script = _part("report.js")
+    left_out = () if timed else ("by-hand",)
+    graph = sections["by_hand"].get("graph")
+    script = _part("report.js") + (_part("by_hand.js") if graph else "")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         _environment()
@@ -134,7 +139,7 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
             exchanged=answer.run.profile.trace.mpi.height > 0,
             timed=timed,
             why_not=studies if isinstance(studies, str) else "",
-            contents=[s for s in SECTIONS if shown or s[0] in RECORDED],
+            contents=[s for s in SECTIONS if (shown or s[0] in RECORDED) and s[0] not in left_out],
             shown=shown,
             s=sections,
             style=Markup(_part("report.css")),
@@ -143,6 +148,7 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
                 f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri "
                 "'none'; form-action 'none'"
             ),
+            by_hand=embedded(graph),
             data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
         )
     )

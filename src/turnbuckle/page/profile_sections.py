@@ -10,9 +10,9 @@ import polars as pl
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import LINK_WAYS, link_parameter
-from turnbuckle.page import profile_charts
 from turnbuckle.page.answer_sections import named
-from turnbuckle.page.offload_map import offload_figure
+from turnbuckle.page.charts import profile_charts
+from turnbuckle.page.charts.offload_map import offload_figure
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import host_work, summary

@@ -19,7 +19,7 @@ from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, s
 from turnbuckle.questions.before_after.question import Moved, Window, moved, window
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST
 from turnbuckle.questions.distance.question import Slack, tolerate
-from turnbuckle.questions.distance.speeds import Surface, host_change, surface
+from turnbuckle.questions.distance.speeds import Levers, Surface, host_change, levers, surface
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 
 #: Activities that a before-and-after time line shows, at most.
@@ -48,6 +48,7 @@ class Studies:
     shares : classes of time on the recorded critical path.
     without : run time [s] if a class of time took no time at all, where that can be asked.
     by_replay : for each projection of the answer, its projection through the timeline and through the sum.
+    by_hand : the compiled graph, and what can be moved in it.
     moved, window : before and after on the target that changes most, and the stretch to show; None where nothing was projected.
     """
 
@@ -58,6 +59,7 @@ class Studies:
     shares: list[Share]
     without: dict[str, float]
     by_replay: list[tuple[Projection, Projection]]
+    by_hand: tuple[TimelineReplay, Levers]
     moved: Moved | None
     window: Window | None
 
@@ -87,6 +89,7 @@ def studied(answer: Answer) -> Studies | str:
         shares(ready.timeline, beyond),
         _without(ready.timeline, beyond),
         by_replay,
+        levers(answer.run, ready),
         run,
         window(run, SHOWN) if run else None,
     )

@@ -97,6 +97,28 @@ def no_change(pieces: int) -> Change:
 
 
 @dataclass(frozen=True)
+class Flat:
+    """A compiled graph as arrays: instants in an order in which each comes after all that it waits for, edges by their targets.
+
+    Attributes
+    ----------
+    source, target : places of the instants that an edge leads from and to, shape (edges,).
+    lag_ns : lag of each edge [ns]; with parameters p it is max(0, lag + the sum over both terms of p[term] * worth).
+    term, worth : its two parameters (-1 for none), and what a unit of each is worth [ns], shape (2, edges).
+    part : part of the run time that it belongs to: its place among launch, kernel, copy, other.
+    residual_ns : what is added to each instant after the last that it waits for [ns], shape (instants,).
+    """
+
+    source: Int
+    target: Int
+    lag_ns: Int
+    term: Int
+    worth: Float
+    part: Int
+    residual_ns: Int
+
+
+@dataclass(frozen=True)
 class TimelineReplay:
     """A graph compiled for many replays; its parameters are `Change.values`."""
 
@@ -316,6 +338,30 @@ class TimelineReplay:
         part[calls[launch[owner[calls]]]] = _PARTS.index("launch")
         part[delivers[launch[self.piece[(graph.source[delivers] - 1) // 2]]]] = _PARTS.index("launch")
         return part
+
+    def flat(self, part_of_category: dict[str, str]) -> Flat:
+        """Return the graph in the order in which its instants are computed."""
+        graph = self.graph
+        count = len(graph.time_ns)
+        waiting = np.bincount(graph.target, minlength=count).tolist()
+        order_by_source = np.argsort(graph.source, kind="stable")
+        first = np.searchsorted(graph.source[order_by_source], np.arange(count + 1)).tolist()
+        after = graph.target[order_by_source].tolist()
+        order = [v for v in range(count) if not waiting[v]]
+        for v in order:  # grows while it is walked
+            for target in after[first[v] : first[v + 1]]:
+                waiting[target] -= 1
+                if not waiting[target]:
+                    order.append(target)
+        place = np.empty(count, dtype=np.int64)
+        place[order] = np.arange(count)
+        edges = np.argsort(place[graph.target], kind="stable")
+        terms = np.stack(self._terms)[:, edges].astype(np.int64)
+        worth = np.stack([self._worth(k, edges) for k in (0, 1)])
+        part = self._part_of(edges, part_of_category)
+        return Flat(
+            place[graph.source][edges], place[graph.target][edges], graph.lag_ns[edges], terms, worth, part, graph.residual_ns[order]
+        )
 
     @cached_property
     def _terms(self) -> Terms:

@@ -29,7 +29,7 @@ from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance, Mode
 from turnbuckle.questions.distance.network import bandwidth_curve, tolerate_network
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
-from turnbuckle.replay.timeline import Change, no_change, parameters
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.show.text import terms
 
 Over = Literal["bandwidth", "launch", "kernel", "cpu"]
@@ -242,9 +242,7 @@ def surface(
     slack = np.concatenate([[0.0], np.geomspace(1e-7, FARTHEST / 10, 21)]) if slack is None else np.asarray(slack, dtype=np.float64)
     bandwidth = np.geomspace(1 / 8, 8, 19) if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)
     cost = 1.0 / bandwidth
-    link, reads = _Branch.of(distance, _priced(distance, reads=False)), _Branch.of(distance, _priced(distance, reads=True))
-    # make the recorded run exact, to the last bit
-    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.values_at(0.0, 1.0), reads.values_at(0.0, 1.0)), 1))
+    (link, reads), beyond = _branches(distance, measured)
     if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
         # one latency at a time: the parameters of all points together would be larger than the run
         rows = (np.array([np.maximum(link.values_at(s, c), reads.values_at(s, c)) for c in cost]) for s in slack)
@@ -313,6 +311,54 @@ def _touching(distance: Distance, link: _Branch, reads: _Branch, points: list[tu
         seconds.append(float(instants.max()))
         slopes.append([float(distance.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
     return np.array(seconds), np.array(slopes)
+
+
+def _branches(distance: Distance, measured: float) -> tuple[tuple[_Branch, _Branch], float]:
+    """Return both branches, and the run time outside the graph [s] that makes the recorded run exact, to the last bit."""
+    link, reads = (_Branch.of(distance, _priced(distance, reads=reads)) for reads in (False, True))
+    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.values_at(0.0, 1.0), reads.values_at(0.0, 1.0)), 1))
+    return (link, reads), beyond
+
+
+@dataclass(frozen=True)
+class Levers:
+    """What can be moved by hand, as the parameters of the compiled graph, each of shape (parameters,).
+
+    The parameters are the larger of two: `link` where the link decides, `reads` where its reads in flight do; to both is added what
+    launches, kernels and the host cost beyond the recorded run.  Moved alone, each gives the run time of its own `sweep` or `surface`.
+
+    Attributes
+    ----------
+    link, reads : parameters without latency and at no cost of a byte, per second of added latency, and per cost of a byte.
+    dearer : for each of ``launch``, ``kernel`` and ``cpu`` the parameters per unit of cost above 1.
+    beyond : run time outside the graph [s].
+    """
+
+    link: tuple[Float, Float, Float]
+    reads: tuple[Float, Float, Float]
+    dearer: dict[Over, Float]
+    beyond: float
+
+    def values_at(self, slack: float = 0.0, byte: float = 1.0, **costs: float) -> Float:
+        """Return the parameters at an added latency [s], a cost of a byte, and costs of launches, kernels and the host."""
+        base, later, dearer = (np.stack(pair) for pair in zip(self.link, self.reads, strict=True))
+        values: Float = (base + slack * later + byte * dearer).max(axis=0)
+        for name, per_unit in self.dearer.items():
+            values = values + (costs.get(name, 1.0) - 1.0) * per_unit
+        return values
+
+
+def levers(seen: Run, ready: Prepared | None = None) -> tuple[TimelineReplay, Levers]:
+    """Return the compiled graph of a run and what can be moved by hand in it.  Raises A121, A122 as `surface`."""
+    distance = Distance.of(seen, "link", ready)
+    (link, reads), beyond = _branches(distance, seen.profile.seconds)
+    unchanged = no_change(len(distance.replay.run)).values
+    names: tuple[Over, ...] = ("launch", "kernel", "cpu")
+    per_unit = {
+        name: (cost_change(distance, name)(np.full((1, 1), 2.0)).values - unchanged).reshape(-1)[-len(link.base) :] for name in names
+    }
+    as_rows = [(b.base, b.later, b.dearer) for b in (link, reads)]
+    return distance.replay, Levers(as_rows[0], as_rows[1], per_unit, beyond)
 
 
 def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:

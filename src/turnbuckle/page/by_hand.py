@@ -1,0 +1,93 @@
+"""The answer that moves: the compiled graph of a small run, replayed in the browser for what a reader sets by hand."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any, Final
+
+import numpy as np
+
+from turnbuckle.page.studied import Studies
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.questions.distance.speeds import Levers
+from turnbuckle.replay.timeline import Flat
+from turnbuckle.show.figures.look import PARTS as PART_COLOURS
+from turnbuckle.show.verdict import Verdict
+
+#: Largest graph that a page holds, as it is written there [B]: a replay of it takes some 10 ms in a browser.
+MOST_BYTES: Final = 1_500_000
+#: Distinct parameters that an edge can name.
+_MOST_PARAMETERS: Final = 1 << 16
+_WORDS: Final = {"launch": "launches", "kernel": "kernels", "copy": "copies", "other": "host and other"}
+#: Sliders: name, words, lowest and highest position, what a position means.
+_LEVERS: Final = (
+    ("latency", "added one-way latency", 0, 61, "none, then 100 ns to 100 ms, ten steps a decade"),
+    ("byte", "bandwidth of the link", -12, 12, "an eighth to eight times the recorded one"),
+    ("launch", "launches cost", -20, 20, "a tenth to ten times"),
+    ("kernel", "kernels take", -20, 20, "a tenth to ten times"),
+    ("host", "host work and calls take", -20, 20, "a tenth to ten times"),
+)
+_ABOUT: Final = (
+    "Each slider alone gives what turnbuckle slack gives: the first two --over both, the others --over launch, kernel and cpu. Together "
+    "they add up in every call, copy and kernel before the order is replayed. Targets stand beside it at their stated values; the answer "
+    "above has their ranges."
+)
+
+
+def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]:
+    """Return what the page needs to replay the run: the graph, what each slider changes, and the targets to stand beside it.
+
+    ``graph`` is None where the run is too large for a page; ``words`` then says so.
+    """
+    timeline, levers = studies.by_hand
+    graph = _written(timeline.flat(PART_OF_CATEGORY), levers)
+    if graph is None or len(graph["arrays"]) > MOST_BYTES:
+        edges = f"{len(timeline.graph.kind):,}"
+        return {
+            "graph": None,
+            "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
+        }
+    shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": v.colour} for v in verdicts if v.kind != "self"]
+    return {
+        "graph": graph
+        | {
+            "measured": studies.link.measured,
+            "parts": [{"words": _WORDS[p], "colour": PART_COLOURS[p]} for p in PARTS],
+            "targets": shown,
+        },
+        "words": "",
+        "levers": _LEVERS,
+        "about": _ABOUT,
+    }
+
+
+def _written(flat: Flat, levers: Levers) -> dict[str, Any] | None:
+    """Return the graph as compressed arrays; None where it has too many parameters.
+
+    The arrays follow each other, little-endian: parameters as float64 of shape (9, parameters), one of which is always 0 and stands for
+    none; residuals of the instants and lags of the edges as float64 [ns]; then, per edge, source and target as uint32, both parameters as
+    uint16, and a byte: which of the two is worth a second rather than the lag (bits 0 and 1), and the part of the run time (bits 2 and 3).
+    """
+    rows = np.stack([*levers.link, *levers.reads, *(levers.dearer[name] for name in ("launch", "kernel", "cpu"))])
+    rows = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
+    # pieces that all sliders move alike are one parameter
+    alike, number_of = np.unique(rows, axis=1, return_inverse=True)
+    number_of = number_of.reshape(-1)
+    if alike.shape[1] > _MOST_PARAMETERS:
+        return None
+    seconds = (flat.worth == 1e9) & (flat.worth != flat.lag_ns)
+    known = seconds | (flat.worth == flat.lag_ns) | (flat.term < 0)
+    if not known.all():
+        return None
+    first, second = (number_of[term] for term in flat.term)  # -1 is the last one, which is 0
+    kind = seconds[0].astype(np.uint8) | seconds[1].astype(np.uint8) << 1 | flat.part.astype(np.uint8) << 2
+    arrays = (
+        alike.astype("<f8"), flat.residual_ns.astype("<f8"), flat.lag_ns.astype("<f8"), flat.source.astype("<u4"),
+        flat.target.astype("<u4"), first.astype("<u2"), second.astype("<u2"), kind,
+    )  # fmt: skip
+    packed = gzip.compress(b"".join(a.tobytes() for a in arrays), 6, mtime=0)
+    return {
+        "arrays": base64.b64encode(packed).decode(), "instants": len(flat.residual_ns), "edges": len(flat.lag_ns),
+        "parameters": int(alike.shape[1]), "beyond": levers.beyond,
+    }  # fmt: skip

@@ -1,0 +1,132 @@
+"use strict";
+// Replays the run for what the sliders say: the longest path through its graph, as the command line does it.
+(async () => {
+  const section = document.getElementById("by-hand");
+  const told = JSON.parse(document.getElementById("by-hand-data")?.textContent || "null");
+  if (!section || !told || typeof DecompressionStream === "undefined") return;
+  const bytes = Uint8Array.from(atob(told.arrays), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const buffer = await new Response(stream).arrayBuffer();
+  let at = 0;
+  const take = (Kind, count) => {
+    const end = at + count * Kind.BYTES_PER_ELEMENT;
+    const array = new Kind(buffer.slice(at, end));
+    at = end;
+    return array;
+  };
+  const { parameters, instants, edges } = told;
+  const rows = Array.from({ length: 9 }, () => take(Float64Array, parameters));
+  const residual = take(Float64Array, instants);
+  const lag = take(Float64Array, edges);
+  const source = take(Uint32Array, edges);
+  const target = take(Uint32Array, edges);
+  const first = take(Uint16Array, edges);
+  const second = take(Uint16Array, edges);
+  const kind = take(Uint8Array, edges);
+  const values = new Float64Array(parameters);
+  const time = new Float64Array(instants);
+  const decided = new Int32Array(instants);
+
+  const replay = ({ latency, byte, launch, kernel, host }) => {
+    for (let p = 0; p < parameters; p++) {
+      const link = rows[0][p] + latency * rows[1][p] + byte * rows[2][p];
+      const reads = rows[3][p] + latency * rows[4][p] + byte * rows[5][p];
+      values[p] = Math.max(link, reads) + (launch - 1) * rows[6][p] + (kernel - 1) * rows[7][p] + (host - 1) * rows[8][p];
+    }
+    let edge = 0;
+    let end = 0;
+    for (let v = 0; v < instants; v++) {
+      let latest = -Infinity;
+      let by = -1;
+      for (; edge < edges && target[edge] === v; edge++) {
+        const one = values[first[edge]] * (kind[edge] & 1 ? 1e9 : lag[edge]);
+        const two = values[second[edge]] * (kind[edge] & 2 ? 1e9 : lag[edge]);
+        const reached = time[source[edge]] + Math.max(lag[edge] + one + two, 0);
+        if (reached > latest) {
+          latest = reached;
+          by = edge;
+        }
+      }
+      time[v] = (by < 0 ? 0 : latest) + residual[v];
+      decided[v] = by;
+      if (time[v] > time[end]) end = v;
+    }
+    const parts = told.parts.map(() => 0);
+    for (let v = end; decided[v] >= 0; v = source[decided[v]]) {
+      parts[(kind[decided[v]] >> 2) & 3] += (time[v] - time[source[decided[v]]]) * 1e-9;
+    }
+    parts[parts.length - 1] += told.beyond;
+    return { seconds: time[end] * 1e-9 + told.beyond, parts };
+  };
+
+  const seconds = (s) => {
+    for (const [unit, worth] of [["s", 1], ["ms", 1e-3], ["\u00b5s", 1e-6]]) if (Math.abs(s) >= worth) return `${(s / worth).toPrecision(4)} ${unit}`;
+    return `${(s * 1e9).toPrecision(3)} ns`;
+  };
+  const factor = (f) => `${f.toPrecision(3)}\u00d7`;
+  const against = (change) => {
+    if (Math.abs(change) < 5e-5) return "as recorded";
+    if (change >= 1) return `${(1 + change).toPrecision(3)} times the recorded run`;
+    return `${change > 0 ? "+" : "\u2212"}${(100 * Math.abs(change)).toPrecision(3)} % against the recorded run`;
+  };
+  // the latency slider begins at none, then goes by tenths of a decade
+  const levers = {
+    latency: { of: (at) => (at <= 0 ? 0 : 1e-7 * 10 ** ((at - 1) / 10)), words: (v) => (v ? seconds(v) : "none") },
+    byte: { of: (at) => 2 ** (-at / 4), words: (v) => factor(1 / v) },
+    launch: { of: (at) => 10 ** (at / 20), words: factor },
+    kernel: { of: (at) => 10 ** (at / 20), words: factor },
+    host: { of: (at) => 10 ** (at / 20), words: factor },
+  };
+  const inputs = Object.fromEntries(Object.keys(levers).map((name) => [name, section.querySelector(`input[name=${name}]`)]));
+  const put = (name, text) => { section.querySelector(`[data-put=${name}]`).textContent = text; };
+  const bars = section.querySelector(".bars");
+  const bar = (words, total, parts, longest, colour) => {
+    const row = document.createElement("div");
+    row.className = "bar";
+    const label = document.createElement("span");
+    label.textContent = words;
+    const track = document.createElement("span");
+    track.className = "track";
+    for (const [length, paint, title] of parts || [[total, colour, words]]) {
+      const piece = document.createElement("span");
+      piece.style.width = `${(100 * Math.max(length, 0)) / longest}%`;
+      piece.style.background = paint;
+      piece.setAttribute("data-tip", `${title}: ${seconds(length)}`);
+      track.append(piece);
+    }
+    const value = document.createElement("span");
+    value.className = "value";
+    value.textContent = seconds(total);
+    row.append(label, track, value);
+    return row;
+  };
+  const show = () => {
+    const set = {};
+    for (const [name, lever] of Object.entries(levers)) {
+      set[name] = lever.of(Number(inputs[name].value));
+      put(name, lever.words(set[name]));
+    }
+    const now = replay(set);
+    const change = now.seconds / told.measured - 1;
+    put("seconds", seconds(now.seconds));
+    put("change", against(change));
+    section.dataset.seconds = String(now.seconds);
+    const longest = Math.max(now.seconds, told.measured, ...told.targets.map((t) => t.seconds));
+    const coloured = (answer) => answer.parts.map((length, i) => [length, told.parts[i].colour, told.parts[i].words]);
+    bars.replaceChildren(
+      bar("by hand", now.seconds, coloured(now), longest),
+      bar("as recorded", told.measured, coloured(recorded), longest),
+      ...told.targets.filter((_, i) => boxes[i]?.checked !== false).map((t) => bar(t.name, t.seconds, null, longest, t.colour)),
+    );
+  };
+  const recorded = replay({ latency: 0, byte: 1, launch: 1, kernel: 1, host: 1 });
+  const boxes = [...section.querySelectorAll("input[type=checkbox]")];
+  for (const input of [...Object.values(inputs), ...boxes]) input.addEventListener("input", show);
+  section.querySelector("button").addEventListener("click", () => {
+    for (const input of Object.values(inputs)) input.value = input.defaultValue;
+    show();
+  });
+  for (const part of section.querySelectorAll("[hidden]")) part.hidden = false;
+  for (const part of section.querySelectorAll(".without-script")) part.hidden = true;
+  show();
+})();

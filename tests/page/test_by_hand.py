@@ -1,0 +1,120 @@
+"""The run that a reader moves by hand: the page replays it as the command line does."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import Browser, with_script
+
+from turnbuckle.page import by_hand
+from turnbuckle.page.html import page
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.distance.speeds import levers, surface, sweep
+from turnbuckle.replay.timeline import Flat
+
+#: Positions of the sliders: latency, byte, launch, kernel, host.
+POSITIONS = [(0, 0, 0, 0, 0), (25, 0, 0, 0, 0), (0, -8, 0, 0, 0), (0, 0, 20, 0, 0), (0, 0, 0, -11, 0), (0, 0, 0, 0, 7), (31, 5, -9, 8, -4)]
+PROBE = """
+setTimeout(() => {
+  const section = document.getElementById("by-hand");
+  const told = [];
+  for (const at of POSITIONS) {
+    ["latency", "byte", "launch", "kernel", "host"].forEach((name, k) => {
+      const input = section.querySelector(`input[name=${name}]`);
+      input.value = at[k];
+      input.dispatchEvent(new Event("input"));
+    });
+    told.push({
+      seconds: Number(section.dataset.seconds),
+      words: section.querySelector(".moved-to").textContent,
+      bars: section.querySelectorAll(".bar").length,
+    });
+  }
+  section.querySelector("input[type=checkbox]").click();
+  told.push({ seconds: 0, words: "", bars: section.querySelectorAll(".bar").length });
+  document.body.setAttribute("data-probe", JSON.stringify(told));
+}, 1000);
+"""
+
+
+def costs(at: tuple[int, ...]) -> dict[str, float]:
+    """What the sliders say at their positions."""
+    latency, byte, launch, kernel, host = at
+    return {
+        "slack": 0.0 if latency == 0 else 1e-7 * 10 ** ((latency - 1) / 10), "byte": 2 ** (-byte / 4), "launch": 10 ** (launch / 20),
+        "kernel": 10 ** (kernel / 20), "cpu": 10 ** (host / 20),
+    }  # fmt: skip
+
+
+def test_a_lever_alone_gives_what_slack_gives(seen: Run) -> None:
+    timeline, by_hand_ = levers(seen)
+
+    def seconds(**settings: float) -> float:
+        return float(timeline.seconds_at(by_hand_.values_at(**settings))) + by_hand_.beyond
+
+    measured = seen.profile.seconds
+    assert seconds() == measured
+    curve = tolerate(seen, "link").curve
+    for slack in (1e-6, 1e-4, 3e-3):
+        assert seconds(slack=slack) == pytest.approx(float(curve(slack)), rel=1e-9)
+    both = surface(seen, slack=np.array([0.0, 1e-5]), bandwidth=np.array([0.25, 4.0]), every=None)
+    moved = [[seconds(slack=s, byte=1 / b) for b in (0.25, 4.0)] for s in (0.0, 1e-5)]
+    np.testing.assert_allclose(moved, both.seconds, rtol=1e-9)
+    for over in ("launch", "kernel", "cpu"):
+        along = sweep(seen, over).curve
+        for cost in (0.2, 3.0):
+            assert seconds(**{over: cost}) == pytest.approx(float(along(cost)), rel=1e-9)
+
+
+def walked(flat: Flat, values: np.ndarray) -> float:
+    """The run time of a flat graph [s], by hand."""
+    time = [0.0] * len(flat.residual_ns)
+    waits: list[list[int]] = [[] for _ in time]
+    for edge, target in enumerate(flat.target.tolist()):
+        waits[target].append(edge)
+    padded = np.append(values, 0.0)
+    lag = np.maximum(flat.lag_ns + (padded[flat.term] * flat.worth).sum(axis=0), 0.0).tolist()
+    for instant, edges in enumerate(waits):
+        assert all(flat.source[edge] < instant for edge in edges)
+        time[instant] = max((time[flat.source[edge]] + lag[edge] for edge in edges), default=0.0) + float(flat.residual_ns[instant])
+    return max(time) * 1e-9
+
+
+def test_the_flat_graph_is_the_compiled_one(seen: Run) -> None:
+    timeline, by_hand_ = levers(seen)
+    flat = timeline.flat(PART_OF_CATEGORY)
+    assert set(flat.part.tolist()) <= set(range(len(PARTS)))
+    for at in POSITIONS:
+        values = by_hand_.values_at(**costs(at))
+        assert walked(flat, values) == pytest.approx(float(timeline.seconds_at(values)), rel=1e-12)
+
+
+@pytest.mark.browser
+def test_the_browser_says_what_the_command_line_says(chromium: Browser, seen: Run, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(with_script(text, PROBE.replace("POSITIONS", json.dumps(POSITIONS))), encoding="utf-8")
+    visit = chromium.visit(file)
+    assert visit.console == [] and visit.requests == []
+    found = re.search(r'data-probe="([^"]*)"', visit.document)
+    assert found is not None, "the probe did not run"
+    *told, unticked = json.loads(unescape(found[1]))
+    timeline, by_hand_ = levers(seen)
+    for at, one in zip(POSITIONS, told, strict=True):
+        expected = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
+        assert one["seconds"] == pytest.approx(expected, rel=1e-9), at
+        assert "NaN" not in one["words"] and one["bars"] == told[0]["bars"]
+    assert "as recorded" in told[0]["words"] and "as recorded" not in told[1]["words"]
+    assert unticked["bars"] == told[0]["bars"] - 1
+
+
+def test_a_run_too_large_for_a_page_says_so(seen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
+    text = page(Answer(seen))
+    assert "more than a page replays" in text and "DecompressionStream" not in text and "by-hand-data" not in text
