@@ -75,7 +75,8 @@ bench: $(VENV)/installed-bench
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
-	TURNBUCKLE_EXAMPLES=all $(PYTEST) $(shell grep -rlE 'from (strategies|example_counts) import' tests --include='test_*.py')
+	TURNBUCKLE_EXAMPLES=all $(PYTEST) -m hypothesis
+	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py
 
 sdist wheels: $(VENV)/installed-release
 	$(BIN)/python packaging/release.py $@

@@ -52,8 +52,8 @@ def ratios(name: str, blocks: int, target: str) -> tuple[str, float, float, floa
     there = replace(source, name="another node") if target == "another node" else load(target)
     kind = replace(told(name), blocks=blocks, threads=256 if blocks else 0, registers=64, given=TABLE.row(name))
     pair = Pair(source, there)
-    drawn = drawn_source(source, DRAWS, SEED)
-    far = drawn_target(there, pair.target, drawn, DRAWS, SEED)
+    drawn = drawn_source(source, Draws(DRAWS, SEED))
+    far = drawn_target(there, pair.target, drawn, Draws(DRAWS, SEED))
     middle = kernels_longer([kind], pair, source, pair.target, Draws(), TABLE)
     sample = kernels_longer([kind], pair, drawn, far, Draws(DRAWS, SEED), TABLE)
     assert middle is not None and sample is not None

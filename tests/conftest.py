@@ -8,11 +8,13 @@ judges them.  What passed once passes elsewhere, and a change is not refused for
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from example_counts import examples
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +34,7 @@ for name in [n for n in os.environ if n in WISHES or n.startswith(STARTS)]:
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("same", settings.get_profile("random"), derandomize=True, database=None)
+settings.register_profile("same", settings.get_profile("random"), max_examples=100, derandomize=True, database=None)
 settings.load_profile("same")
 
 
@@ -41,6 +43,20 @@ def pytest_configure() -> None:
     if settings().derandomize and hasattr(providers, "_get_local_constants"):
         none = providers._local_constants
         providers._get_local_constants = lambda: none
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each property test draw its share of examples."""
+    tests = {test for item in items if is_hypothesis_test(test := getattr(item, "obj", None))}
+    for test in tests:
+        asked = test._hypothesis_internal_use_settings
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=examples(asked.max_examples))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: the garbage collector does not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -11,24 +11,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from sources import PACKAGE, modules, nodes, parsed
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "turnbuckle"
-
-
-def modules() -> list[Path]:
-    return sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Every node of a file: walked once, looked at by many tests."""
-    return tuple(ast.walk(parsed(path)))
 
 
 @cache

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from unittest import mock
 
 import polars as pl
 import pytest
 from browsing import Browser
 from hostile_texts import HOSTILE
 
+from turnbuckle import _native
 from turnbuckle.examples import sample
 from turnbuckle.foundation.findings import finding
 from turnbuckle.machine import Machine, Parameter
@@ -53,15 +57,46 @@ def studies(answer: Answer) -> Studies:
     return found
 
 
+def of_all_workers(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that the workers of a session share."""
+    return factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+
+
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) -> str:
     """Return a text that the first worker to ask makes for all of them."""
-    folder = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
-    place = folder / name
+    place = of_all_workers(factory) / name
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
             place.write_bytes(make().encode())
     return place.read_bytes().decode()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Draw each figure once for all workers: a drawing depends on the scripts, the specification and the limit alone."""
+    folder = of_all_workers(tmp_path_factory) / "drawings"
+    folder.mkdir(exist_ok=True)
+    run_script = _native.run_script
+
+    def run(scripts: list[str], function: str, documents: list[str], memory: int) -> list[str]:
+        of_all = [*scripts, function, str(memory)]
+        places = [folder / hashlib.sha256("\0".join([*of_all, document]).encode()).hexdigest() for document in documents]
+        new = [k for k, place in enumerate(places) if not place.exists()]
+        try:
+            drawings = run_script(scripts, function, [documents[k] for k in new], memory=memory) if new else []
+        except (MemoryError, RuntimeError):
+            return list(run_script(scripts, function, documents, memory=memory))  # an error counts the figures before it
+        drawn = dict(zip(new, drawings, strict=True))
+        for k, drawing in drawn.items():
+            draft = places[k].with_suffix(f".{os.getpid()}")
+            with contextlib.suppress(OSError):  # a test may let no file grow
+                draft.write_bytes(drawing.encode())
+                draft.replace(places[k])
+        return [drawn[k] if k in drawn else place.read_bytes().decode() for k, place in enumerate(places)]
+
+    with mock.patch.object(_native, "run_script", run):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
-from example_counts import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -20,9 +19,9 @@ from turnbuckle.machine import Machine, Parameter, schema
 from turnbuckle.trace.trace import Trace, dtypes
 
 #: Settings of the property tests of whole runs.
-LAW = settings(max_examples=examples(40))
+LAW = settings(max_examples=40)
 #: The same for tests that build many profiles an example.
-FEWER = settings(LAW, max_examples=examples(25))
+FEWER = settings(LAW, max_examples=25)
 
 H2D, D2H, D2D, P2P, H2H = 1, 2, 3, 4, 5
 MIGRATION_H2D, MIGRATION_D2H = 6, 7

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from sources import nodes
 
 from turnbuckle.foundation.findings import advised, finding, recording_advice, register
 from turnbuckle.foundation.registry import entries
@@ -136,7 +137,7 @@ def texts(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 def fixes(path: Path) -> Iterator[tuple[int, str]]:
     """The texts that follow ``fix=`` in a module, by line."""
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for call in nodes(path):
         for keyword in call.keywords if isinstance(call, ast.Call) else ():
             if keyword.arg == "fix":
                 yield from texts(keyword.value)

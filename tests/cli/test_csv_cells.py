@@ -14,12 +14,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from hostile_names import FEW, Ran
+from sources import PACKAGE, modules, nodes
 
-import turnbuckle as package
 from turnbuckle.foundation.csv_text import of_frame, of_rows
 
 Run = Callable[..., Ran]
-PACKAGE = Path(str(package.__file__)).parent
 EXAMPLE = PACKAGE / "examples" / "milc-like-synthetic.sqlite"
 FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1+1", "\r=1+1", "\n=1+1")
 #: Command lines that say something about the recording, and how many names of others their table holds at least.
@@ -84,8 +83,8 @@ def test_every_table_is_written_in_one_place() -> None:
     writers = {"write_csv", "sink_csv", "writer", "DictWriter", "to_csv", "savetxt"}
     found = {
         path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path in modules()
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writers
     }
     assert found == {"foundation/csv_text.py"}

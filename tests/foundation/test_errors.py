@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
+from sources import modules, nodes
 
 from turnbuckle.foundation import errors
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean
@@ -37,8 +38,8 @@ TABLE = {name: texts for klass in GROUPS for name, texts in errors.register(klas
 def sites() -> tuple[tuple[tuple[str, ...], frozenset[str], str], ...]:
     """(names, words, where) of every error made in the package; two names where a condition chooses one."""
     out = []
-    for path in sorted((ROOT / "src" / "turnbuckle").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in modules():
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             maker = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import golden_net as net
 import pytest
+import runs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +22,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of inputs."""
     return net.unpacked(tmp_path_factory.mktemp("golden") / "inputs")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Questions of one recording ask one `Run`, which holds what they need alike: its profile, graph and fits."""
+    with runs.read_once():
+        yield
 
 
 @pytest.fixture

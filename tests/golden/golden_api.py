@@ -135,7 +135,6 @@ INSTEAD: dict[str, Callable[[Path], Any]] = {
     "ask, additive": lambda inputs: _projected(inputs, None, model=tb.additive({"data": 10.0, "control": 2.0})),
     "tolerate link": lambda inputs: _read(inputs).distance("link", draws=10).as_dict(),
     "tolerate api": lambda inputs: _read(inputs).distance("api", draws=10).as_dict(),
-    "write": _reported,
 }
 #: Question of the command line -> the same in Python: the JSON document, or those of its keys that the answer has.
 COMMANDS: dict[str, Callable[[Path], Any]] = {

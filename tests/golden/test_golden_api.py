@@ -26,10 +26,16 @@ def test_what_took_a_former_names_place_answers_the_same(question: str, inputs: 
     net.hold(question, api.ask(question, inputs, tmp_path / "asked", instead=True), api.VERB)
 
 
+def test_write_and_report_are_one() -> None:
+    kept = net.kept(api.VERB)
+    assert kept["write"] == kept["report"]
+
+
 @pytest.mark.parametrize("question", api.COMMANDS, ids=str)
 def test_python_answers_as_the_command_does(question: str, inputs: Path, tmp_path: Path) -> None:
-    """One question, one number, whoever asks."""
-    command = net.ask(question, inputs, tmp_path / "asked")["json"]
+    """One question, one number, whoever asks: what the command says is kept where the net asks it too."""
+    kept = net.kept(net.verb_of(question)).get(question)
+    command = (kept or net.ask(question, inputs, tmp_path / "asked"))["json"]
     answer = net.steady(json.loads(json.dumps(finite(api.COMMANDS[question](inputs)), default=str)))
     assert answer and not list(net.differences(_part(command, answer), answer))
 

@@ -90,9 +90,10 @@ def test_python_answers_as_the_command_line_does(question: str) -> None:
     assert not [
         line for line in net.differences(was, now) if not re.fullmatch(r'provenance\[\d\]\.command: was "turnbuckle .*", is ""', line)
     ]
-    assert "its-own-secret" not in answer.to_json()
-    assert answer.table().height > 0 and set(json.loads(answer.to_json())) == set(document)
-    assert answer.headline() and repr(answer).startswith(answer.headline()) and repr(answer).count("\n") < 60
+    written, shown = answer.to_json(), repr(answer)
+    assert "its-own-secret" not in written
+    assert answer.table().height > 0 and set(json.loads(written)) == set(document)
+    assert (headline := answer.headline()) and shown.startswith(headline) and shown.count("\n") < 60
     assert answer._repr_html_().startswith("<pre")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import run_of
 from strategies import FULL, LAW, gpu_traces, machine, soups
 
 from turnbuckle.examples import sample
@@ -18,7 +19,6 @@ from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared, Replayed, prepared, replayed, timeline_change
 from turnbuckle.projection.project import priced
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
-from turnbuckle.projection.run import Run
 from turnbuckle.trace.trace import Trace
 
 HOLD = replace(nething("hold", host=1.0), replay="timeline")
@@ -57,7 +57,7 @@ def test_parts_add_up_and_stay_within_what_their_own_durations_do(trace: Trace, 
 @pytest.mark.parametrize("name", ["cdi-row-link", "cdi-row-api", "nvlink-c2c"])
 def test_a_tie_of_paths_moves_no_time_between_parts(shared: Path, name: str) -> None:
     """On this run the critical path goes over from waits to copies, which the difference of two paths took for the cost of copies."""
-    run = Run.read(shared / "traces/nsys/rodinia_gaussian_rtx3090_a/report2.sqlite", use_cache=False)
+    run = run_of(shared / "traces/nsys/rodinia_gaussian_rtx3090_a/report2.sqlite")
     ready, pair = run.prepared(HOLD), Pair(run.source, load(name))
     found = replayed(ready, priced(ready, pair, HOLD))
     check(found, ready, pair)
@@ -68,5 +68,5 @@ def test_a_tie_of_paths_moves_no_time_between_parts(shared: Path, name: str) -> 
 
 def test_the_sum_has_the_difference_of_exposed_times() -> None:
     with sample() as path:
-        found = Run.read(path, use_cache=False).project("cdi-row-link", model=replace(nething(), replay="sum"), draws=0).projections[0]
+        found = run_of(path).project("cdi-row-link", model=replace(nething(), replay="sum"), draws=0).projections[0]
     assert found.change == {part: found.breakdown[part] - found.measured_breakdown[part] for part in PARTS}

@@ -20,6 +20,7 @@ from event_by_event import replayed
 from graphs import PARAMETERS, Edge, Instants, either_way, graphs, lags, of_run, quarters, values
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import recorded_profile
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, parameter, soups
 
 from turnbuckle.machine import Pair
@@ -32,7 +33,6 @@ from turnbuckle.projection.order import replayed as order_replayed
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.distance import MODEL, MODES, Distance, Mode
 from turnbuckle.questions.distance.question import tolerate
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 NOTHING = [0.0] * PARAMETERS
@@ -370,7 +370,7 @@ def gpu_runs(shared: Path, most_bytes: int) -> Iterator[tuple[str, Profile]]:
     """Real runs with GPU work, as recordings no larger than this."""
     for file in sorted((shared / "traces/nsys").glob("**/*.sqlite")):
         if file.stat().st_size <= most_bytes:
-            yield file.stem, build(read(file, use_cache=False))
+            yield file.stem, recorded_profile(file)
 
 
 def test_distance_on_every_real_run(shared: Path) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import recorded_profile
 from strategies import FULL, LAW, flawed_traces, machine, soups, traces
 
 from turnbuckle.machine import Machine, Pair, all_machines
@@ -21,7 +22,6 @@ from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model, additive, nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.uncertainty import project_many
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 PRESETS: tuple[Model, ...] = (
@@ -108,7 +108,7 @@ def test_every_real_file(shared: Path) -> None:
     files = sorted({*real_files(shared).values(), *(shared / "traces" / "nsys-local").glob("*.sqlite")})
     assert len(files) == 27
     for path in files:
-        profile = build(read(path, use_cache=False))
+        profile = recorded_profile(path)
         assert_closed(profile)
         source, fits, _ = observed_machine(profile)
         for model in PRESETS:

@@ -11,6 +11,7 @@ from distances import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_fu
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import call, copy, profile_of
+from runs import run_of
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Change, Machine, Parameter, load
@@ -70,7 +71,7 @@ def test_any_run_by_default(trace: Trace, mode: Mode, known: bool, which: int) -
 @pytest.mark.parametrize("mode", ["link", "api"])
 def test_a_recorded_run_by_default(shared: Path, mode: Mode) -> None:
     """A range along a curve shares what is replayed: its ends are those of `project` within a thousandth of its width."""
-    run = Run.read(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
+    run = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
     found, ready = tolerate(run, mode), Distance.of(run, mode)
     away = [float(s) for s in found.shown()[[2, 8, 14, 20]]]
     for s, projection in zip(away, run.project([ready.at(s) for s in away]).projections, strict=True):
@@ -94,7 +95,7 @@ def test_one_function_says_how_many_draws(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("pcie", PCIE)
 def test_the_fabrics_of_the_catalogue(shared: Path, pcie: Pcie) -> None:
     """What the files say of a fabric is what `slack` assumes, and the switch means the same to both verbs."""
-    run = Run.read(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
+    run = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
     found = tolerate(run, draws=50, pcie=pcie)
     places = [float(found.shown()[k]) for k in (2, 8, 12)]
     for name in ("cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-datacentre-link"):

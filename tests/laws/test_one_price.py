@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import run_of
 from strategies import LAW, gpu_traces
 
 from turnbuckle.examples import sample
@@ -45,7 +46,7 @@ def assert_one_price(run: Run, targets: tuple[str, ...] = TARGETS) -> None:
 
 def test_the_sample() -> None:
     with sample() as path:
-        run = Run.read(path, use_cache=False)
+        run = run_of(path)
     assert_one_price(run)
     assert run.source is not None
     (same,) = of_run(run, [run.source]).projected
@@ -70,7 +71,7 @@ def test_any_recording(trace: Trace, target: str) -> None:
 def test_the_answer_is_the_middle_of_its_draws() -> None:
     """Not the best that its priors allow."""
     with sample() as path:
-        run = Run.read(path, use_cache=False)
+        run = run_of(path)
     question = copy_question(run.prepared(nething()), run.source, run.fits, 2000, SEED)
     for name in ("gh200", "titan", "summit", "pcie5-x16", "nvlink-c2c"):
         copies = run.project([name]).projections[0].copies
@@ -91,7 +92,7 @@ def test_every_recording(shared: Path, end: str, least: int) -> None:
     asked = 0
     for path in sorted({*(p for p in named if "::" not in p.name), *(shared / "traces" / "nsys-local").glob(f"*{end}")}):
         try:
-            run = Run.read(path, use_cache=False)
+            run = run_of(path)
         except TurnbuckleError:
             continue
         if run.projectable and run.trace.copies.height:

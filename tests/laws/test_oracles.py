@@ -22,12 +22,12 @@ from event_by_event import pieces, replayed
 from graphs import PARAMETERS, Edge, Instants, Number, either_way, graphs, of_run, quarters, values
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from runs import recorded_profile
 from strategies import FEWER, LAW, gpu_traces, soups
 
 from turnbuckle.papers.row_slack.proxy import Proxy, modelled
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, dependencies
 from turnbuckle.profile.profile import build
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 SMALL = (
@@ -37,7 +37,7 @@ SMALL = (
 
 def real(shared: Path, name: str) -> Instants:
     """The graph of a real run."""
-    return of_run(dependencies(build(read(shared / "traces/nsys" / f"{name}.sqlite", use_cache=False))))
+    return of_run(dependencies(recorded_profile(shared / "traces/nsys" / f"{name}.sqlite")))
 
 
 # --- event by event ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from runs import recorded_profile
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups, traces
 
 from turnbuckle.machine import Pair
@@ -19,7 +20,6 @@ from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared, replayed
 from turnbuckle.projection.project import project
 from turnbuckle.replay.timeline import Change, no_change
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 TIMELINE = replace(nething("hold"), replay="timeline")
@@ -62,7 +62,7 @@ def test_every_instant_of_the_real_runs_comes_back(shared: Path) -> None:
     files = sorted((shared / "traces").glob("nsys*/**/*.sqlite"))
     assert len(files) >= 27
     for file in files:
-        profile = build(read(file, use_cache=False))
+        profile = recorded_profile(file)
         ready = prepared(profile, TIMELINE)
         assert ready.timeline is not None
         assert np.array_equal(ready.timeline.recorded_ns(), ready.timeline.graph.time_ns), file.name
@@ -123,7 +123,7 @@ def test_many_scenarios_are_as_one_by_one(trace: Trace, ratios: list[float]) -> 
 
 def test_slack_on_a_synchronous_loop_costs_what_is_exposed(shared: Path) -> None:
     """One launch and one wait an iteration: what delays the launch call hides behind the kernel, what delays the wait does not."""
-    profile = build(read(shared / "traces/nsys/rodinia_gaussian_rtx3090_b/report3.sqlite", use_cache=False))
+    profile = recorded_profile(shared / "traces/nsys/rodinia_gaussian_rtx3090_b/report3.sqlite")
     source = machine(FULL)
     delayed = project(profile, Pair(source, machine({**FULL, "slack.call": 1e-6}, "slack")), TIMELINE)
     waits = int((profile.activities["kind"] == "sync").sum())

@@ -14,6 +14,7 @@ import pytest
 from hostile_texts import HOSTILE
 from pages import Page
 from refusals import refused
+from runs import run_of
 
 from turnbuckle.page import write
 from turnbuckle.page.html import SECTIONS, embedded, page, with_names
@@ -200,7 +201,7 @@ def test_a_report_of_the_additive_model(brief: Run) -> None:
 @pytest.mark.parametrize("folder", ["nsys/softmax_uvm_t4", "nsys/extrap_exgpu_s10", "nsys/mfu_2gpu_before", "nsys/nvfuser_matmul_h100"])
 def test_real_recordings(shared: Path, folder: str) -> None:
     (file,) = (shared / "traces" / folder).glob("*.sqlite")
-    text = page(Run.read(file, use_cache=False).project(["nvlink-c2c", "cdi-datacentre-api"], draws=50))
+    text = page(run_of(file).project(["nvlink-c2c", "cdi-datacentre-api"], draws=50))
     self_contained(text)
     assert "SYNTHETIC." not in text
 
@@ -208,7 +209,7 @@ def test_real_recordings(shared: Path, folder: str) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["cannon-py-4r.sqlite", "nvtx-py.sqlite"])
 def test_recordings_without_gpu_activity(shared: Path, name: str) -> None:
-    text = page(Run.read(shared / "traces" / "nsys-local" / name, use_cache=False))
+    text = page(run_of(shared / "traces" / "nsys-local" / name))
     self_contained(text)
     assert "no GPU activity" in Page(text).text
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pages import Page
+from runs import run_of
 
 from turnbuckle.page.html import page
 from turnbuckle.page.slack_sections import (
@@ -153,7 +154,7 @@ def test_the_sum_says_so_where_the_timeline_answers(seen: Run) -> None:
 @pytest.mark.shared
 def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> None:
     (file,) = (shared / "traces" / "nsys" / "extrap_con_kernel").glob("*.sqlite")
-    answer = Run.read(file, use_cache=False).project(["cdi-row-link"], draws=0)
+    answer = run_of(file).project(["cdi-row-link"], draws=0)
     why = studied(answer)
     assert isinstance(why, str) and "overlap another on their own stream" in why
     words = Page(page(answer)).text
@@ -163,7 +164,7 @@ def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> No
 
 @pytest.mark.shared
 def test_a_recording_without_gpu_activity_says_why(shared: Path) -> None:
-    seen = Run.read(shared / "traces" / "nsys-local" / "nvtx-py.sqlite", use_cache=False)
+    seen = run_of(shared / "traces" / "nsys-local" / "nvtx-py.sqlite")
     why = studied(Answer(seen))
     assert isinstance(why, str) and "no GPU activity" in why
     words = Page(page(seen)).text

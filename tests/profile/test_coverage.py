@@ -8,13 +8,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from runs import recorded_profile
 from strategies import trace_of
 
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import describe
-from turnbuckle.trace import read
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "k"])
 PROCESS = 7 << 24
@@ -68,7 +68,7 @@ def test_what_is_not_recorded_is_none() -> None:
     [("kineto/vllm_decode_graph/graph_execution.json.gz", (1, 1), 434), ("kineto/hta_a100_80_rank0of16/rank0.json.gz", (70, 70), 7747)],
 )
 def test_graphs_of_real_recordings(shared: Path, name: str, graphs: tuple[int, int], rows: int) -> None:
-    found = coverage(build(read(shared / "traces" / name)))
+    found = coverage(recorded_profile(shared / "traces" / name))
     assert (found["graph_launches"]["count"], found["graph_launches"]["with_rows"]) == graphs
     assert found["device_rows"]["count"] == rows
 

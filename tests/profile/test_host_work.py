@@ -12,11 +12,11 @@ import strategies
 from frames import OTHER_PROCESS, THREAD, tables
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import recorded_profile
 
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.summary.host_work import described, host_work
 from turnbuckle.profile.summary.summary import categories_ns, kernels
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 NAMES = [
@@ -114,7 +114,7 @@ def test_kernels_of_nccl_are_counted_apart() -> None:
 
 def test_annotations_of_pytorch_name_its_host_work(shared: Path) -> None:
     (file,) = (shared / "traces" / "kineto" / "hta_a100_nccl_rank0of2").glob("*.json.gz")
-    profile = build(read(file))
+    profile = recorded_profile(file)
     every = described(profile)
     assert every is not None and every["ranges"][0]["name"] == "aten::empty" and every["ranges"][0]["count"] == 1590
     found = every["annotations"]

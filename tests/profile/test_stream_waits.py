@@ -158,7 +158,6 @@ RECORDINGS = (
     "kineto/hta_alexnet_critical_path/benchmark_result_2869224_1695835535_trace.json.gz",
     "kineto/hta_event_sync/multi_stream_event_sync_trace.json.gz",
     "nvprof/qcu_wilson_nccl_2rank/log_x99-Yang_2085236.nvvp",
-    "nvprof/qcu_wilson_nccl_2rank/log_x99-Yang_2085237.nvvp",
 )
 
 

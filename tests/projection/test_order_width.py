@@ -111,5 +111,5 @@ def test_another_host_is_not_counted_twice() -> None:
     durations = priced(ready, Pair(SOURCE, slower(0.0)), MODEL)
     durations = replace(durations, host=np.full_like(durations.host, 2.0))
     seconds = replayed(ready, durations).seconds
-    drawn = unsure(ready, durations, np.full(100, seconds), Draws(100, 1, UNEXPLAINED))
+    drawn = unsure(ready, durations, np.full(100, seconds), Draws(100, 1, (UNEXPLAINED,)))
     assert seconds > 1.8 * profile.seconds and np.allclose(drawn, seconds, rtol=1e-12)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpi_rows import Row, call, child, recorded, thread
+from runs import run_of
 from strategies import FEWER
 
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
@@ -183,7 +184,7 @@ RECORDINGS = (
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_real_runs_keep_their_time_on_their_own_network(shared: Path, name: str) -> None:
-    run = Run.read(shared / "traces" / name, use_cache=False)
+    run = run_of(shared / "traces" / name)
     own = run.project(network="self", draws=0).projections[0]
     assert own.seconds == own.measured_seconds == run.seconds
     assert own.network is not None and own.network.messages > 0
@@ -192,7 +193,7 @@ def test_real_runs_keep_their_time_on_their_own_network(shared: Path, name: str)
 
 
 def test_without_a_network_nothing_changes(shared: Path) -> None:
-    run = Run.read(shared / "traces/nsys-local/halo-py-4r.sqlite", use_cache=False)
+    run = run_of(shared / "traces/nsys-local/halo-py-4r.sqlite")
     p = run.project("self", draws=0).projections[0]
     assert p.network is None and "network" not in p.as_dict() and "kept_network_seconds" not in p.as_dict()
 
@@ -321,7 +322,7 @@ def test_a_real_run_loses_to_sharing_what_the_replay_of_its_messages_says(shared
 
     What four ranks of LAMMPS on two nodes lose between a NIC of 1 GB/s and one of 50 MB/s; priced one by one, messages lose half of it.
     """
-    run = Run.read(shared / "traces/nsys-local/lammps-melt-4r.sqlite")
+    run = run_of(shared / "traces/nsys-local/lammps-melt-4r.sqlite")
     traffic = traffic_of(run.profile)
     lost = {}
     for fidelity in ("logp", "flow"):

@@ -11,6 +11,7 @@ from distances import RUNS, SOME, answer, distance, launch_and_wait, on_full, on
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from runs import run_of
 
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
@@ -73,7 +74,7 @@ def test_a_run_made_of_known_parts() -> None:
 @pytest.mark.parametrize("name", ["jacobi_gh200", "softmax_uvm_t4", "extrap_exgpu_s10"])
 def test_shares_of_real_runs(shared: Path, name: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    seen = Run.read(file, use_cache=False)
+    seen = run_of(file)
     found, replay = made_of(seen)
     assert sum(s.seconds for s in found) == pytest.approx(seen.profile.seconds, rel=1e-11)
     run_time = float(replay.seconds(no_change(len(replay.run))))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from refusals import refused
 from rows import PROCESS, THREAD, call, on_device, profile_of
+from runs import recorded_profile
 from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
 
 from turnbuckle.profile.profile import Profile, build
@@ -16,7 +17,6 @@ from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.order import Prepared, prepared
 from turnbuckle.questions.distance.distance import MODEL
 from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_wholly_explained() -> None:
 @pytest.mark.parametrize(("name", "refused"), [("jacobi_gh200", False), ("cloverleaf_a100_perlmutter", False), ("extrap_con_kernel", True)])
 def test_real_runs(shared: Path, name: str, refused: bool) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    found, _ = ready(build(read(file, use_cache=False)))
+    found, _ = ready(recorded_profile(file))
     assert bool(found.refused) is refused
     if not refused:
         assert 0.8 < found.explained <= 1.0

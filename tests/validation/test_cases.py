@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs import run_of
 
 from turnbuckle.questions.validate.cases import Case, find
 from turnbuckle.questions.validate.question import Validation, shipped, validate
@@ -122,14 +123,13 @@ def test_the_page_holds_the_shipped_card() -> None:
 
 
 def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Path) -> None:
-    from turnbuckle.projection.run import Run
     from turnbuckle.questions.transfers.datasheet import project
     from turnbuckle.questions.transfers.question import recorded
     from turnbuckle.questions.transfers.sheet import sheet
 
     nsys = shared / "traces" / "nsys"
     here, there = (
-        recorded(Run.read(nsys / name, use_cache=False))
+        recorded(run_of(nsys / name))
         for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
     )
     found = project(here, sheet("h100-sxm5"), there, all_of_there=True)

@@ -80,20 +80,20 @@ def _refused(error: BaseException) -> TurnbuckleError | None:
 
 
 def too_few_files() -> TurnbuckleError:
-    """L001."""
+    """Make the error L001: no file can be opened any more; it names the limit of this process."""
     most = _limit(resource.RLIMIT_NOFILE)
     return error_of("L001", found=f"a limit of {most} open files" if most else "no descriptor is left", files=FILES)
 
 
 def too_little_memory(how: str = "") -> TurnbuckleError:
-    """L002; `how` says how the work ended, where it is over."""
+    """Make the error L002: memory ran out; it names the limit on the address space, and in the words of `how` how the work ended."""
     most = _space()
     found = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
     return error_of("L002", found=", ".join(filter(None, (found, how))), megabytes=SPACE / 1e6)
 
 
 def too_few_threads() -> TurnbuckleError:
-    """L003."""
+    """Make the error L003: no thread or process can be started any more; it names the limit of this user."""
     most = _limit(resource.RLIMIT_NPROC)
     return error_of("L003", found=f"a limit of {most} for this user" if most else "the system gives no more")
 

@@ -64,7 +64,9 @@ def link(text: str) -> Link:
 
 
 def behind(coupling: str, bandwidth: float) -> Link | None:
-    """Return the link of a coupling with this nominal bandwidth [B/s]; None where its packets are unknown or no link fits.
+    """Return the link of a coupling whose raw bandwidth is within 1.5 % of this [B/s]; None where its packets are unknown or no link fits.
+
+    Of several that fit, it is the one with the most lanes.  A fabric carries the packets of PCIe.
 
     >>> behind("pcie", 31.5e9).name, behind("c2c", 450e9)
     ('pcie4-x16', None)

@@ -55,7 +55,10 @@ def needs() -> tuple[Need, ...]:
 
 
 def lacking(machine: Machine, basis: Basis) -> tuple[ParameterName, ...]:
-    """Return what keeps a machine from that basis: required parameters that it lacks, and all of which one would do where none is there."""
+    """Return the parameters whose absence keeps the time of kernels on this machine from resting on `basis`; empty where nothing is absent.
+
+    These are the required ones that the machine lacks.  Of a group of which one is enough, all are returned where the machine has none.
+    """
     out: list[ParameterName] = []
     for row in needs():
         absent = [name for name in row.parameters if name not in machine.parameters]

@@ -18,7 +18,6 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Carried, OnNetwork, other_network
-from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
 from turnbuckle.projection.model import Model
@@ -189,7 +188,7 @@ def doubted(ready: Prepared, seconds: Float, draws: Draws, by_sum: Float, around
         return seconds
     if plain is not None:  # the sum knows no network
         by_sum = by_sum + seconds - plain
-    overlap, rest = (below(draws.of(name))[:, 0] if draws.stated(name) else 0.0 for name in (OVERLAP, UNEXPLAINED))
+    overlap, rest = (draws.share(name) for name in (OVERLAP, UNEXPLAINED))
     changes = overlap * (by_sum - seconds) + rest * (around - ready.measured)
     return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))
 

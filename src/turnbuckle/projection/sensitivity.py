@@ -195,7 +195,9 @@ def _few(draws: int) -> int:
     return min(draws, DRIVER_DRAWS, max(draws // 5, 30))
 
 
-def variance_shares(sample: Float, names: Sequence[str], seed: int, drawn_alone: Callable[[int, str], Float]) -> dict[str, float]:
+def variance_shares(
+    sample: Float, names: Sequence[str], seed: int, drawn_alone: Callable[[int, tuple[str, ...]], Float], most: int
+) -> dict[str, float]:
     """Return the share of variance of each number, the largest first; the smallest are left out.
 
     Parameters
@@ -203,13 +205,19 @@ def variance_shares(sample: Float, names: Sequence[str], seed: int, drawn_alone:
     sample : draws of an answer with every number drawn, shape (draws,).
     names : of the numbers, each with normal draws of its own.
     seed : of the draws.
-    drawn_alone : draws so many of the answer with one number alone; asked where `sample` is too small to tell the numbers apart.
+    drawn_alone : draws so many of the answer with each of some numbers alone, one after the other, shape (draws x numbers,); asked where
+        `sample` is too small to tell the numbers apart.
+    most : draws asked for at once.
     """
     if len(sample) >= _LEAST_ROWS * (_DEGREE * len(names) + 1):
         alone = _main_effects(sample, np.array([normals(name, len(sample), seed) for name in names]).reshape(len(names), -1))
         effects = dict(zip(names, alone.tolist(), strict=True))
     else:
-        effects = {name: float(np.var(drawn_alone(_few(len(sample)), name))) for name in names}
+        few = _few(len(sample))
+        at_once = max(most // few, 1)
+        parts = [tuple(names[k : k + at_once]) for k in range(0, len(names), at_once)]
+        alone = np.concatenate([drawn_alone(few, part).reshape(len(part), few).var(axis=1) for part in parts])
+        effects = dict(zip(names, alone.tolist(), strict=True))
     total = sum(effects.values())
     ranked = sorted(effects.items(), key=lambda kv: -kv[1])
     return {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}

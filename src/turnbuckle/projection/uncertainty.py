@@ -34,7 +34,6 @@ from turnbuckle.projection.elsewhere.priors import (
     Draws,
     elsewhere,
     host_longer,
-    normals,
     other_gpu,
     other_vendor,
     unstated,
@@ -72,29 +71,27 @@ class DrawnMachine:
         return self.values.get(name)
 
 
-def _drawn(default_name: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
+def _drawn(default_name: str, parameter: Parameter, draws: Draws) -> Float:
     """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn."""
     name = parameter.unknown(default_name)
-    if parameter.error <= 0 or (only is not None and only != name):
+    if parameter.error <= 0 or (draws.alone and name not in draws.alone):
         return np.full((1, 1), parameter.value)
-    return (parameter.value * np.exp(parameter.error * normals(name, draws, seed)))[:, None]
+    return (parameter.value * np.exp(parameter.error * draws.normal(name)))[:, None]
 
 
-def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: str | None = None) -> DrawnMachine:
+def drawn_source(machine: Machine, draws: Draws) -> DrawnMachine:
     """Draw a machine that stands alone; the arrays' counterpart of `Machine.drawn`."""
-    values = {n: _drawn(f"{machine.name}/{n}", p, draws, seed, only) for n, p in machine.parameters.items()}
+    values = {n: _drawn(f"{machine.name}/{n}", p, draws) for n, p in machine.parameters.items()}
     return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
 
 
-def drawn_target(
-    declared: Machine, resolved: Machine, source: DrawnMachine, draws: int = DRAWS, seed: int = SEED, only: str | None = None
-) -> DrawnMachine:
+def drawn_target(declared: Machine, resolved: Machine, source: DrawnMachine, draws: Draws) -> DrawnMachine:
     """Draw a target: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
     if not declared.relative:
-        return drawn_source(declared, draws, seed, only)
+        return drawn_source(declared, draws)
     values = dict(source.values)
     for change in declared.changes:
-        parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws, seed, only) for w, p in change.parts().items()}
+        parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws) for w, p in change.parts().items()}
         value = parts.get("set", values.get(change.parameter, parts.get("assume")))
         if value is not None:
             value = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
@@ -104,13 +101,9 @@ def drawn_target(
 
 def _share(name: str, value: Float) -> Float:
     """Return draws within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
-    return (
-        np.maximum(value, COMMAND_TRIPS)
-        if name == "link.command_trips"
-        else np.minimum(value, 1.0)
-        if name.endswith(".efficiency")
-        else value
-    )
+    if name == "link.command_trips":
+        return np.maximum(value, COMMAND_TRIPS)
+    return np.minimum(value, 1.0) if name.endswith(".efficiency") else value
 
 
 @dataclass(frozen=True)
@@ -138,21 +131,21 @@ class Uncertain:
         """Return the pieces that are drawn."""
         return self.ready.run
 
-    def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
-        """Draw run times [s], shape (draws,); with `only`, every other number stays at its value."""
-        return self.samples(declared, pair, model, only)[1]
+    def sample(self, declared: Machine, pair: Pair, model: Model, alone: tuple[str, ...] = ()) -> Float:
+        """Draw run times [s], shape (draws,); of each of the names in `alone` so many, while every other number stays at its value."""
+        return self.samples(declared, pair, model, alone)[1]
 
     def samples(
-        self, declared: Machine, pair: Pair, model: Model, only: str | None = None, drawn: tuple[Draws, Durations] | None = None
+        self, declared: Machine, pair: Pair, model: Model, alone: tuple[str, ...] = (), drawn: tuple[Draws, Durations] | None = None
     ) -> tuple[Float, Float]:
         """Draw run times [s] as the replay has them, and with what the rules do not derive of its order, shapes (draws,).
 
         `drawn` are draws of every number and the durations that they make, where those are known.
         """
-        draws = Draws(self.draws, self.seed, only) if drawn is None else drawn[0]
+        draws = Draws(self.draws * max(len(alone), 1), self.seed, alone) if drawn is None else drawn[0]
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
         ready = self.ready.drawn(draws)
-        seconds = np.broadcast_to(run_times(ready, durations), (self.draws,)).copy()
+        seconds = np.broadcast_to(run_times(ready, durations), (draws.draws,)).copy()
         return seconds, unsure(ready, durations, seconds, draws)
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
@@ -160,11 +153,11 @@ class Uncertain:
         same = pair.target is pair.source
         if not draws.draws:
             return priced(self.ready, pair, model)
-        every = (draws.draws, draws.seed, draws.only) == (self.draws, self.seed, None)
-        source = self._drawn_source if every else drawn_source(self.source, draws.draws, draws.seed, draws.only)
+        every = (draws.draws, draws.seed, draws.alone) == (self.draws, self.seed, ())
+        source = self._drawn_source if every else drawn_source(self.source, draws)
         if same:
             return anchored(self.run, source, source, model)
-        drawn = drawn_target(declared, pair.target, source, draws.draws, draws.seed, draws.only)
+        drawn = drawn_target(declared, pair.target, source, draws)
         known = self._on_source if every else None
         durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model, known)
         scaled = self._form(durations.scaled, pair, model, draws)
@@ -178,7 +171,7 @@ class Uncertain:
 
     @cached_property
     def _drawn_source(self) -> DrawnMachine:
-        return drawn_source(self.source, self.draws, self.seed)
+        return drawn_source(self.source, Draws(self.draws, self.seed))
 
     @cached_property
     def _on_source(self) -> Prices:
@@ -196,11 +189,12 @@ class Uncertain:
         out = np.broadcast_to(seconds, (draws.draws, len(self.run))).copy()
         kept = self._copies_kept(pair)
         for row, name in enumerate(self._form_names(pair, model)):
-            if not name or draws.only not in (None, name):
+            if not name or (draws.alone and name not in draws.alone):
                 continue
-            draw = normals(name, draws.draws, draws.seed)
+            draw = draws.normal(name)
             if name == COPIES_KEPT:
-                out[:, row] = below(draw) * kept[row]
+                drawn = draws.rows(name)
+                out[drawn, row] = below(draw[drawn]) * kept[row]
             elif name == KERNEL_ALPHA:
                 out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
             elif changed[row]:
@@ -363,7 +357,9 @@ def copy_times(
     if drivers:
         names = question.names(declared, pair, model)
         sample = _sums(drawn, known)
-        shares = variance_shares(sample, names, question.seed, lambda few, n: _sums(seconds(Draws(few, question.seed, n)), known))
+        shares = variance_shares(
+            sample, names, question.seed, lambda few, of: _sums(seconds(Draws(few * len(of), question.seed, of)), known), _most(len(run))
+        )
     return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
 
 
@@ -501,7 +497,10 @@ def with_interval(
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
         names = question.names(declared, pair, model, None if made is None else made.draws)
-        shares = variance_shares(sample, names, question.seed, lambda few, n: replace(question, draws=few).sample(declared, pair, model, n))
+        most = _most(len(question.run))
+        shares = variance_shares(
+            sample, names, question.seed, lambda few, of: replace(question, draws=few).sample(declared, pair, model, of), most
+        )
     return replace(projection, interval=interval, drivers=shares, sample=sample)
 
 

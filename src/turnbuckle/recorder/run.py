@@ -133,7 +133,20 @@ def private(place: Path) -> Iterator[Path]:
 def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
     """Run a program to its end, and forward the signals of this process to it.
 
-    SIGINT from the terminal reaches the program directly; this process waits for it to end.  Raise N004 where it cannot be started.
+    SIGINT from the terminal reaches the program directly; this process waits for it to end.  Signals that are ignored here stay so.
+
+    Parameters
+    ----------
+    words : the program and its arguments.
+    env : the whole environment of the program; nothing of this process's is added.
+
+    Returns
+    -------
+    Run : exit code (128 and the number of the signal that ended it) and time from before the start to the end [s].
+
+    Raises
+    ------
+    NativeError : N004 where the program cannot be started.
     """
     begin = time.monotonic()
     child: subprocess.Popen[bytes] | None = None

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from published_rows import misprint
+from runs import run_of
 
 from turnbuckle.papers.ecp import simulators as ecp_simulators
 from turnbuckle.papers.ecp.simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
 from turnbuckle.papers.models.bound.affine import least_penalty, penalty_from_benefit
 from turnbuckle.papers.numbers import printed
-from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +64,7 @@ def test_a_penalty_above_its_bound_is_reproduced(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_the_bound_holds_on_real_runs(shared: Path, name: str) -> None:
     folder = shared / "traces" / "nsys" / name
-    seen = Run.read(folder / REAL[name], use_cache=False)
+    seen = run_of(folder / REAL[name])
     page = (ROOT / "docs" / "models" / "simulators.md").read_text(encoding="utf-8")
     for mode in ("link", "api"):
         near, now, far = (float(tolerate(seen, mode, draws=0).curve(x)) for x in (1e-5, 1e-4, 1e-3))

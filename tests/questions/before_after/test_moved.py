@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from refusals import refused
+from runs import run_of
 from strategies import D2H, DEVICE, FEWER, FULL, LAW, NAMES, PINNED, gpu_traces, machine, soups, trace_of, traces
 
 from turnbuckle.examples import sample
@@ -19,7 +20,6 @@ from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Machine, load
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.model import Model, nething
-from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after.question import REASONS, Moved, moved, window
 from turnbuckle.trace.trace import Trace
 
@@ -217,7 +217,7 @@ def test_a_window_keeps_its_promise(trace: Trace, most: int) -> None:
 
 def test_the_sample_far_away() -> None:
     with sample() as path:
-        seen = Run.read(path, use_cache=False)
+        seen = run_of(path)
     run = moved(seen.profile, seen.source, load("cdi-row-link"), replace(FLOP, replay="sum"))
     consistent(run)
     assert run.projection.replay == "timeline" and run.projection.target == "cdi-row-link"
@@ -233,7 +233,7 @@ def test_real_runs(shared: Path) -> None:
     shown = {}
     for name in ("jacobi_gh200", "cloverleaf_a100_perlmutter", "extrap_concurrent_s4"):
         (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-        seen = Run.read(file, use_cache=False)
+        seen = run_of(file)
         unmoved(moved(seen.profile, seen.source, seen.source, FLOP))
         far = moved(seen.profile, seen.source, load("cdi-row-link"), FLOP)
         consistent(far)

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import polars as pl
 import pytest
@@ -32,7 +31,6 @@ from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.perfetto import lanes, stream, write
 from turnbuckle.questions.before_after.question import Moved, moved
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "trace-event.schema.json").read_text(encoding="utf-8")))
 MODEL = replace(nething("flop"), replay="timeline")
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>", '"},{"ph":"X"}]', "\\u0041\\", "evil\u202egnp.exe\u2066\u200b\ufeff",
@@ -41,6 +39,13 @@ HOSTILE = (
 )  # fmt: skip
 """Names a recording may hold."""
 Event = dict[str, Any]
+
+
+@cache
+def schema() -> Any:
+    import jsonschema  # slow to import, and each worker reads every module
+
+    return jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "trace-event.schema.json").read_text(encoding="utf-8")))
 
 
 def asked(seen: Run, target: Machine) -> tuple[Moved, Answer]:
@@ -131,15 +136,15 @@ def well_formed(found: dict[str, Any]) -> None:
 def test_the_file_is_a_trace_event_file() -> None:
     found = document()
     few = {**found, "traceEvents": found["traceEvents"][:300] + found["traceEvents"][-300:]}
-    SCHEMA.validate(json.loads(json.dumps(few, default=float)))
+    schema().validate(json.loads(json.dumps(few, default=float)))
     shapes = {(e["ph"], e["pid"], tuple(sorted(e)), tuple(sorted(e["args"]))): e for e in found["traceEvents"]}
-    SCHEMA.validate({"traceEvents": json.loads(json.dumps(list(shapes.values()), default=float))})
+    schema().validate({"traceEvents": json.loads(json.dumps(list(shapes.values()), default=float))})
     for bad in (
         {"ph": "X", "pid": 1, "tid": 1, "ts": 1},
         {"ph": "Q", "pid": 1},
         {"ph": "C", "pid": 1, "ts": 0, "name": "n", "args": {"a": "b"}},
     ):
-        assert not SCHEMA.is_valid({"traceEvents": [bad]})
+        assert not schema().is_valid({"traceEvents": [bad]})
     assert found["displayTimeUnit"] == "ns"
     assert next(iter(found)) == "displayTimeUnit", "older readers look for it at the head only"
     well_formed(found)
@@ -261,7 +266,7 @@ def test_any_run_makes_a_sound_file(trace: Any) -> None:
     answer = Answer(Run(profile, here, {}), MODEL, (here,), [run.projection])
     found = parsed(text(run, answer))
     well_formed(found)
-    SCHEMA.validate(json.loads(json.dumps(found, default=float)))
+    schema().validate(json.loads(json.dumps(found, default=float)))
     measured, projected = sides(found)
     assert len(measured) == len(projected) == run.table.height
 
@@ -301,7 +306,7 @@ def test_hostile_names_are_harmless() -> None:
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", raw), "control characters"
     found = parsed(raw)
     well_formed(found)
-    SCHEMA.validate({**json.loads(raw), "traceEvents": []})
+    schema().validate({**json.loads(raw), "traceEvents": []})
     assert all(0 < len(e["name"]) <= 600 for e in found["traceEvents"])
     assert not any(c in json.dumps(found, default=str, ensure_ascii=False) for c in "\u202e\u2066\u200b\ufeff\x9b\u2028")
     assert "</script><img src=x onerror=alert(1)>" in {e["name"] for e in events(found, "X")}, "a name is a text, not markup: kept"

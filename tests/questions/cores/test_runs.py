@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 from refusals import refused
+from runs import recorded_profile
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
-from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.profile import Profile
 from turnbuckle.questions.cores.runs import from_profiles, mpi_seconds, read_runs
-from turnbuckle.trace.read import read
 
 
 def table(tmp_path: Path, text: str) -> Path:
@@ -109,7 +109,7 @@ def test_a_binary_file(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def profile() -> Profile:
     with tb.sample() as path:
-        return build(read(path))
+        return recorded_profile(path)
 
 
 def without_mpi(profile: Profile) -> Profile:
@@ -155,7 +155,7 @@ def test_a_core_count_for_each_recording(profile: Profile, at: list[int]) -> Non
 
 def test_a_recording_that_does_not_show_its_cores(profile: Profile, shared: Path) -> None:
     refused("A152", from_profiles, [without_mpi(profile)])
-    no_gpu = build(read(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite"))
+    no_gpu = recorded_profile(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite")
     with pytest.raises(CannotAnswer, match="GPU activity"):
         from_profiles([no_gpu])
     runs = from_profiles([no_gpu], [4])
@@ -163,12 +163,12 @@ def test_a_recording_that_does_not_show_its_cores(profile: Profile, shared: Path
 
 
 def test_recordings_of_two_programs(profile: Profile, shared: Path) -> None:
-    other = build(read(shared / "traces" / "nsys" / "jacobi_gh200" / "jacobi_report.sqlite"))
+    other = recorded_profile(shared / "traces" / "nsys" / "jacobi_gh200" / "jacobi_report.sqlite")
     refused("A033", from_profiles, [profile, other], [1, 2])
     assert len(from_profiles([other, other], [1, 2])) == 2
 
 
 def test_two_versions_of_one_program_are_one_program(shared: Path) -> None:
     folder = shared / "traces" / "nsys"
-    profiles = [build(read(folder / f"balinski_gomory_r{k}" / f"report{k}.sqlite")) for k in (3, 16)]
+    profiles = [recorded_profile(folder / f"balinski_gomory_r{k}" / f"report{k}.sqlite") for k in (3, 16)]
     assert np.isfinite(from_profiles(profiles, [1, 2]).seconds).all()

@@ -11,6 +11,7 @@ import highspy
 import numpy as np
 import pytest
 from mpi_rows import Row, call, recorded
+from runs import run_of
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.profile.profile import build
@@ -63,7 +64,7 @@ def test_the_curve_is_what_project_says(asked: OnNetwork) -> None:
 
 @pytest.mark.parametrize("name", ["nsys-local/halo-py-4r.sqlite", "nsys-local/p2pkinds-2r.sqlite", "otf2/sstmacro_halo_10rank/traces.otf2"])
 def test_on_real_runs_too(shared: Path, name: str) -> None:
-    run = Run.read(shared / "traces" / name, use_cache=False)
+    run = run_of(shared / "traces" / name)
     answer = tolerate_network(run)
     assert answer.curve.seconds[0] == pytest.approx(run.seconds, abs=1e-12) and answer.network is not None
     for latency in LATENCIES:
@@ -111,7 +112,7 @@ def test_a_linear_program_finds_the_same_run_time_and_as_many_latencies(latency:
 
 def test_the_gpu_may_stand_farther_on_another_network(shared: Path) -> None:
     """The distance of the GPU on another network begins with the run on that network."""
-    run = Run.read(shared.parent / "shared/traces/nsys/jacobi_gh200/jacobi_report.sqlite", use_cache=False)
+    run = run_of(shared.parent / "shared/traces/nsys/jacobi_gh200/jacobi_report.sqlite")
     with pytest.raises(CannotAnswer, match="A164"):
         tolerate(run, "link", network="perlmutter")
 
@@ -143,7 +144,7 @@ def test_the_cost_of_a_byte_is_what_project_says(asked: OnNetwork) -> None:
 
 def test_what_a_real_run_loses_to_slower_nics(shared: Path, turnbuckle: Callable[..., Any]) -> None:
     path = shared / "traces/nsys-local/lammps-melt-4r.sqlite"
-    run = Run.read(path, use_cache=False)
+    run = run_of(path)
     answer = run.distance("network", "bandwidth")
     assert float(answer.curve(1.0)) == pytest.approx(run.seconds, abs=1e-12)
     assert answer.network is not None and answer.network.target.bandwidth is not None

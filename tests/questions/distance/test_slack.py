@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 from rows import call, copy, on_device, profile_of
+from runs import run_of
 from strategies import FULL, gpu_traces, machine, with_columns
 
 from turnbuckle.machine import Change, Machine, Pair
@@ -260,7 +261,7 @@ def test_runs_with_hardly_anything() -> None:
 
 
 def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
-    seen = Run.read(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
+    seen = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
     ready = Distance.of(seen, "link")
     whole, part = (tolerate(seen, draws=0, ready=ready.ready, most=most) for most in (MOST, 8))
     assert whole.curve.gap == 0 < part.curve.gap
@@ -272,7 +273,7 @@ def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_real_runs(shared: Path, name: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    seen = Run.read(file, use_cache=False)
+    seen = run_of(file)
     for mode in MODES:
         ready = Distance.of(seen, mode)
         found = tolerate(seen, mode, draws=10, ready=ready.ready)

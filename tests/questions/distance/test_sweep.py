@@ -11,6 +11,7 @@ from distances import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_fu
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import PROCESS, call, on_device, profile_of
+from runs import run_of
 from strategies import FULL, machine
 
 from turnbuckle.foundation.arrays import Float
@@ -200,7 +201,7 @@ def test_a_surface_as_a_table() -> None:
 
 def test_a_surface_of_a_real_run(shared: Path) -> None:
     (file,) = (shared / "traces/nsys/cloverleaf_a100_perlmutter").glob("*.sqlite")
-    seen = Run.read(file, use_cache=False)
+    seen = run_of(file)
     slack, bandwidth = np.array([0.0, 1e-7, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3]), np.array([0.125, 0.5, 0.9, 1.0, 1.1, 2.0, 8.0])
     true = direct(Distance.of(seen, "link"), seen, slack[::2], bandwidth[::3])
     bounds = []

@@ -238,7 +238,7 @@ def test_a_file_may_ask_for_a_sample_or_for_points_where_the_answer_changes(tmp_
         ('"1 us", to = "100 us"', '"1 us", to = "1 us"', "A080", "study.toml:19:", "two different numbers"),
         ('"1 us", to = "100 us"', '"0 s", to = "1 us"', "A080", "study.toml:19:", "above 0"),
     ],
-)  # fmt: skip
+)
 def test_flaws_of_a_sample_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:
     assert change in SAMPLED
     with pytest.raises(TurnbuckleError) as flaw:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
+from runs import recorded_profile, run_of
 
 from turnbuckle.cost.packet import copy_seconds, large_share, link
 from turnbuckle.examples import sample
@@ -61,7 +62,6 @@ from turnbuckle.questions.transfers.question import (
     words,
 )
 from turnbuckle.questions.transfers.sheet import Sheet, sheet
-from turnbuckle.trace.read import read
 
 Row = tuple[str, str, float, float]
 SIZES = np.geomspace(1, 2**28, 29).round()
@@ -408,7 +408,7 @@ def test_two_measurements_of_one_class_are_no_guess() -> None:
 
 def test_a_recording() -> None:
     with sample() as path:
-        whole = Run.read(path, use_cache=False)
+        whole = run_of(path)
     run = recorded(whole, "heat")
     profile, copies = whole.profile, whole.trace.copies
     assert run.rows.height == copies.height and run.rows["size_bytes"].sum() == copies["size_bytes"].sum()
@@ -424,7 +424,7 @@ def test_a_recording() -> None:
 def test_how_many_devices_copied_at_once() -> None:
     """Overlapping host copies of two devices share a link perhaps; one after the other, or of one device, they do not."""
     with sample() as path:
-        profile = build(read(path, use_cache=False))
+        profile = recorded_profile(path)
     two = profile.trace.copies.head(2)
 
     def sharers(start: list[int], device: list[int], direction: int = 1, world_size: int | None = None) -> int:

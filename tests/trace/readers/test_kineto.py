@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from runs import recorded_profile
 
 from turnbuckle.foundation.errors import CannotAnswer, ProfileError
 from turnbuckle.foundation.schema import tables as schema_tables
@@ -495,7 +496,7 @@ def truths(shared: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def test_real_traces_hold_what_their_truth_says(shared: Path) -> None:
     count = 0
     for path, truth in truths(shared):
-        profile = build(read(path, use_cache=False))
+        profile = recorded_profile(path)
         kernels, copies = summary.kernels(profile), summary.copies(profile)
         assert kernels["count"] == truth["k"] and sum(c["count"] for c in copies.values()) == truth["nm"], path
         assert round(kernels["busy_ns"] / 1e6, 3) == truth["kbusy_ms"], path
@@ -517,7 +518,7 @@ def test_real_traces_on_their_own_machine_take_their_own_time(shared: Path, repl
     for path, _ in truths(shared):
         if path.name.startswith(("resnet_kineto", "df_index", "rank0")) and replay == "timeline":
             continue  # these take seconds
-        profile = build(read(path, use_cache=False))
+        profile = recorded_profile(path)
         source, _, _ = observed_machine(profile)
         answer = project(profile, Pair(source, source), replace(nething(), replay=replay))
         assert abs(answer.seconds - answer.measured_seconds) < 1e-9, path

@@ -25,7 +25,13 @@ MOST_POINTS = 600
 
 
 def categories(shares_ns: dict[str, int], words: Mapping[str, str] = CATEGORY_WORDS) -> Figure:
-    """Draw the exclusive time line as one bar; `words` names the categories that were recorded."""
+    """Draw the exclusive time line as one bar of shares of the run time, with a table of the same numbers.
+
+    Parameters
+    ----------
+    shares_ns : time of each category [ns], each instant counted once.
+    words : what the page calls a category.  One without a word is left out, and the shares are of the others' time.
+    """
     shares_ns = {name: value for name, value in shares_ns.items() if name in words}
     total = max(sum(shares_ns.values()), 1)
     parts = []

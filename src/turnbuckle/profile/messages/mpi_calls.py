@@ -108,7 +108,14 @@ class Exchanges:
 
 
 def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS) -> Exchanges | None:
-    """Return all messages and collectives of a profile's MPI calls; None where only one process made any."""
+    """Pair the MPI calls of all ranks into messages and collectives; None where only one process made any.
+
+    Parameters
+    ----------
+    rows : the profile's activities; those of MPI calls hold in `row` their row of the trace's table ``mpi``.
+    trace : the recording, with the members of its communicators.
+    most_members : collectives of larger communicators stay unmatched.
+    """
     if process_of(trace.mpi["thread"]).n_unique() < 2:
         return None
     activity = np.full(trace.mpi.height, -1, dtype=np.int64)

@@ -118,13 +118,14 @@ class Draws:
     ----------
     draws : how many; 0 leaves each unknown at its middle.
     seed : of the draws.
-    only : the one name that is drawn while all others stay at their middle; None draws all.
+    alone : names that are drawn one after the other, each in an equal share of the draws, while all others stay at their middle; empty
+        draws all names together.
     asked : the names that were asked for, filled in as they are.
     """
 
     draws: int = 0
     seed: int = 0
-    only: str | None = None
+    alone: tuple[str, ...] = ()
     asked: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, name: str) -> Float:
@@ -132,12 +133,31 @@ class Draws:
         self.asked[name] = None
         if not self.draws:
             return np.zeros(())
-        return (normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws))[:, None]
+        return self.normal(name)[:, None]
 
-    def stated(self, name: str) -> bool:
-        """Return whether one name is drawn; if not it stays as stated."""
+    def normal(self, name: str) -> Float:
+        """Return the draws of one name, shape (draws,); zeros where another name is drawn."""
+        if not self.alone:
+            return normals(name, self.draws, self.seed)
+        out = np.zeros(self.draws)
+        if name in self.alone:
+            out[self.rows(name)] = normals(name, self.draws // len(self.alone), self.seed)
+        return out
+
+    def rows(self, name: str) -> slice:
+        """Return the draws in which one name is drawn; elsewhere it stays as stated."""
+        if not self.alone:
+            return slice(None)
+        count = self.draws // len(self.alone)
+        return slice(count * self.alone.index(name), count * (self.alone.index(name) + 1)) if name in self.alone else slice(0)
+
+    def share(self, name: str) -> Float:
+        """Return draws of a number between 0 and 1, shape (draws,), each as likely; 0 as stated."""
         self.asked[name] = None
-        return bool(self.draws) and self.only in (None, name)
+        out = np.zeros(max(self.draws, 1))
+        if self.draws:
+            out[self.rows(name)] = below(self.normal(name)[self.rows(name)])
+        return out
 
 
 def half_normal(z: Float, spread: float) -> Float:

@@ -211,7 +211,14 @@ def labels(rows: Rows | None, x: Place = None, y: Place = None, text: str = "lab
 
 
 def haloed(label: Spec, width: float = 3, **halo: Any) -> list[Spec]:
-    """Return labels with a white halo, so that they can be read over what they cross."""
+    """Return two layers, a white outline of the labels and the labels over it, so that they can be read over what they cross.
+
+    Parameters
+    ----------
+    label : the layer of labels; it stays as it is.
+    width : of the outline [px].
+    halo : further properties of the outline's mark, as ``opacity``.
+    """
     return [{**label, "mark": {**label["mark"], "stroke": "white", "strokeWidth": width, "strokeJoin": "round", **halo}}, label]
 
 

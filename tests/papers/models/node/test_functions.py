@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 from hypothesis import given
+from runs import recorded_profile
 from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_H2D, NAMES, P2P, PINNED, gpu_traces, soups, trace_of, traces
 
 from turnbuckle.cost.ratio import AdditiveTotals
 from turnbuckle.papers.models.node.functions import CLASSES, HOST_CODE, NESTED, Functions, functions
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.summary import summary
-from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
 PROCESS = 1000 << 24
@@ -140,12 +140,12 @@ def test_totals_agree_with_every_other_question(trace: Trace) -> None:
 
 @pytest.mark.shared
 def test_known_recordings(shared: Path) -> None:
-    jacobi = functions(build(read(shared / "traces/nsys/jacobi_gh200/jacobi_report.sqlite", use_cache=False)))
+    jacobi = functions(recorded_profile(shared / "traces/nsys/jacobi_gh200/jacobi_report.sqlite"))
     rows = by_name(jacobi)
     assert rows["[CUDA memcpy DtoH]"]["calls"] == 1001 and rows["[CUDA memcpy DtoD]"]["calls"] == 2000
     kernels = [r for n, r in rows.items() if r["class"] == "gpu" and not n.startswith("[")]
     assert sum(r["calls"] for r in kernels) == 1001 and sum(r["time_ns"] for r in kernels) == 2_071_933_547
     assert sum(r["calls"] for r in rows.values() if r["class"] == "control") == 6017
-    halo = functions(build(read(shared / "traces/nsys-local/halo-py-4r.sqlite", use_cache=False)))
+    halo = functions(recorded_profile(shared / "traces/nsys-local/halo-py-4r.sqlite"))
     assert by_name(halo)["MPI_Waitall"]["calls"] == 400, "3200 rows"
     assert halo.processes == 4 and halo.closure_defect_ns == 0

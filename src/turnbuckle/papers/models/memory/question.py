@@ -38,7 +38,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_pa
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import categories_ns, kernel_names
 from turnbuckle.projection.elsewhere.given import WORK_COLUMNS
-from turnbuckle.projection.elsewhere.priors import normals
+from turnbuckle.projection.elsewhere.priors import Draws, normals
 from turnbuckle.projection.uncertainty import SEED, drawn_source
 
 Placement = Literal["hbm", "ddr", "migrated"]
@@ -110,7 +110,7 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
     """
     if machine.relative:
         raise error_of("A160.memory", found=machine.name)
-    plain, drawn = drawn_source(machine, 1, seed, only=""), drawn_source(machine, draws, seed)
+    plain, drawn = drawn_source(machine, Draws(1, seed, ("",))), drawn_source(machine, Draws(draws, seed))
 
     def both(name: ParameterName, default: float | None = None) -> Float | None:
         value, many = plain.value(name), drawn.value(name)

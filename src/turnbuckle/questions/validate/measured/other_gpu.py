@@ -66,9 +66,9 @@ Timed = Mapping[str, tuple[float, KernelKind]]
 def longer(kinds: Sequence[KernelKind], source: Machine, target: Machine) -> tuple[Float, Float, Float]:
     """Return time on the target over time on the source as a projection states it: middle and ends of its range, shapes (kinds,)."""
     pair = Pair(source, target)
-    drawn = drawn_source(pair.source, DRAWS, SEED)
+    drawn = drawn_source(pair.source, Draws(DRAWS, SEED))
     middle = kernels_longer(kinds, pair, pair.source, pair.target, Draws())
-    there = drawn_target(pair.target, pair.target, drawn, DRAWS, SEED)
+    there = drawn_target(pair.target, pair.target, drawn, Draws(DRAWS, SEED))
     sample = kernels_longer(kinds, pair, drawn, there, Draws(DRAWS, SEED))
     if middle is None or sample is None:
         raise error_of("A192.machine", where=target.name, found=source.name, rates="gpu.memory_bandwidth, gpu.fp64, gpu.fp32")

@@ -88,7 +88,17 @@ class Recorded:
 
 
 def load(path: Path, progress: Callable[[float], object] | None = None) -> Recorded:
-    """Read one file.  Raises P063 another version of the format, P064 its columns are not named or several recordings follow each other."""
+    """Read one recorded text file whole, and take its SHA-256; lines that cannot be read are counted, not refused.
+
+    Parameters
+    ----------
+    path : the file.
+    progress : told after each piece which share of the file's bytes has been read, at most 1.
+
+    Raises
+    ------
+    ProfileError : P063 another version of the format, P064 its columns are not named or several recordings follow each other.
+    """
     recorded = Recorded(path, path.stat().st_size)
     done, hashed = 0, hashlib.sha256()
     with opened(path) as file:

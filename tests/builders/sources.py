@@ -1,0 +1,27 @@
+"""The package's own sources as trees, parsed once a worker."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle"
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    """Return every Python file of the package."""
+    return tuple(sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return every node of a file."""
+    return tuple(ast.walk(parsed(path)))
