@@ -24,12 +24,11 @@ from strategies import FEWER, FULL, machine, soups, traces
 
 from turnbuckle.examples import sample
 from turnbuckle.machine import Machine, load
-from turnbuckle.profile.dependencies.dependencies import EDGES
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.perfetto import lanes, stream, write
-from turnbuckle.questions.before_after.question import Moved, moved
+from turnbuckle.questions.before_after.question import KINDS, Moved, moved
 
 MODEL = replace(nething("flop"), replay="timeline")
 HOSTILE = (
@@ -384,4 +383,4 @@ def test_real_runs(shared: Path) -> None:
 
 
 def test_every_kind_of_edge_outside_activities_has_words() -> None:
-    assert set(perfetto._EDGES) == set(EDGES) - {"run", "call"}
+    assert set(perfetto._EDGES) == set(KINDS) - {"run", "call"}
