@@ -51,6 +51,15 @@ ASKED = [
     "pcie5-x16",
     "pcie6-x16",
     "nvlink-c2c",
+    *(f"pcie{generation}-x{lanes}" for generation in range(1, 7) for lanes in (8, 4, 1)),
+    "oculink",
+    "thunderbolt4",
+    "thunderbolt5",
+    "remote-socket",
+    "vgpu",
+    "h100-cc",
+    *("t4", "a10", "a30", "l4", "l40s", "rtx4090", "rtx5090", "rtx-pro-6000", "h20", "b200-hgx", "b300-hgx", "gb300", "gb10"),
+    *("mi210", "mi325x", "mi355x", "strix-halo", "pvc"),
 ]
 
 
@@ -163,6 +172,13 @@ SHARES = {
     ("frontier", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Frontier host-device", "bandwidth_per_dir_measured", "", 0.01),
     ("h200-sxm", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("H200-SXM-141GB", "mem_bandwidth_measured", "", 0.01),
     ("h200-sxm", "link.p2p.efficiency", "link.p2p.bandwidth"): ("NVLink 4", "d2d_measured", "H200", 0.01),
+    ("gb300", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured", "GB300", 0.01),
+    ("gb300", "link.d2h.efficiency", "link.d2h.bandwidth"): ("NVLink-C2C", "d2h_measured", "GB300", 0.01),
+    ("gb300", "link.both.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_bidirectional_measured", "GB300", 0.01),
+    ("pvc", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 5.0", "h2d_peak_measured", "Aurora", 0.01),
+    ("pvc", "link.d2h.efficiency", "link.d2h.bandwidth"): ("PCIe 5.0", "d2h_peak_measured", "Aurora", 0.01),
+    ("pvc", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("Intel-Max-1550", "mem_bandwidth_measured_per_tile", "", 0.01),
+    ("summit-remote-socket", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink 2", "pinned_h2d_remote_measured", "Summit", 0.01),
 }
 
 
@@ -214,6 +230,32 @@ OUR_OWN = (
     "NVIDIA CUDA C Programming Guide, Technical Specifications per Compute Capability",
     "PCI Express Base Specification",
     "https://github.com/ROCm/rocm-systems/pull/11176",
+    "gpu-specs, table of NVIDIA's data sheets",
+    "fpsbench, GPU comparisons",
+    "HMC-Tech, specification pages",
+    "Mullet, NVIDIA L40S",
+    "waredb, NVIDIA GeForce RTX 4090",
+    "technical.city, RTX PRO 6000 Blackwell Max-Q",
+    "cuda-device-query, README",
+    "zangshuxian.com 2024",
+    "willitrunai, H20",
+    "FiberMall, HGX B300 and B200",
+    "Verda, GB300 NVL72 architecture",
+    "Public GitHub notes on microbenchmarks of an NVIDIA B300",
+    "Public GitHub notes on an NVFP4 GEMM",
+    "kubesimplify, The DGX Spark Unpacked",
+    "meterpreter.org 2025-08",
+    "softab, AMD Strix Halo hardware specifications",
+    "Hot Hardware 2024-12",
+    "Svethardware 202",
+    "World Today News 2026-02",
+    "intel/torch-xpu-ops issue 3891",
+    "oneapi-src/oneAPI-samples pull request 1425",
+    "gjbex/Code-optimization, info/icelake_mlc.txt",
+    "Azure/az-cgpu-onboarding, OpenSSL-Details.md",
+    "Lazarus Laboratories, GPU virtualization",
+    "Tom's Hardware 2025-10",
+    "unanswered.io, eGPU bandwidth requirements",
 )
 
 
@@ -292,6 +334,28 @@ def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: flo
     assert not load("pcie5-x16").resolved(load("mi300a")).copies_vanish
 
 
+@pytest.mark.parametrize("generation", [1, 2, 3, 4, 5, 6])
+def test_lanes_share_the_bandwidth_of_sixteen(generation: int) -> None:
+    source, whole = load("perlmutter"), load(f"pcie{generation}-x16")
+    wide = whole.resolved(source).parameters
+    for lanes in (8, 4, 1):
+        narrow = load(f"pcie{generation}-x{lanes}").resolved(source).parameters
+        for way in ("link.h2d", "link.d2h"):
+            share = narrow[f"{way}.bandwidth"].value / wide[f"{way}.bandwidth"].value
+            assert share == pytest.approx(lanes / 16, rel=1e-4)
+            assert narrow[f"{way}.efficiency"].value == wide[f"{way}.efficiency"].value
+            assert narrow[f"{way}.efficiency"].error > 0.05 and narrow[f"{way}.latency"] == source.parameters[f"{way}.latency"]
+
+
+def test_a_coupling_that_takes_from_the_link_leaves_the_rest() -> None:
+    source = load("perlmutter")
+    for name, touched in (("vgpu", "link.h2d.bandwidth"), ("h100-cc", "link.h2d.efficiency"), ("oculink", "link.h2d.bandwidth")):
+        target = load(name).resolved(source)
+        assert target.parameters[touched].value < source.parameters[touched].value
+        assert {n for n in source.has if not n.startswith("link.")} <= target.has
+        assert target.parameters["launch.call"] == source.parameters["launch.call"]
+
+
 @pytest.mark.parametrize(
     ("devices", "c2c", "machine"),
     [
@@ -313,7 +377,21 @@ def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: flo
         (["AMD Instinct MI300A"], None, "mi300a"),
         (["NVIDIA GeForce RTX 3090"], None, None),
         (["GeForce GTX 1060 with Max-Q Design", "Intel(R) HD Graphics 630"], None, None),
-        (["Tesla T4"], None, None),
+        (["Tesla T4"], None, "t4"),
+        (["Tesla T40"], None, None),
+        (["NVIDIA A10"], None, "a10"),
+        (["NVIDIA A10G"], None, None),
+        (["NVIDIA L40S"], None, "l40s"),
+        (["NVIDIA L40"], None, None),
+        (["NVIDIA H20"], None, "h20"),
+        (["NVIDIA H20-3e"], None, None),
+        (["NVIDIA GeForce RTX 4090"], None, "rtx4090"),
+        (["NVIDIA GeForce RTX 4090 Laptop GPU"], None, None),
+        (["NVIDIA RTX PRO 6000 Blackwell Server Edition"], None, None),
+        (["NVIDIA B200"] * 8, False, "b200-hgx"),
+        (["NVIDIA GB200"], True, "gb200"),
+        (["NVIDIA GB10"], None, "gb10"),
+        (["AMD Instinct MI355X VF"], None, "mi355x"),
         (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], None, None),
         (["NVIDIA H200", ""], None, None),
         (["AMD Instinct MI300X VF"] * 8, None, "mi300x"),

@@ -31,6 +31,36 @@ A_CLOCK: dict[str, dict[ParameterName, int]] = {
         "gpu.fp64": 128, "gpu.fp64_matrix": 128, "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192,
         "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 16384,
     },
+    "t4": {"gpu.fp64": 4, "gpu.fp32": 128, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048},
+    "a10": {
+        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048,
+    },
+    "l4": {
+        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.fp8_matrix": 2048,
+        "gpu.int8_matrix": 2048,
+    },
+    "rtx4090": {
+        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 256, "gpu.fp16_matrix": 512, "gpu.fp8_matrix": 1024,
+    },
+    "rtx5090": {
+        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 256, "gpu.fp16_matrix": 512, "gpu.fp8_matrix": 1024,
+    },
+    "rtx-pro-6000": {
+        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.fp8_matrix": 2048,
+        "gpu.int8_matrix": 2048,
+    },
+    "h20": {"gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048},
+    "b300-hgx": {
+        "gpu.fp64": 4, "gpu.fp64_matrix": 4, "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192,
+        "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 512,
+    },
+    "gb300": {
+        "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192, "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 512,
+    },
+    "gb10": {"gpu.fp32": 256},
+    "mi355x": {"gpu.fp32": 256, "gpu.fp8_matrix": 8192, "gpu.int8_matrix": 8192},
+    "strix-halo": {"gpu.fp64": 4, "gpu.fp32": 128, "gpu.fp16": 256, "gpu.fp16_matrix": 512, "gpu.int8_matrix": 512},
+    "pvc": {},
     "mi250x": {"gpu.fp64": 128, "gpu.fp64_matrix": 256, "gpu.fp32": 128, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 1024},
     "mi300x": {
         "gpu.fp64": 128, "gpu.fp64_matrix": 256, "gpu.fp32": 256, "gpu.tf32_matrix": 1024, "gpu.fp16_matrix": 2048,
@@ -42,8 +72,14 @@ ALIKE = {
     "v100-sxm2-32": "v100-sxm2", "summit": "v100-sxm2", "lassen": "v100-sxm2", "cori-gpu": "v100-sxm2", "a100-sxm4-80": "a100-sxm4-40",
     "a100-pcie-40": "a100-sxm4-40", "perlmutter": "a100-sxm4-40", "narval": "a100-sxm4-40", "h100-pcie": "h100-sxm5",
     "h200-sxm": "h100-sxm5", "gh200": "h100-sxm5", "gh200-141": "h100-sxm5", "frontier": "mi250x", "mi210": "mi250x", "mi300a": "mi300x",
+    "summit-remote-socket": "v100-sxm2", "a30": "a100-sxm4-40", "l40s": "l4", "b200-hgx": "gb200",
+    "mi325x": "mi300x",
 }  # fmt: skip
 PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.int8"))]
+#: What no source that could be read states: left out of the catalogue, and listed in the manual.
+OPEN: dict[str, set[ParameterName]] = {
+    "h20": {"gpu.cache"}, "pvc": {"gpu.registers", *PEAKS}, "strix-halo": {"gpu.threads", "gpu.shared_memory_block"},
+}  # fmt: skip
 
 
 def value(machine: Machine, name: ParameterName) -> float:
@@ -65,10 +101,13 @@ def test_a_peak_is_multiprocessors_times_clock_times_units(name: str) -> None:
 def test_every_gpu_states_what_kernels_need(name: str) -> None:
     machine = load(name)
     for basis in ("launch geometry", "range of rates", "roofline"):
-        assert lacking(machine, basis) == ()
-    assert {"gpu.warp", "gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.shared_memory_block", "gpu.cache"} <= machine.has
-    assert value(machine, "gpu.threads") % value(machine, "gpu.warp") == 0
-    assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier")))  # no source states it for AMD
+        assert set(lacking(machine, basis)) <= OPEN.get(name, set())
+    limits: set[ParameterName] = {
+        "gpu.warp", "gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.shared_memory_block", "gpu.cache",
+    }  # fmt: skip
+    assert limits - machine.has == OPEN.get(name, set()) & limits
+    assert name in OPEN or value(machine, "gpu.threads") % value(machine, "gpu.warp") == 0
+    assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier", "strix")))  # no source states it for AMD
 
 
 def test_siblings_share_one_statement() -> None:
@@ -115,6 +154,7 @@ RECORDED = {
     "h100-sxm5": "nvfuser_matmul_h100/report2.sqlite",
     "h200-sxm": "nvfuser_pytest_h200/report1.sqlite",
     "gh200": "jacobi_gh200/jacobi_report.sqlite",
+    "t4": "softmax_uvm_t4/report2.sqlite",
 }
 COLUMNS: dict[ParameterName, str] = {
     "gpu.multiprocessors": "smCount", "gpu.clock": "clockRate", "gpu.warp": "threadsPerWarp", "gpu.registers": "maxRegistersPerSm",

@@ -177,7 +177,7 @@ def test_a_link_is_named_only_for_a_machine_that_has_it(devices: list[str], coup
 
 
 @pytest.mark.parametrize(
-    ("device", "nominal", "coupling"), [("GeForce RTX 5090", 63e9, "pcie"), ("MI250X of another name", 36e9, "xgmi"), ("", 63e9, "pcie")]
+    ("device", "nominal", "coupling"), [("GeForce RTX 5070", 63e9, "pcie"), ("MI250X of another name", 36e9, "xgmi"), ("", 63e9, "pcie")]
 )
 def test_an_unknown_machine_has_the_link_that_its_device_can_have(device: str, nominal: float, coupling: str) -> None:
     with sample() as path:
