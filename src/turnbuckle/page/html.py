@@ -154,6 +154,19 @@ def page(answer: Answer | Run, *, question: str = "") -> str:
     )
 
 
+def filled(template: str, sections: dict[str, Any], **words: Any) -> str:
+    """Return a page of a template: its sections with their figures drawn (``s``), style, script, and the policy that forbids the rest."""
+    drawn_sections, drawn = _drawn(sections)
+    script = _part("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    parts = {"style": Markup(_part("report.css")), "script": Markup(script), "policy": policy}
+    data = embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()})
+    return _environment().get_template(template).render(**words, **parts, s=drawn_sections, data=data)
+
+
 def embedded(value: Any) -> Markup:
     """Return JSON for a ``<script type="application/json">``: ASCII only, without anything that HTML could take for markup."""
     text = json.dumps(finite(value), ensure_ascii=True, separators=(",", ":"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.foundation.findings import Finding
@@ -206,6 +207,12 @@ class Projection(Declared):
     def kernels_and_host(self) -> float:
         """Return how many times longer the run takes by the target's kernels and host; 1 where they are the recording's."""
         return self.seconds / self.by_coupling.seconds if self.by_coupling.seconds else 1.0
+
+    @property
+    def verdict(self) -> str:
+        """Return what the coupling does, in the words of `turnbuckle.show.verdict`."""
+        words: str = registry.load("services", "verdict in words")(self)
+        return words
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from turnbuckle.projection.projection import NOISE, PARTS, Projection
 from turnbuckle.show.figures.look import colours
-from turnbuckle.show.text import bounds, clean, listed, percent, probability, seconds, shorten, signed
+from turnbuckle.show.text import NARROW, bounds, clean, listed, percent, probability, seconds, shorten, signed
 from turnbuckle.show.unknowns import advice, unknown_label
 
 LINE: Final = 0.05
@@ -80,6 +80,11 @@ def verdicts(projections: list[Projection]) -> list[Verdict]:
     """One verdict a projection, in the same order."""
     colour = colours([p.target for p in projections])
     return [_verdict(p, n, c) for p, n, c in zip(projections, names(projections), colour, strict=True)]
+
+
+def in_words(projection: Projection) -> str:
+    """Return the verdict of one projection, in characters that a program reads: no space that holds words together."""
+    return verdicts([projection])[0].words.replace(NARROW, " ")
 
 
 def names(projections: list[Projection]) -> list[str]:

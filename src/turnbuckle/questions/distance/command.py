@@ -105,7 +105,7 @@ def slack(
         else:
             answer = sweep.asked(seen, mode, over, **({"network": carried_by} if of_network else {}))
     if over == "latency":
-        binned = {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
+        binned: dict[str, Any] = {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
         emit(slack_answer, "curve", partial(show_slack.show_slack, published=beside), format, output, **binned)
     elif isinstance(answer, sweep.Surface):
         emit(answer, answer.rows(), show_slack.show_surface, format, output)

@@ -28,7 +28,7 @@ from turnbuckle.show.terminal.asked import (
     replaying,
     targets,
 )
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
+from turnbuckle.show.terminal.options import NO_PART, DocumentOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import inspected
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
@@ -67,7 +67,7 @@ def project(
     draws: Draws = None,
     seed: Seed = 20261121,
     fail_if: FailIf = None,
-    format: FormatOption = "table",
+    format: DocumentOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,

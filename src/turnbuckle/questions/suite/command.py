@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
 
+from turnbuckle.foundation import registry
 from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import NoCache, Output, Recorded
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
-from turnbuckle.show.terminal.tables import print_findings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from turnbuckle.questions.suite.answer import Suite
 
+#: Formats that are a file of their own, and its name where none is given.
+_FILES: Final = {"html": "turnbuckle-suite.html", "xlsx": "turnbuckle-suite.xlsx"}
+Formats = Annotated[
+    Literal["table", "json", "csv", "parquet", "markdown", "latex", "html", "xlsx"],
+    Parameter(
+        name="--format",
+        help="table for people, json for programs (stable), csv, parquet; markdown, latex for documents; html: one page; xlsx: a workbook "
+        "whose sums are formulas",
+    ),
+]
 Workload = Annotated[
     list[Recorded], Parameter(help="a portfolio (TOML: recordings with node-hours, machines with prices), or recordings of equal weight")
 ]
@@ -36,19 +49,24 @@ def suite(
     replay: Replay = "auto",
     draws: Draws = None,
     seed: Seed = 20261121,
-    format: FormatOption = "table",
+    format: Formats = "table",
     output: Output = None,
     no_cache: NoCache = False,
 ) -> int:
     """Ask a workload of several recordings on several machines: who gains and who loses, the mix, cost, and what turns the ranking."""
     from turnbuckle.questions.suite.question import of_files
+    from turnbuckle.questions.suite.tables import of_suite
 
     model = replace(model_of(alpha, "nething", None, host=host, port=port), replay=replay)
     with replaying():
         answer = of_files(
             workload, targets(on) or (), model=model, draws=draws_of(draws), seed=seed, use_cache=not no_cache, command=command_line()
         )  # fmt: skip
-    emit(answer, answer.table().to_dicts(), show, format, output)
+    if format in _FILES:
+        write: Callable[[Suite, Path], Path] = registry.load("services", f"suite {format}")
+        print(write(answer, output or Path(_FILES[format])))
+        return 0
+    emit(answer, answer.table().to_dicts(), show, format, output, tables=lambda: of_suite(answer))
     return 0
 
 
@@ -59,5 +77,11 @@ def show(console: Console, answer: Suite) -> None:
     console.print(Text(answer.headline(), "bold"))
     for table in of_suite(answer, short=True):
         console.print()
-        console.print(drawn(table, most=12))
-    print_findings(console, [replace(f, detail="") for f in answer.findings if f.severity == "warning"])
+        console.print(drawn(table))
+    counts: dict[str, tuple[str, int]] = {}
+    for f in (f for a in answer.applications for f in a.findings if f.severity == "warning"):
+        counts[f.code] = (f.meaning, counts.get(f.code, ("", 0))[1] + 1)
+    if counts:
+        console.print()
+    for code, (meaning, count) in sorted(counts.items()):
+        console.print(Text(f"{code}  {meaning} ({count} of {len(answer.applications)} recordings)", "yellow"))

@@ -30,7 +30,6 @@ from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
 from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, of_recordings, read_portfolio
-from turnbuckle.show.verdict import verdicts
 
 _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 
@@ -104,9 +103,9 @@ def _application(
         error.where = error.where or member.name
         raise
     cells = []
-    for whole, verdict in zip(answer.projections, verdicts(answer.projections), strict=True):
+    for whole in answer.projections:
         by_whole, alone = (_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in (whole, whole.by_coupling))
-        cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, verdict.words))
+        cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, whole.verdict))
     seen: dict[str, Finding] = {}
     for one in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(one.code, one)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from turnbuckle.projection.projection import NOISE
 from turnbuckle.questions.suite.answer import SELF, Cell, Mix, Ratio, Suite
 from turnbuckle.questions.suite.portfolio import Estimate
 from turnbuckle.show.table import Cell as Shown
 from turnbuckle.show.table import Table, cells
-from turnbuckle.show.text import DASH, NARROW, clean, listed, number, percent, probability, shorten, signed
+from turnbuckle.show.text import DASH, MINUS, NARROW, clean, listed, number, percent, probability, shorten
 
 _NAME: Final = 28
+#: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
+_WIDE: Final = 4
 
 
 def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
@@ -19,16 +22,14 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
 
     Parameters
     ----------
-    short : call machines by their names, for a terminal; else by their titles.
+    short : for a terminal: call machines by their names and not by their titles, and leave out what has no room.
     """
     named = titles(suite, short=short)
-    every = (
-        runs_table(suite, named),
-        mix_table(suite, named),
-        versus_table(suite, named),
-        money_table(suite, named),
-        flips_table(suite, named),
+    runs, versus = (
+        runs_table(suite, named, ranges=not short or len(suite.mixes) <= _WIDE, short=short),
+        versus_table(suite, named, today=short),
     )
+    every = (runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named))
     return [table for table in every if table is not None]
 
 
@@ -43,44 +44,46 @@ def _machine(named: Mapping[str, str], target: str) -> Shown:
     return Shown(named[target], clean(target), tone="code" if named[target] in (target, "today") else "strong")
 
 
-def ratio(value: Ratio, tone: str = "") -> Shown:
-    """Return a ratio and its range; a range that shows no width is left out.
+def ratio(value: Ratio, tone: str = "", *, ranges: bool = True) -> Shown:
+    """Return a ratio and, with `ranges`, its range; a range that shows no width is left out.
 
     >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
     '1.043× [1.02, 1.07]'
     """
     low, high = f"{value.low:.2f}", f"{value.high:.2f}"
     text = f"{value.value:.3f}×"
-    return Shown(text if low == high else f"{text} [{low}, {high}]", tone=tone)
+    return Shown(text if low == high or not ranges else f"{text} [{low}, {high}]", tone=tone)
 
 
 def _tone(value: Ratio) -> str:
-    """Return the tone of a run time: whether its range lies on one side of today's."""
-    return "good" if value.high < 1.0 else "poor" if value.low > 1.0 else ""
+    """Return the tone of a run time: whether its range lies on one side of today's, by more than two runs differ."""
+    return "good" if value.high < 1.0 - NOISE else "poor" if value.low > 1.0 + NOISE else ""
 
 
-def runs_table(suite: Suite, named: Mapping[str, str]) -> Table:
+def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, short: bool = False) -> Table:
     """Return applications by targets: run time over recorded, by the coupling alone, and with the target's own kernels and host."""
     own = _own(suite)
     targets = [m for m in suite.mixes if m.target != SELF]
     head = ["application", ">share", ">recorded", *(["with"] if own else []), *(f">{named[m.target]}" for m in targets)]
     rows: list[list[Shown]] = []
     for a in suite.applications:
-        name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="strong")
+        name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="code" if short else "strong")
         front = [name, Shown(percent(a.share)), Shown(number(a.measured_seconds, "s"))]
-        rows += _both(front, a.cells, own)
+        rows += _both(front, a.cells, own, ranges)
     for group in suite.groups:
         front = [Shown(f"group {shorten(clean(group.name), _NAME)}", tone="soft"), Shown(percent(group.share)), Shown("")]
-        rows += _both(front, [m for m in group.mixes if m.target != SELF], own)
-    rows += _both([Shown("the mix", tone="strong"), Shown(percent(1.0)), Shown("")], targets, own)
+        rows += _both(front, [m for m in group.mixes if m.target != SELF], own, ranges)
+    rows += _both([Shown("the mix", tone="strong"), Shown(percent(1.0)), Shown("")], targets, own, ranges)
     caption = (
         "Projected over recorded run time, with its 90 % range; below 1 is faster. The mix: node-hours on the machine for each "
         "node-hour of today, by the shares. Unknown numbers of a machine are drawn once for all applications and targets."
     )
     if own:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
-    title = f"run time against the recorded, {len(suite.applications)} applications"
-    return Table(caption, head, rows, title=title, wide=("recorded",))
+    title = f"run time against the recorded, {len(suite.applications)} applications" + (
+        "" if ranges or not own else "; own: with own GPU, host"
+    )
+    return Table(caption, head, rows, title=title, wide=("recorded",) if ranges else ("recorded", "share"))
 
 
 def _own(suite: Suite) -> bool:
@@ -88,15 +91,18 @@ def _own(suite: Suite) -> bool:
     return any(c.penalty != c.coupling_alone for a in suite.applications for c in a.cells)
 
 
-def _both(front: list[Shown], each: Sequence[Cell | Mix], own: bool) -> list[list[Shown]]:
+def _both(front: list[Shown], each: Sequence[Cell | Mix], own: bool, ranges: bool) -> list[list[Shown]]:
     """Return a row by the coupling alone and, where targets have kernels and hosts of their own, a second with them."""
-    alone = [ratio(c.coupling_alone, _tone(c.coupling_alone)) for c in each]
+    alone = [ratio(c.coupling_alone, _tone(c.coupling_alone), ranges=ranges) for c in each]
     if not own:
         return [[*front, *alone]]
     whole = [c.penalty if isinstance(c, Cell) else c.node_hours for c in each]
-    second = [ratio(r, _tone(r)) if r != c.coupling_alone else Shown(DASH) for r, c in zip(whole, each, strict=True)]
+    second = [ratio(r, _tone(r), ranges=ranges) if r != c.coupling_alone else Shown(DASH) for r, c in zip(whole, each, strict=True)]
     blank = [Shown("") for _ in front]
-    return [[*front, Shown("coupling", tone="soft"), *alone], [*blank, Shown("own GPU, host", tone="soft"), *second]]
+    return [
+        [*front, Shown("coupling"), *alone],
+        [*blank, Shown("own"), *second],
+    ]
 
 
 def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
@@ -135,21 +141,21 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
     return Table(caption, head, rows, title="the mix, fewest node-hours first", wide=("by coupling", "throughput"))
 
 
-def versus_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
-    """Return the break-even premium of each machine over each other one that needs more node-hours."""
+def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False) -> Table:
+    """Return the break-even premium of each machine over each other one that needs more node-hours; with `today` only over today's."""
     ranked = suite.ranked
+    pairs = [(better.target, other.target) for k, better in enumerate(ranked) for other in ranked[k + 1 :]]
+    if today:
+        pairs = [(m.target, SELF) for m in ranked if m.target != SELF]
     rows = []
-    for k, better in enumerate(ranked):
-        for other in ranked[k + 1 :]:
-            v = suite.pair(better.target, other.target)
-            rows.append(
-                cells(
-                    _machine(named, better.target), _machine(named, other.target), share(v.premium), share(v.premium_by_coupling),
-                    Shown(DASH if v.beats is None else probability(v.beats)), Shown(DASH if v.cheaper is None else probability(v.cheaper)),
-                )
-            )  # fmt: skip
-    if not rows:
-        return None
+    for better, other in pairs:
+        v = suite.pair(better, other)
+        rows.append(
+            cells(
+                _machine(named, better), _machine(named, other), share(v.premium), share(v.premium_by_coupling),
+                Shown(DASH if v.beats is None else probability(v.beats)), Shown(DASH if v.cheaper is None else probability(v.cheaper)),
+            )
+        )  # fmt: skip
     caption = (
         "May cost more: the break-even premium, how much more a node of the first machine may cost than one of the second "
         "before the same work costs more; by coupling: what the closer coupling alone is worth. Faster: how likely the mix "
@@ -158,18 +164,30 @@ def versus_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
     head = ["machine", "against", ">may cost more by", ">by coupling", ">faster", ">cheaper"]
     if all(v.cheaper is None for v in suite.versus):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    return Table(caption, head, rows, title="what a node may cost more", shown=12)
+    return Table(
+        caption,
+        head,
+        rows,
+        title="what a node may cost more" + (" than one of today" if today else ""),
+        shown=12,
+        wide=("against",) * today,
+    )
 
 
 def share(value: Ratio) -> Shown:
     """Return a relative change and its range.
 
-    >>> share(Ratio(0.25, 0.2, 0.31)).text
-    '+25\\xa0% [+20, +31]\\xa0%'
+    >>> share(Ratio(0.25, 0.2, 0.31)).text, share(Ratio(0.0, -0.034, 1.2)).text
+    ('+25\\xa0% [+20, +31]', '0.0\\xa0% [−3.4, +120]')
     """
-    low, high = signed(value.low), signed(value.high)
-    text = signed(value.value)
-    return Shown(text if low == high else f"{text} [{low[:-2]}, {high[:-2]}]{NARROW}%")
+    middle, low, high = (_percent(v) for v in (value.value, value.low, value.high))
+    return Shown(f"{middle}{NARROW}%" + ("" if low == high else f" [{low}, {high}]"))
+
+
+def _percent(value: float) -> str:
+    """Return a change in per cent with its sign."""
+    text = f"{value * 100:+.0f}" if abs(value) >= 0.0995 else f"{value * 100:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", MINUS)
 
 
 def money_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
@@ -190,7 +208,7 @@ def money_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
         " a node. Prices and powers are the user's."
     )
     head = ["machine", ">price", ">cost", ">power", ">energy"]
-    return Table(caption, head, rows, title=f"work of one node-hour of today: {currency} a node-hour, {currency}, W a node, kWh")
+    return Table(caption, head, rows, title=f"work of one node-hour of today: price, cost [{currency}], power [W], energy [kWh]")
 
 
 def _money(value: Ratio | Estimate | None, divisor: float) -> Shown:

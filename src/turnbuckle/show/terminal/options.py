@@ -24,6 +24,12 @@ else:
     Recorded = Path
 Format = Literal["table", "json", "csv", "parquet"]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
+#: Formats of verbs whose tables go into documents as well.
+Document = Literal["table", "json", "csv", "parquet", "markdown", "latex"]
+DocumentOption = Annotated[
+    Document,
+    Parameter(name="--format", help="table for people, json for programs (stable), csv, parquet; markdown or latex for documents"),
+]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
 Charts = Annotated[Path | None, Parameter(name="--charts", help="write the figures into this folder as SVG, with the numbers behind them")]
 Profile = Annotated[

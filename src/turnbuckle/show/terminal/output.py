@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
+from turnbuckle.show.rendered import Markup, is_markup, rendered
 from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.recording import command_line
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from turnbuckle.foundation.findings import Finding
+    from turnbuckle.show.table import Table
 
 Rows = list[dict[str, Any]]
 #: What `inspect` says of a file, and of a recording with times.
@@ -101,6 +103,7 @@ def emit(
     show: Callable[[Terminal, Any], object],
     format: str,
     output: Path | None,
+    tables: Callable[[], Iterable[Table]] | None = None,
     **more: Any,
 ) -> None:
     """Print an answer for people, or write it for programs.
@@ -109,13 +112,22 @@ def emit(
     ----------
     rows : its flat table, or the key of the document that has it.
     show : prints it; ``table`` is the only format that goes to no file.
+    tables : what Markdown and LaTeX hold, of verbs that have these formats.
     more : keys that join the document.
     """
+    if tables is not None and is_markup(format):
+        write_tables(tables(), format, output)
+        return
     if format == "table":
         show(console_for(output), answer)
         return
     document = {**answer.as_dict(), **more}
     write_answer(document, document[rows] if isinstance(rows, str) else rows, format, output)
+
+
+def write_tables(tables: Iterable[Table], format: str, output: Path | None) -> None:
+    """Write tables as Markdown or LaTeX."""
+    write_text(rendered(tables, cast(Markup, format)), output)
 
 
 def write_rows(rows: Rows, format: str, output: Path | None) -> None:

@@ -24,6 +24,7 @@ from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
 from turnbuckle.show.findings_table import findings_table
+from turnbuckle.show.rendered import is_markup
 from turnbuckle.show.run_tables import (
     calls_table,
     copies_table,
@@ -39,7 +40,7 @@ from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.drawing import drawn, plain_text
-from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
+from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json, write_tables
 from turnbuckle.show.terminal.tables import unframed
 from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import verdicts
@@ -54,6 +55,9 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
             raise error_of("A010.report", found=f"--output {output.name}")
         console = Terminal(soft_wrap=False, highlight=False)
         show(console, answer, what)
+        return
+    if is_markup(format):
+        write_tables([targets_table(verdicts(answer.projections))], format, output)
         return
     document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
     if what == "inspect":
@@ -286,6 +290,8 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
 
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
     """The additive model on five numbers as printed in a paper or a table."""
+    if is_markup(format):
+        raise error_of("A056", found=f"--format {format}", cause="five printed numbers make no table", fix="--format json or csv")
     classes = ("gpu", "control", "data", "cpu", "mpi", "total")
     values: dict[str, Any] = {}
     for word in text.split(","):

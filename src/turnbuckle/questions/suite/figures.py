@@ -1,0 +1,279 @@
+"""Figures of a suite: the mix by machine, applications by targets, break-even premiums, parts of each run, what turns the ranking."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnbuckle.projection.projection import PARTS
+from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
+from turnbuckle.questions.suite.tables import ratio, share, titles
+from turnbuckle.show.figures import marks
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import FAINT, FULL, INK, RECORDED, SOFT, change_colour, change_legend, colours
+from turnbuckle.show.figures.look import PARTS as PART_COLOURS
+from turnbuckle.show.figures.marks import CHANGE, TIMES, Rows, log_ticks, of, plot, quantity, row_axis, stack
+from turnbuckle.show.text import clean, factor, folded, percent, probability, shorten, signed, terms
+
+#: Room for names left of a figure, and for numbers right of it [px].
+_NAMES: Final = 190
+_NUMBERS: Final = 170
+
+
+def figures(suite: Suite) -> list[Figure]:
+    """Return the figures of a suite."""
+    every = (mix_figure(suite), map_figure(suite), premium_figure(suite), turn_figure(suite), parts_figure(suite))
+    return [figure for figure in every if figure is not None]
+
+
+def _colours(suite: Suite) -> dict[str, str]:
+    names = [m.target for m in suite.mixes]
+    return dict(zip(names, colours(names), strict=True))
+
+
+def mix_figure(suite: Suite) -> Figure:
+    """Draw node-hours of the mix on each machine: dot and 90 % range, and a ring for the coupling alone."""
+    named, colour = titles(suite), _colours(suite)
+    asked = [m for m in suite.ranked if m.target != SELF]
+    rows: Rows = [
+        {
+            "row": k,
+            "name": folded(named[m.target], 24),
+            "colour": colour[m.target],
+            "value": m.node_hours.value,
+            "low": m.node_hours.low,
+            "high": m.node_hours.high,
+            "alone": m.coupling_alone.value,
+            "figures": ratio(m.node_hours).text,
+            "words": _words(m),
+            "tip": f"{named[m.target]}: {ratio(m.node_hours).text}; by the coupling alone {ratio(m.coupling_alone).text}",
+        }
+        for k, m in enumerate(asked)
+    ]
+    low, high = min([0.95, *(r["low"] for r in rows)]) * 0.96, max([1.05, *(r["high"] for r in rows)]) * 1.04
+    x = quantity("value", [low, high], log=10, title="node-hours for each node-hour of today", values=log_ticks(low, high), labelExpr=TIMES)
+    y = row_axis(len(rows))
+    other = [r for r in rows if r["alone"] != r["value"]]
+    layers = [
+        marks.cells([{"value": low, "to": 1.0}], x, None, x2="to", color="#f1f6fb"),
+        marks.rules([{"value": 1.0}], x, color=INK),
+        marks.words("fewer than today", 4, -6, align="left", color=SOFT, fontSize=10),
+        marks.rules(None, of(x, "low"), y, 3, x2="high", strokeCap="round"),
+        marks.points(None, x, y, 110, 1.5, tip=True),
+        marks.rings(other, of(x, "alone"), y, 80, 2),
+        marks.row_names(None, y, _NAMES, fontSize=12, lineBreak="\n"),
+        marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
+        marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
+    ]
+    spec = plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 20, 44), rows)
+    ring = " Ring: by the coupling alone, with GPU and host as they are." if other else ""
+    return Figure(
+        "suite-mix",
+        "What the mix takes on each machine",
+        "Node-hours of the mix. " + " ".join(f"{r['tip']}." for r in rows),
+        spec,
+        [{"target": m.target, **m.node_hours.as_dict(), "alone": m.coupling_alone.value} for m in asked],
+        f"Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
+    )  # fmt: skip
+
+
+def _words(m: Mix) -> str:
+    if not m.loses:
+        return "no application loses"
+    return f"{len(m.surely)} surely lose{'s' * (len(m.surely) == 1)}" if m.surely else f"{len(m.loses)} may lose"
+
+
+def map_figure(suite: Suite) -> Figure:
+    """Draw applications by targets, each cell in the colour of its change."""
+    named = titles(suite)
+    targets = [m for m in suite.mixes if m.target != SELF]
+    lines = [(shorten(clean(a.name), 24), percent(a.share), [(c.penalty, c.coupling_alone) for c in a.cells]) for a in suite.applications]
+    lines.append(("the mix", "", [(m.node_hours, m.coupling_alone) for m in targets]))
+    rows: Rows = []
+    for k, (name, _, pairs) in enumerate(lines):
+        below = 0.25 if name == "the mix" else 0.0
+        for n, (whole, alone) in enumerate(pairs):
+            change = whole.value - 1.0
+            rows.append(
+                {
+                    "row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1,
+                    "colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.35 else INK,
+                    "label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]",
+                    "tip": f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}",
+                }
+            )  # fmt: skip
+    width = FULL - _NAMES - 10
+    x = quantity("column", [0, len(targets)], no_axis=True)
+    y = quantity("row", [0, len(lines) + 0.25], scale={"reverse": True}, no_axis=True)
+    step = width / len(targets)
+    folds = [folded(named[m.target], max(int(step / 6.6), 6)).split("\n") for m in targets]
+    heads: Rows = [
+        {"place": (n + 0.5) * step, "y": -8 - 14 * (len(fold) - 1 - k), "label": text}
+        for n, fold in enumerate(folds)
+        for k, text in enumerate(fold)
+    ]
+    tall = 42
+    names: Rows = [
+        {"y": (k + 0.5 + (0.25 if name == "the mix" else 0)) * tall, "name": name, "part": part} for k, (name, part, _) in enumerate(lines)
+    ]
+    centres: Rows = [{**r, "px": (r["column"] + 0.5) * step, "py": (r["row"] + 0.5) * tall} for r in rows]
+    px, py = (
+        quantity("px", [0, width], no_axis=True),
+        quantity("py", [0, tall * (len(lines) + 0.25)], scale={"reverse": True}, no_axis=True),
+    )
+    at = quantity("y", [0, tall * (len(lines) + 0.25)], scale={"reverse": True}, no_axis=True)
+    layers = [
+        marks.cells(rows, x, y, x2="right", y2="end", stroke="white", strokeWidth=2, tip=True),
+        marks.labels(centres, px, py, "label", hue="ink", fontSize=12.5, fontWeight="bold", dy=-6),
+        marks.labels(centres, px, py, "range", hue="ink", fontSize=10, dy=9),
+        marks.labels(heads, quantity("place", [0, width], no_axis=True), at, "label", baseline="bottom", fontSize=11.5),
+        marks.row_names(names, at, _NAMES, fontSize=12, dy=-6),
+        marks.labels(names, -12, at, "part", align="right", dy=9, color=SOFT, fontSize=10.5),
+    ]
+    resolve = {"resolve": {"scale": {"x": "independent", "y": "independent"}}}
+    spec = {**plot(layers, tall * (len(lines) + 0.25), (_NAMES, 10, 40, 6)), **resolve}
+    return Figure(
+        "suite-map",
+        "Who gains and who loses",
+        "Run time against today. " + " ".join(f"{r['tip']}." for r in rows),
+        spec,
+        [{"application": a.name, "share": a.share, "target": c.target, **c.penalty.as_dict()} for a in suite.applications for c in a.cells],
+        "Projected over recorded run time, with its 90 % range; targets with their own GPU and host. Below each name its share.",
+        legend=change_legend((-0.3, -0.1, 0.0, 0.05, 0.5)),
+    )  # fmt: skip
+
+
+def premium_figure(suite: Suite) -> Figure | None:
+    """Draw what a node of each machine may cost more than one of today, and what it does cost more, where prices are known."""
+    named, colour = titles(suite), _colours(suite)
+    today = suite.mixes[0].price
+    rows: Rows = []
+    for m in suite.ranked:
+        if m.target == SELF:
+            continue
+        v = suite.pair(m.target, SELF)
+        asks = None if today is None or m.price is None else m.price.value / today.value - 1.0
+        words = "" if asks is None else f"asks {signed(asks)}" + ("" if v.cheaper is None else f", pays: {probability(v.cheaper)}")
+        rows.append(
+            {
+                "row": len(rows), "name": folded(named[m.target], 24), "colour": colour[m.target], "value": v.premium.value,
+                "low": v.premium.low, "high": v.premium.high, "alone": v.premium_by_coupling.value, "asks": asks,
+                "figures": share(v.premium).text, "words": words, "tip": f"{named[m.target]}: {share(v.premium).text} {words}",
+            }
+        )  # fmt: skip
+    low = min([-0.05, *(r[k] for r in rows for k in ("low", "alone", "asks") if r[k] is not None)])
+    high = max([0.05, *(r[k] for r in rows for k in ("high", "alone", "asks") if r[k] is not None)])
+    pad = 0.04 * (high - low)
+    x = quantity("value", [low - pad, high + pad], title="price of a node against one of today", labelExpr=CHANGE, tickCount=7)
+    y = row_axis(len(rows))
+    other, asked = [r for r in rows if r["alone"] != r["value"]], [r for r in rows if r["asks"] is not None]
+    at = FULL - _NAMES - _NUMBERS + 14
+    layers = [
+        marks.rules([{"value": 0.0}], x, color=INK),
+        marks.rules(None, of(x, "low"), y, 3, x2="high", strokeCap="round"),
+        marks.points(None, x, y, 110, 1.5, tip=True),
+        marks.rings(other, of(x, "alone"), y, 80, 2),
+        marks.points(asked, of(x, "asks"), y, 110, 1.0, shape="diamond", color=INK),
+        marks.row_names(None, y, _NAMES, fontSize=12, lineBreak="\n"),
+        marks.labels(None, at, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
+        marks.labels(None, at, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
+    ]
+    spec = plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 12, 44), rows)
+    diamond = " Diamond: what it does cost more; left of the dot it pays." if asked else ""
+    return Figure(
+        "suite-premium",
+        "What a node may cost more than one of today",
+        "Break-even premium. " + " ".join(f"{r['tip']}." for r in rows),
+        spec,
+        [{k: r[k] for k in ("name", "value", "low", "high", "alone", "asks")} for r in rows],
+        f"Dot: where the work costs the same; line: 90 % of the draws; ring: by the coupling alone.{diamond}",
+    )
+
+
+def nearest_turn(suite: Suite) -> Flip | None:
+    """Return the change of the mix that turns the first place soonest; None where none does."""
+    turns = [f for f in suite.flips if f.flips_at is not None]
+    by = "cost" if all(m.cost for m in suite.mixes) else "node-hours"
+    return min((f for f in turns if f.by == by), key=lambda f: abs((f.flips_at or 0.0) - f.share), default=None)
+
+
+def turn_figure(suite: Suite) -> Figure | None:
+    """Draw each machine over the share of the application whose share turns the ranking soonest; None where none does."""
+    turn = nearest_turn(suite)
+    if turn is None or turn.flips_at is None:
+        return None
+    named, colour = titles(suite), _colours(suite)
+    k = next(i for i, a in enumerate(suite.applications) if a.name == turn.application)
+    today = suite.applications[k].share
+    rows: Rows = []
+    ends: Rows = []
+    for m in suite.mixes:
+        price = 1.0 if turn.by == "node-hours" else m.price.value if m.price else None
+        if price is None:
+            continue
+        own = 1.0 if m.target == SELF else suite.applications[k].cells[[o.target for o in suite.mixes].index(m.target) - 1].penalty.value
+        others = (m.node_hours.value - today * own) / (1.0 - today)
+        ends_of = ((0.0, others), (1.0, own))
+        rows += [{"share": at, "value": price * hours, "colour": colour[m.target], "series": m.target} for at, hours in ends_of]
+        ends.append({"share": 1.0, "value": price * own, "colour": colour[m.target], "name": folded(named[m.target], 24)})
+    low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
+    pad = 0.06 * (high - low)
+    what = (
+        "node-hours for each of today"
+        if turn.by == "node-hours"
+        else f"{clean(suite.portfolio.currency, 12)} for the work of a node-hour of today"
+    )
+    name = shorten(clean(turn.application), 40)
+    x, y = (
+        quantity("share", [0, 1], title=f"share of {name}", format="%"),
+        quantity("value", [low - pad, high + pad], title=what, grid=True),
+    )
+    layers = [
+        marks.rules([{"share": today}], x, color=RECORDED, strokeDash=[4, 3]),
+        marks.labels([{"share": today, "label": "today"}], x, -6, color=SOFT, fontSize=10.5),
+        marks.rules([{"share": turn.flips_at}], x, color=FAINT),
+        marks.labels([{"share": turn.flips_at, "label": f"turns at {percent(turn.flips_at)}"}], x, -6, color=SOFT, fontSize=10.5),
+        marks.line(rows, x, y, 2.5, series="series"),
+        marks.labels(ends, x, y, "name", hue="colour", align="left", dx=8, lineBreak="\n", fontSize=11.5),
+    ]
+    return Figure(
+        "suite-turn",
+        f"The ranking hangs on {name}",
+        f"{named[turn.better]} is first while {name} has {percent(today)}, as today; {named[turn.worse]} ties at {percent(turn.flips_at)}.",
+        plot(layers, 220, (64, 190, 24, 46)),
+        rows,
+        "The other applications keep their proportions. At the stated values.",
+    )
+
+
+def parts_figure(suite: Suite) -> Figure:
+    """Draw what each recorded run is made of, by part, as Groves et al. 2022 (Fig 10) show one."""
+    words = terms("part of a run")
+    rows: Rows = []
+    for k, a in enumerate(suite.applications):
+        p = a.projections[0]
+        whole = sum(p.measured_breakdown.values()) or 1.0
+        for part in stack((p.measured_breakdown[name] / whole, {"part": name}) for name in PARTS):
+            length = part["to"] - part["from"]
+            rows.append(
+                {
+                    "row": k, "name": shorten(clean(a.name), 24), "from": part["from"], "to": part["to"], "middle": part["middle"],
+                    "colour": PART_COLOURS[part["part"]], "ink": "#ffffff" if part["part"] in ("kernel", "launch") else INK,
+                    "label": percent(length, 2) if length > 0.06 else "", "part": part["part"],
+                    "tip": f"{clean(a.name)}: {words[part['part']]} {percent(length)}",
+                }
+            )  # fmt: skip
+    x, y = quantity("from", [0, 1], title="share of the recorded run", format="%"), row_axis(len(suite.applications), inner=0.3, outer=0.15)
+    layers = [
+        marks.bars(None, x, y, x2="to", tip=True),
+        marks.labels(None, of(x, "middle"), y, "label", hue="ink", fontSize=10.5),
+        marks.row_names([r for r in rows if r["part"] == PARTS[0]], y, _NAMES, fontSize=12),
+    ]
+    return Figure(
+        "suite-parts",
+        "What each run is made of",
+        " ".join(f"{r['tip']}." for r in rows),
+        plot(layers, 34 * len(suite.applications), (_NAMES, 12, 4, 44), rows),
+        [{"application": r["name"], "part": r["part"], "share": r["to"] - r["from"]} for r in rows],
+        "Exposed time by part; the parts add up to the recorded run time. A closer coupling acts on copies, launches and waits.",
+        legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),
+    )

@@ -1,0 +1,149 @@
+"""What a suite looks like: tables, figures, the page, the workbook."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+import turnbuckle as tb
+from turnbuckle.questions.suite import sheet
+from turnbuckle.questions.suite.answer import SELF, Suite
+from turnbuckle.questions.suite.figures import figures, nearest_turn
+from turnbuckle.questions.suite.page import page
+from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio
+from turnbuckle.questions.suite.question import of_files
+from turnbuckle.questions.suite.tables import of_suite
+from turnbuckle.show.figures.figure import draw
+
+EXAMPLES = Path(tb.__file__).parent / "examples"
+HOSTILE = '=cmd|"/c calc"!A1<script>alert(1)</script>\x1b[31m'
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    runs = [tb.read(EXAMPLES / f"{name}-like-synthetic.sqlite", use_cache=False) for name in ("milc", "dgemm")]
+    offers = (
+        Offer(SELF, Estimate(1.1, 1.1), Estimate(900, 900), 100.0),
+        Offer("gh200", Estimate(1.6, 2.0), Estimate(800, 1000), 50.0),
+        Offer("nvlink-c2c", Estimate(1.3, 1.3)),
+        Offer("cdi-row-link", Estimate(1.0, 1.05)),
+    )
+    members = (Member(HOSTILE, runs[0], 3.0, "lattice"), Member("dgemm", runs[1]))
+    return of_files(Portfolio(members, offers, "the mix of " + HOSTILE), draws=60)
+
+
+def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
+    for short in (True, False):
+        tables = of_suite(suite, short=short)
+        assert len(tables) == 5
+        for table in tables:
+            assert {len(row) for row in table.rows} == {len(table.head)}, table.title
+
+
+def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite) -> None:
+    drawn = {f.name: f for f in draw(figures(suite))}
+    assert list(drawn) == ["suite-mix", "suite-map", "suite-premium", "suite-turn", "suite-parts"]
+    assert all(f.svg.startswith("<svg") for f in drawn.values())
+    assert {r["target"]: r["value"] for r in drawn["suite-mix"].rows} == {
+        m.target: m.node_hours.value for m in suite.mixes if m.target != SELF
+    }
+    for a in suite.applications:
+        parts = [r["share"] for r in drawn["suite-parts"].rows if r["application"] in (a.name, a.name[:24])]
+        assert a.name == HOSTILE or sum(parts) == pytest.approx(1)
+
+
+def test_lines_cross_where_the_ranking_turns(suite: Suite) -> None:
+    turn = nearest_turn(suite)
+    assert turn is not None and turn.flips_at is not None
+    rows = next(f for f in figures(suite) if f.name == "suite-turn").rows
+    at = {target: [r["value"] for r in rows if r["series"] == target] for target in (turn.better, turn.worse)}
+    better, worse = (ends[0] + turn.flips_at * (ends[1] - ends[0]) for ends in at.values())
+    assert better == pytest.approx(worse, rel=1e-12)
+
+
+def test_the_page_loads_nothing_and_says_the_answer(suite: Suite) -> None:
+    text = page(suite)
+    assert "default-src &#39;none&#39;" in text and not re.search(r"(?:src|href)=[\"']?https?:", text)
+    assert "<script>alert" not in text and "\x1b" not in text and "SYNTHETIC" in text
+    best = suite.ranked[0]
+    assert f"{best.node_hours.value:.3f}" in text and text.count("<figure") == 5
+    assert len(text) < 400_000
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_page_of_one_program_without_prices_or_draws(suite: Suite, alone: bool) -> None:
+    some = suite.portfolio.members[:1] if alone else suite.portfolio.members
+    bare = of_files(Portfolio(some, (Offer("cdi-row-link"),)), draws=0)
+    text = page(bare)
+    assert "No machine asked needs fewer node-hours" in text and "likely" not in text.partition("<section")[0]
+
+
+# --- the workbook -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def books(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[openpyxl.Workbook, openpyxl.Workbook, Path]:
+    path = sheet.write(suite, tmp_path_factory.mktemp("sheet") / "suite.xlsx")
+    return openpyxl.load_workbook(path), openpyxl.load_workbook(path, data_only=True), path
+
+
+def test_the_workbook_keeps_the_answer_beside_its_formulas(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
+    formulas, values, _ = books
+    assert values.sheetnames == ["Mix", "Applications", "Ranges", "Sources"]
+    for k, m in enumerate(suite.mixes):
+        row = [cell.value for cell in values["Mix"][5 + k]]
+        assert row[1:4] == pytest.approx([m.node_hours.value, m.coupling_alone.value, m.throughput.value])
+        assert row[8] == (None if m.cost is None else pytest.approx(m.cost.value))
+        assert row[10] == (None if m.energy is None else pytest.approx(m.energy.value / 3.6e6))
+        if m.ssi is not None:
+            assert row[5] == pytest.approx(m.ssi.raw.value)
+            assert row[6] == (None if m.ssi.conformant is None else pytest.approx(m.ssi.conformant))
+            assert row[11] == pytest.approx(suite.pair(m.target, SELF).premium.value)
+    made = [cell.value for row in formulas["Mix"]["A5:M8"] for cell in row if str(cell.value).startswith("=")]
+    assert len(made) == 4 * 3 + 3 * 6
+
+
+def test_formulas_ask_the_cells_that_the_reader_may_change(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
+    formulas = books[0]
+    mix, applications = formulas["Mix"], formulas["Applications"]
+    assert mix["B6"].value == "=SUMPRODUCT(Applications!$D$5:$D$6,Applications!$G$5:$G$6)"
+    assert mix["C7"].value == "=SUMPRODUCT(Applications!$D$5:$D$6,Applications!$K$5:$K$6)"
+    assert applications["D5"].value == "=C5/SUM($C$5:$C$6)"
+    assert applications["G5"].value == pytest.approx(suite.applications[0].cells[0].penalty.value)
+    assert applications["K5"].value == pytest.approx(suite.applications[0].cells[1].coupling_alone.value)
+    assert mix["F6"].value.startswith("=EXP(SUMPRODUCT(Applications!$D$5:$D$6,LN(Applications!$E$5:$E$6/Applications!$G$5:$G$6)))*")
+    assert (mix["L6"].value, mix["I6"].value) == ("=$B$5/B6-1", '=IF(ISNUMBER(H6),H6*B6,"")')
+
+
+def test_names_of_recordings_are_texts_and_sources_are_all_there(
+    suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]
+) -> None:
+    formulas, values, path = books
+    assert formulas["Applications"]["A5"].data_type == "s" and "\\u{1b}" in formulas["Applications"]["A5"].value
+    with zipfile.ZipFile(path) as parts:
+        assert not any(b"hyperlink" in parts.read(name) for name in parts.namelist() if "worksheets" in name)
+    said = " ".join(str(cell.value) for row in values["Sources"].iter_rows() for cell in row)
+    for a in suite.applications:
+        assert a.provenance["profile"]["sha256"] in said
+    assert "nersc.gov" in said and str(suite.seed) in said
+
+
+def test_group_rows_and_mix_have_their_ranges(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
+    rows = [[cell.value for cell in row] for row in books[1]["Ranges"].iter_rows(min_row=5)]
+    assert len(rows) == 3 * (2 + 1 + 1)
+    last, mix = rows[-1], suite.mixes[-1]
+    assert last[:2] == ["the mix", mix.target] and last[3:5] == pytest.approx([mix.node_hours.low, mix.node_hours.high])
+
+
+def test_without_the_library_the_workbook_is_refused(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from refusals import refused
+
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    refused("A450", sheet.write, replace(suite), tmp_path / "s.xlsx")
