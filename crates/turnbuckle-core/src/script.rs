@@ -47,6 +47,8 @@ fn run_once(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Res
     let runtime = Runtime::new().map_err(|_| ScriptError::Memory)?;
     // the rest is for the answers, whose allocation cannot fail without ending the process
     runtime.set_memory_limit(memory - memory / 8);
+    // unreachable cycles are looked for at a quarter of it: at QuickJS's 256 KiB the library itself is searched again and again
+    runtime.set_gc_threshold(memory / 4);
     let context = Context::full(&runtime).map_err(|_| ScriptError::Memory)?;
     let mut answers = Vec::new();
     let ended = context.with(|ctx| {

@@ -147,7 +147,7 @@ impl<'a, const W: usize> Rates<'a, W> {
     }
 
     /// The rate of one wait; `spare` is where one beyond the table is worked out.
-    #[inline]
+    #[inline(always)]
     fn of<'r>(&'r self, wait: &Wait, spare: &'r mut Rate<W>) -> &'r Rate<W> {
         match self.table.get(wait.law as usize) {
             Some(rate) => rate,
@@ -298,16 +298,18 @@ impl Timeline {
         // rather narrow passes side by side than a wide one alone
         let width = out.len().div_ceil(threads).min(WIDTH);
         let blocks = Blocks { length: self.parameters, width, threads };
+        let vectors = pulp::Arch::new();
         shared_out(blocks, scenarios, &mut out, stop, |rows, part| match part.len() {
             0..=1 => self.last_of::<1>(rows, part),
             2 => self.last_of::<2>(rows, part),
-            3..=4 => self.last_of::<4>(rows, part),
-            _ => self.last_of::<WIDTH>(rows, part),
+            3..=4 => vectors.dispatch(Pass::<4> { timeline: self, rows, out: part }),
+            _ => vectors.dispatch(Pass::<WIDTH> { timeline: self, rows, out: part }),
         });
         Ok(out)
     }
 
     /// Up to `W` scenarios in one pass over the graph.
+    #[inline(always)]
     fn last_of<const W: usize>(&self, rows: &[f64], out: &mut [f64]) {
         let rates = Rates::<W>::new(self, rows, 1.0);
         let mut x = vec![[0.0_f64; W]; self.slots];
@@ -316,19 +318,10 @@ impl Timeline {
         for step in &self.steps {
             let (mine, rest) = waits.split_at(step.waits as usize);
             waits = rest;
-            let mut through = |wait: &Wait| {
-                let (rate, lag) = (rates.of(wait, &mut spare), wait.lag as f64);
-                let mut at = x[wait.slot as usize];
-                for (w, at) in at.iter_mut().enumerate() {
-                    let changed = lag * rate.scale[w] + rate.add[w];
-                    *at += if changed > 0.0 { changed } else { 0.0 };
-                }
-                at
-            };
             let Some((one, more)) = mine.split_first() else { continue };
-            let mut latest = through(one);
+            let mut latest = after(&x, one, rates.of(one, &mut spare));
             for wait in more {
-                let other = through(wait);
+                let other = after(&x, wait, rates.of(wait, &mut spare));
                 for w in 0..W {
                     latest[w] = if other[w] > latest[w] { other[w] } else { latest[w] };
                 }
@@ -337,6 +330,33 @@ impl Timeline {
             x[step.slot as usize] = latest.map(|at| at + residual);
         }
         out.copy_from_slice(&x[END][..out.len()]);
+    }
+}
+
+/// When a step that waits for one other may happen; inlined, so that it has the vectors of the pass.
+#[inline(always)]
+fn after<const W: usize>(x: &[[f64; W]], wait: &Wait, rate: &Rate<W>) -> [f64; W] {
+    let (mut at, lag) = (x[wait.slot as usize], wait.lag as f64);
+    for (w, at) in at.iter_mut().enumerate() {
+        let changed = lag * rate.scale[w] + rate.add[w];
+        *at += if changed > 0.0 { changed } else { 0.0 };
+    }
+    at
+}
+
+/// A pass of `last`, compiled for each width of vectors that a machine may have: the same sums in the same order, to the last bit.
+struct Pass<'a, const W: usize> {
+    timeline: &'a Timeline,
+    rows: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl<const W: usize> pulp::NullaryFnOnce for Pass<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.timeline.last_of::<W>(self.rows, self.out);
     }
 }
 
