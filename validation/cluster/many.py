@@ -9,6 +9,8 @@ c cores, one worker each::
 
     T = workers' start + N x worker's seconds / (n c)        or        N x client's seconds, if that is longer
 
+An array of n jobs, one shard of the study each (``--shard``), has n clients, which share the latter.
+
 Assumed, and not measured here: recordings alike in size, a file system that serves n c readers as fast as one (the bytes that it must
 serve stand beside), cores of the speed of these, workers that start at once, and a scheduler that takes no longer for more workers.
 """
@@ -86,13 +88,11 @@ def main(given: Sequence[str] | None = None) -> int:
     size = words.recording.stat().st_size
     start, each, serial = fits["workers"][0] / words.workers, fits["workers"][1], fits["client"][1]
     for nodes in words.nodes:
-        lanes = nodes * words.cores
-        seconds = max(start + words.total * each / lanes, words.total * serial)
-        limit = "hands out and gathers" if words.total * serial > start + words.total * each / lanes else "computes"
-        print(
-            f"{words.total:,} recordings on {nodes} nodes of {words.cores} cores: {seconds:,.0f} s, bound by what {limit}; "
-            f"{words.total * size / seconds / 1e9:.2f} GB/s from the file system"
-        )
+        computing = start + words.total * each / (nodes * words.cores)
+        one, array = max(computing, words.total * serial), max(computing, words.total * serial / nodes)
+        rate = words.total * size / array / 1e9
+        print(f"{words.total:,} recordings on {nodes} nodes of {words.cores} cores: computing alone {computing:,.0f} s, from one client")
+        print(f"{one:,.0f} s, as an array of one shard a node {array:,.0f} s, which reads {rate:.2f} GB/s")
     if words.out:
         words.out.write_text(json.dumps({"points": points, "fits": fits}, indent=1) + "\n", encoding="utf-8")
     return 0
