@@ -86,7 +86,7 @@ def machines() -> str:
 def server() -> MCPServer:
     """Return the server with all tools.  Raises A450 without the extra ``mcp``."""
     with needs("mcp"):
-        from mcp.server import MCPServer
+        from mcp.server import MCPServer  # an extra: other verbs do without
         from mcp.types import ToolAnnotations
     made = MCPServer("turnbuckle", instructions=INSTRUCTIONS)
     for tool in (doctor, inspect, project, slack, whatif, machines):
