@@ -444,11 +444,10 @@ impl<'a> Simulation<'a> {
             let placed = &self.placed[one];
             free.free(placed, self.jobs.cores[one], self.jobs.memory[one], self.jobs.gpus[one]);
             // only where something became free can a part fit that did not
-            if parts > 1 || placed.iter().any(|p| free.room(p.pool, 1, cores, memory, gpus) > 0) {
-                if free.could(parts, cores, memory, gpus) {
-                    when = expected.max(self.now);
-                    break;
-                }
+            let may = parts > 1 || placed.iter().any(|p| free.room(p.pool, 1, cores, memory, gpus) > 0);
+            if may && free.could(parts, cores, memory, gpus) {
+                when = expected.max(self.now);
+                break;
             }
         }
         self.reservation = Some(Reservation { job: head, releases: self.releases, at: when, free });
