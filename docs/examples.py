@@ -11,9 +11,9 @@ A block marked ``console`` holds commands and their output, as a terminal shows 
     $ echo $?
     0
 
-``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small table of run times. A line ``...`` stands
-for lines left out. Without ``$ echo $?`` the command must end with 0. Lines must agree but for spaces, numbers within
-`TOLERANCE`.
+``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small table of run times,
+``mix.toml`` a portfolio. A line ``...`` stands for lines left out. Without ``$ echo $?`` the command must end with 0. Lines must agree but
+for spaces, numbers within `TOLERANCE`.
 
 A block marked ``python`` runs after those before it on the page.  If a block marked ``text`` follows at once, it is what
 the code prints.
@@ -41,6 +41,13 @@ TOLERANCE = 0.02
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 #: Run times on 1 to 8 cores a GPU as a fit that Austin et al. 2021 print gives them (Table 6, Total), rounded to seconds.
 RUNS = "cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n"
+#: A workload of the sample alone, on two machines.
+MIX = """[recordings]
+milc = "run.sqlite"
+
+[targets.gh200]
+[targets.cdi-row-link]
+"""
 COLOURED = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -126,6 +133,7 @@ def workplace() -> Iterator[dict[str, object]]:
         (Path(folder) / "run.sqlite").write_bytes(Path(path).read_bytes())
         (Path(folder) / "jobs.toml").write_bytes((Path(path).parent / "jobs.toml").read_bytes())
         (Path(folder) / "runs.csv").write_text(RUNS, encoding="utf-8")
+        (Path(folder) / "mix.toml").write_text(MIX, encoding="utf-8")
         os.chdir(folder)
         try:
             yield {"__name__": "example"}

@@ -59,7 +59,7 @@ def test_questions_do_without_scipy() -> None:
 
 
 def test_what_needs_it_says_how_to_get_it() -> None:
-    ran = without_scipy("sweep", str(SAMPLE), "--model", "slack", "--axis", "slack.link=1us..10us", "--sample", "4")
+    ran = without_scipy("sweep", str(SAMPLE), "--model", "slack", "--axis", "slack_seconds=1us..10us", "--sample", "4")
     assert ran.returncode == 2 and "error[A450]" in ran.stderr and "pip install 'turnbuckle[scipy]'" in ran.stderr
 
 

@@ -78,7 +78,7 @@ def test_the_package_is_imported_without_its_rooms() -> None:
     code = "import sys, turnbuckle; print([m for m in sys.modules if m.split('.')[0] in ('polars', 'numpy', 'scipy')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     version = subprocess.run([sys.executable, "-m", "turnbuckle", "--version"], capture_output=True, text=True, check=True)
-    assert version.stdout.strip() == importlib.metadata.version("turnbuckle")
+    assert version.stdout.splitlines()[0] == f"turnbuckle {importlib.metadata.version('turnbuckle')}"
 
 
 def test_a_notebook_shows_what_a_terminal_does(run: tb.Run) -> None:

@@ -94,12 +94,13 @@ def test_one_option_in_every_verb_that_reads_a_run(turnbuckle: Callable[..., Ran
 def test_every_verb_that_takes_a_recording_takes_a_part() -> None:
     """`merge` joins whole recordings, `doctor` judges a file, `validate` has `part` in its cases, `calibrate` takes no run of a program.
 
-    `model cxl` stands in one file with `model chain`, and reads none.
+    `model cxl` stands in one file with `model chain`, and reads none.  `pool` takes the recording of a class whole, as its jobs are.
     """
     commands = {name: entry.load() for name, entry in registry.entries("questions").items()}
     takes = {name for name, command in commands.items() if "part" in signature(command).parameters}
     reads = {name for name, command in commands.items() if "inspected(" in Path(getfile(command)).read_text(encoding="utf-8")} - {
-        "model cxl"
+        "model cxl",
+        "pool",
     }
     assert reads <= takes and {"model order", "cores", "export", "model messages", "model network", "model ssi"} <= takes
     assert "sweep" in takes and not takes & {"merge", "validate", "calibrate"}
