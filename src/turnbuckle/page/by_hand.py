@@ -30,8 +30,8 @@ _LEVERS: Final = (
 )
 _ABOUT: Final = (
     "Each slider alone gives what turnbuckle slack gives: the first two --over both, the others --over launch, kernel and cpu. Together "
-    "they add up in every call, copy and kernel before the order is replayed. Targets stand beside it at their stated values; the answer "
-    "above has their ranges."
+    "they add up in every call, copy and kernel before the order is replayed. Targets stand beside it by their coupling alone, at "
+    "their stated values; the answer above has their ranges."
 )
 
 
