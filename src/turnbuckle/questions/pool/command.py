@@ -10,7 +10,6 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
-from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.terminal.asked import targets
 from turnbuckle.show.terminal.cells import plain, seconds
 from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
@@ -145,7 +144,7 @@ def show(console: Console, answer: Pool) -> None:
     console.print(Text(f"{answer.jobs:,} jobs ({answer.source}), {span}"))
     console.print(Text(f"{fixed.hosts:,} nodes, {fixed.gpus:,} GPUs, {fixed.cores:,.0f} cores; {_POLICIES[answer.policy]}"))
     console.print()
-    heads = ("GPUs used", "stranded", "cores used", "stranded", *(() if answer.resident else ("waiting",)))
+    heads = ("GPUs used", "stranded", "cores", "stranded", *(() if answer.resident else ("waiting [s]",)))
     table = titled(console, "the same jobs", "", *heads)
     table.columns[0].no_wrap = True
     for c in answer.clusters:
@@ -186,14 +185,15 @@ def _print_fewest(console: Console, answer: Pool) -> None:
 
 def _print_classes(console: Console, answer: Pool) -> None:
     console.print()
-    heads = [c.machine if c.machine == "fixed" else plain(c.machine, 24) for c in answer.clusters]
     table = titled(
-        console, "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes", "class", "jobs", "waiting", *heads[1:]
+        console, "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes", "class", "jobs", "waiting", "on", "run time"
     )
     for k, mine in enumerate(answer.fixed.classes):
-        each = [c.classes[k] for c in answer.clusters[1:]]
-        cells = [f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]" for m in each]
-        table.add_row(plain(mine.name, 30), f"{mine.jobs:,}", seconds(mine.waiting), *cells)
+        about = (plain(mine.name, 30), f"{mine.jobs:,}", seconds(mine.waiting))
+        for place, cluster in enumerate(answer.clusters[1:]):
+            m = cluster.classes[k]
+            told = about if place == 0 else ("", "", "")
+            table.add_row(*told, _name(cluster), f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]")
     console.print(table)
     if bare := list(dict.fromkeys(m.name for c in answer.clusters for m in c.classes if m.assumed.basis == "published")):
         named = ", ".join(plain(name, 30) for name in bare[:6]) + (" ..." if len(bare) > 6 else "")
@@ -211,15 +211,15 @@ def _ranged(measure: Measure, unit: str) -> str:
     """Return a number and its range.
 
     >>> from turnbuckle.questions.pool.question import Measure
-    >>> _ranged(Measure(0.5, 0.4, 0.61), "1"), _ranged(Measure(12.0, 12.0, 12.0), "")
-    ('50.0% [40.0, 61.0]', '12')
+    >>> _ranged(Measure(0.5, 0.4, 0.61), "1"), _ranged(Measure(12.0, 12.0, 12.0), ""), _ranged(Measure(443.0, 42.8, 1320.0), "s")
+    ('50.0% [40.0, 61.0]', '12', '443 [42.8, 1320]')
     """
     numbers = (measure.value, measure.low, measure.high)
     if unit == "1":
         text, *ends = (f"{n * 100:.1f}" for n in numbers)
         return f"{text}%" + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
     if unit == "s":
-        text, *ends = (quantity(n, "s") if n else "0 s" for n in numbers)
+        text, *ends = (f"{n:.0f}" if n >= 1000 else f"{n:.3g}" for n in numbers)
     else:
         text, *ends = (f"{n:,.0f}" for n in numbers)
     return text + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
