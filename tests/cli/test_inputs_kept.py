@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -201,13 +202,18 @@ WRITERS: dict[str, tuple[object, ...]] = {
 
 @contextmanager
 def _small_files() -> Iterator[None]:
-    """No file of this process grows beyond 600 bytes: a write fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    """No file of this process grows beyond 600 bytes: a write fails, as on a full disk.
+
+    Python would keep the first 600 bytes of every module that it compiles meanwhile, and every later process would stumble over them.
+    """
+    before, kept = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = kept
 
 
 @pytest.mark.parametrize("verb", WRITERS)
