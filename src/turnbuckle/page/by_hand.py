@@ -17,6 +17,8 @@ from turnbuckle.show.verdict import Verdict
 
 #: Largest graph that a page holds, as it is written there [B]: a replay of it takes some 10 ms in a browser.
 MOST_BYTES: Final = 1_500_000
+#: Most dependencies of a graph that is written at all, to see how large it is.
+MOST_EDGES: Final = 300_000
 #: Distinct parameters that an edge can name.
 _MOST_PARAMETERS: Final = 1 << 16
 _WORDS: Final = {"launch": "launches", "kernel": "kernels", "copy": "copies", "other": "host and other"}
@@ -41,7 +43,7 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
     ``graph`` is None where the run is too large for a page; ``words`` then says so.
     """
     timeline, levers = studies.by_hand
-    graph = _written(timeline.flat(PART_OF_CATEGORY), levers)
+    graph = _written(timeline.flat(PART_OF_CATEGORY), levers) if len(timeline.graph.kind) <= MOST_EDGES else None
     if graph is None or len(graph["arrays"]) > MOST_BYTES:
         edges = f"{len(timeline.graph.kind):,}"
         return {
