@@ -29,7 +29,7 @@ MAKERS = {
     "texts_of": (set(), set()),
     "unwritable": (set(), set()),
     "one_of": (set(), {"choices"}),
-    "_flaw": ({"found", "content", "cause", "fix", "value"}, set()),
+    "_flaw": ({"found", "cause", "fix", "value"}, set()),
 }
 TABLE = {name: texts for klass in GROUPS for name, texts in errors.register(klass).items()}
 
@@ -40,6 +40,11 @@ def sites() -> tuple[tuple[tuple[str, ...], frozenset[str], str], ...]:
     out = []
     for path in modules():
         for node in nodes(path):
+            if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id == "TomlReading" for base in node.bases):
+                code = next(
+                    ast.literal_eval(n.value) for n in node.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "code"
+                )
+                out += [((f"{code}.{case}",), frozenset(fields(f"{code}.{case}")), path.name) for case in ("toml", "unknown")]
             if not isinstance(node, ast.Call):
                 continue
             maker = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""

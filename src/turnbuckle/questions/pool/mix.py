@@ -34,9 +34,9 @@ from typing import Any, Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.table_file import read_text
-from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.pool.logs import read_log
@@ -92,15 +92,14 @@ def read_mix(path: Path, cores_per_gpu: int, resident: bool, seed: int) -> Mix:
     return _Reading(path, text).mix(cores_per_gpu, resident, seed)
 
 
-class _Reading:
-    """One mix being read, with the position of each of its values."""
+class _Reading(TomlReading):
+    """One mix being read."""
+
+    code = "A452"
 
     def __init__(self, path: Path, text: str) -> None:
-        self.folder, self.name = path.parent, path.name
-        try:
-            self.document, self.positions = parsed(text)
-        except NotToml as flaw:
-            raise error_of("A452.toml", where=self.name + flaw.at, cause=flaw.why) from None
+        self.folder = path.parent
+        super().__init__(path.name, text)
 
     def mix(self, cores_per_gpu: int, resident: bool, seed: int) -> Mix:
         self._keys((), self.document, ("mix", "classes"))
@@ -108,7 +107,7 @@ class _Reading:
         self._keys(("mix",), head, _MIX)
         nodes = head.get("nodes", "")
         if not isinstance(nodes, str):
-            raise self._flaw("A452.value", ("mix", "nodes"), nodes, wanted="shapes as 64:4x16")
+            raise self._wrong(("mix", "nodes"), nodes, wanted="shapes as 64:4x16")
         log = head.get("jobs")
         legal = _TIES if log is not None else (*_JOBS, *_TIES)
         tables = {name: self._table(("classes", name), each) for name, each in classes.items()}
@@ -121,7 +120,7 @@ class _Reading:
         declared = {name: self._class(name, each) for name, each in tables.items()}
         jobs = sum(days * DAY / c.every for c in declared.values())
         if not declared or jobs > MOST_JOBS:
-            raise error_of("A447.jobs", where=self.name, found=f"{jobs:,.0f}", most=MOST_JOBS)
+            raise error_of("A447.jobs", where=self.file, found=f"{jobs:,.0f}", most=MOST_JOBS)
         return Mix(_drawn(declared, days * DAY, seed), nodes, ties)
 
     def _class(self, name: str, given: Mapping[str, Any]) -> _Class:
@@ -132,7 +131,7 @@ class _Reading:
             spread = self._number((*place, "spread"), spread, 0.0, 100.0)
         gpus = self._number((*place, "gpus"), given.get("gpus"), 0.0, 1e6)
         if gpus > 1 and gpus != int(gpus):
-            raise self._flaw("A452.value", (*place, "gpus"), gpus, wanted="a whole number of GPUs, or a share of one")
+            raise self._wrong((*place, "gpus"), gpus, wanted="a whole number of GPUs, or a share of one")
         cores = self._number((*place, "cores"), given.get("cores", 1), 0.0, 1e6)
         parts = self._number((*place, "parts"), given.get("parts", 1), 1.0, 1e5)
         memory = self._quantity((*place, "memory"), given.get("memory", "0 B"), "B", 0.0, 1e18) / 2**20
@@ -141,7 +140,7 @@ class _Reading:
     def _tie(self, name: str, given: Mapping[str, Any]) -> Tie:
         place = ("classes", name)
         if sum(key in given for key in ("recording", "curve", "slowdown")) > 1:
-            raise self._flaw("A452.value", place, name, wanted="one of recording, curve and slowdown")
+            raise self._wrong(place, name, wanted="one of recording, curve and slowdown")
         bandwidth = self._quantity((*place, "bandwidth"), given["bandwidth"], "B/s", 0.0, 1e15) if "bandwidth" in given else None
         exposed, moving = (self._number((*place, k), given[k], 0.0, 1.0) if k in given else None for k in ("exposed", "moving"))
         span = self._pair((*place, "slowdown"), given["slowdown"]) if "slowdown" in given else None
@@ -151,53 +150,40 @@ class _Reading:
 
     def _pair(self, place: tuple[str, ...], given: object) -> tuple[float, float]:
         if not isinstance(given, list) or len(given) != 2:
-            raise self._flaw("A452.value", place, given, wanted="least and most run time over that on fixed nodes, as [1.0, 1.05]")
+            raise self._wrong(place, given, wanted="least and most run time over that on fixed nodes, as [1.0, 1.05]")
         low, high = (self._number(place, each, 0.01, 1e6) for each in given)
         if low > high:
-            raise self._flaw("A452.value", place, given, wanted="the least before the most")
+            raise self._wrong(place, given, wanted="the least before the most")
         return low, high
 
     def _curve(self, place: tuple[str, ...], given: object) -> Sequence[tuple[float, float]]:
         if not isinstance(given, list) or not given or not all(isinstance(p, list) and len(p) == 2 for p in given):
-            raise self._flaw("A452.value", place, given, wanted='pairs of delay and run time, as [["1 us", 1.01], ["10 us", 1.2]]')
+            raise self._wrong(place, given, wanted='pairs of delay and run time, as [["1 us", 1.01], ["10 us", 1.2]]')
         out = [(self._quantity(place, delay, "s", 1e-12, 10.0), self._number(place, ratio, 0.01, 1e6)) for delay, ratio in given]
         if [at for at, _ in out] != sorted({at for at, _ in out}):
-            raise self._flaw("A452.value", place, given, wanted="delays that rise")
+            raise self._wrong(place, given, wanted="delays that rise")
         return out
 
     # --- values
 
     def _table(self, place: tuple[str, ...], given: object) -> dict[str, Any]:
         if not isinstance(given, dict):
-            raise self._flaw("A452.value", place, given, wanted="a table")
+            raise self._wrong(place, given, wanted="a table")
         return given
-
-    def _keys(self, place: tuple[str, ...], given: Mapping[str, Any], legal: Sequence[str]) -> None:
-        for key in given:
-            if key not in legal:
-                near = did_you_mean(key, legal) or f"keys here are {', '.join(legal)}"
-                raise error_of("A452.key", where=self._where((*place, key)), found=clipped(key, 40), fix=near)
 
     def _number(self, place: tuple[str, ...], given: object, least: float, most: float) -> float:
         if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
-            raise self._flaw("A452.value", place, given, wanted=f"a number from {least:g} to {most:g}")
+            raise self._wrong(place, given, wanted=f"a number from {least:g} to {most:g}")
         return float(given)
 
     def _quantity(self, place: tuple[str, ...], given: object, unit: str, least: float, most: float) -> float:
-        try:
-            value = parse(str(given), unit)
-        except UnitError as error:
-            error.where = self._where(place)
-            raise
+        value = self._located(place, lambda: parse(str(given), unit))
         if not least <= value <= most:
-            raise self._flaw("A452.value", place, given, wanted=f"{least:g} to {most:g} {unit}")
+            raise self._wrong(place, given, wanted=f"{least:g} to {most:g} {unit}")
         return value
 
-    def _flaw(self, name: str, place: tuple[str, ...], given: object, wanted: str) -> TurnbuckleError:
-        return error_of(name, where=self._where(place), found=clipped(str(given), 40), wanted=wanted)
-
-    def _where(self, place: tuple[str, ...]) -> str:
-        return "{}:{}:{}".format(self.name, *self.positions.key(place))
+    def _wrong(self, place: tuple[str, ...], given: object, wanted: str) -> TurnbuckleError:
+        return self._flaw("A452.value", place, found=str(given), wanted=wanted)
 
 
 def _drawn(declared: Mapping[str, _Class], seconds: float, seed: int) -> Stream:

@@ -43,10 +43,10 @@ from typing import Any, Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.table_file import read_text
-from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Machine, load
 from turnbuckle.projection.elsewhere.priors import normals
@@ -175,15 +175,14 @@ def read_portfolio(path: str | Path) -> Portfolio:
     return _Reading(Path(path), read_text(path, "the portfolio", largest_bytes=1 << 24, fix="give a TOML file in UTF-8")).portfolio()
 
 
-class _Reading:
-    """One portfolio being read, with the position of each of its values."""
+class _Reading(TomlReading):
+    """One portfolio being read."""
+
+    code = "A441"
 
     def __init__(self, path: Path, text: str) -> None:
-        self.folder, self.name = path.parent, path.name
-        try:
-            self.document, self.positions = parsed(text)
-        except NotToml as flaw:
-            raise error_of("A441.toml", where=self.name + flaw.at, cause=flaw.why) from None
+        self.folder = path.parent
+        super().__init__(path.name, text)
 
     def portfolio(self) -> Portfolio:
         self._keys((), self.document, ("suite", "recordings", "targets"))
@@ -261,24 +260,6 @@ class _Reading:
         if not isinstance(given, dict):
             raise self._flaw("A441.table", path, found=str(given), name=".".join(path))
         return given
-
-    def _keys(self, path: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str]) -> None:
-        if odd := next((key for key in table if key not in allowed), None):
-            fix = did_you_mean(odd, allowed) or None
-            raise self._flaw("A441.unknown", (*path, odd), found=odd, fix=fix, allowed=", ".join(allowed))
-
-    def _located(self, path: tuple[str, ...], make: Any) -> Any:
-        try:
-            return make()
-        except TurnbuckleError as error:
-            line, column = self.positions.value(path)
-            if not error.where or error.where.startswith("--"):  # no option names it here
-                error.where = f"{self.name}:{line}:{column}"
-            raise
-
-    def _flaw(self, name: str, path: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        line, column = self.positions.key(path)
-        return error_of(name, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix, **words)
 
 
 _UNITS: Final = (("price", "1"), ("power", "W"))

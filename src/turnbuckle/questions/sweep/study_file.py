@@ -34,13 +34,13 @@ Nothing is guessed: a name that the model does not have, a quantity without a un
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from turnbuckle.foundation.errors import TurnbuckleError, UnitError, UsageError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Scalar, Setting, known, spaced
 from turnbuckle.foundation.table_file import read_text
-from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
 from turnbuckle.questions.sweep.grid import Study
 from turnbuckle.questions.sweep.kinds import kind_named
@@ -64,20 +64,19 @@ def read_study(path: str | Path) -> Study:
     return _Reading(Path(path), text).study()
 
 
-class _Reading:
-    """One study file being read, with the position of each of its values."""
+class _Reading(TomlReading):
+    """One study file being read."""
+
+    code = "A080"
 
     def __init__(self, path: Path, text: str) -> None:
-        self.folder, self.name = path.parent, path.name
-        try:
-            self.document, self.positions = parsed(text)
-        except NotToml as flaw:
-            raise error_of("A080.toml", where=self.name + flaw.at, cause=flaw.why) from None
+        self.folder = path.parent
+        super().__init__(path.name, text)
 
     def study(self) -> Study:
-        self._keys((), self.document, _TABLES, "a table")
+        self._keys((), self.document, _TABLES, subject="a table")
         head = self._table("study", needed=True)
-        self._keys(("study",), head, _HEAD, "a key")
+        self._keys(("study",), head, _HEAD, subject="a key")
         for key in ("name", "model"):
             if not isinstance(head.get(key), str):
                 raise self._flaw("A080.key", ("study", key), key=key)
@@ -95,8 +94,7 @@ class _Reading:
             every, refine = planned(axes, budget, within, sample)
             return Study(head["name"], kind, recordings, settings, pairs, every, self.folder, sample, refine)
 
-        study: Study = self._located(where, made)
-        return study
+        return self._located(where, made)
 
     def _points(self, head: dict[str, Any]) -> tuple[Sample | None, int | None, float]:
         """Return how ranges are sampled, how many points are added where the answer changes, and the width that is narrow enough."""
@@ -129,10 +127,10 @@ class _Reading:
         place = ("axes", name)
         setting = self._located(place, lambda: known(name, legal, f"model {model}"))
         if isinstance(given, list):
-            return [self._located((*place, str(k)), lambda v=v: setting.read(v)) for k, v in enumerate(given)]
+            return [self._located((*place, str(k)), partial(setting.read, v)) for k, v in enumerate(given)]
         if not isinstance(given, dict):
             raise self._flaw("A080.axis", place, found=str(given), name=name)
-        self._keys(place, given, _RANGE, "a key of a range")
+        self._keys(place, given, _RANGE, subject="a key of a range")
         if missing := [k for k in _RANGE[: 2 if ranges else 3] if k not in given]:
             raise self._flaw("A080.end", place, missing=missing[0])
         points, spacing = given.get("points", 2), given.get("spacing", "linear")
@@ -140,11 +138,10 @@ class _Reading:
             raise self._flaw("A080.points", (*place, "points"), found=str(points), most=_LONGEST)
         if spacing not in get_args(Spacing):
             raise self._flaw("A080.spacing", (*place, "spacing"), found=str(spacing))
-        ends = [self._located((*place, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
+        ends = [self._located((*place, end), partial(setting.read, given[end])) for end in ("from", "to")]
         over = self._located(place, lambda: range_of((ends[0], ends[1]), spacing, "float" not in setting.kinds))
         if "points" not in given:
-            made: Range = over
-            return made
+            return over
         values = spaced(float(ends[0]), float(ends[1]), points, spacing)
         if "float" in setting.kinds:
             return values
@@ -155,36 +152,10 @@ class _Reading:
 
     def _value(self, place: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
         setting = self._located(place, lambda: known(name, legal, f"model {model}"))
-        scalar: Scalar = self._located(place, lambda: setting.read(value))
-        return scalar
+        return self._located(place, partial(setting.read, value))
 
     def _table(self, name: str, needed: bool = False) -> dict[str, Any]:
         table = self.document.get(name, {})
         if not isinstance(table, dict) or (needed and not table):
             raise self._flaw("A080.table", (name,), name=name)
         return table
-
-    def _keys(self, place: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str], subject: str) -> None:
-        for key in table:
-            if key not in allowed:
-                raise self._flaw(
-                    "A080.unknown",
-                    (*place, key),
-                    found=key,
-                    fix=did_you_mean(key, allowed) or None,
-                    subject=subject,
-                    allowed=", ".join(allowed),
-                )
-
-    def _located(self, place: tuple[str, ...], make: Any) -> Any:
-        """Call `make`; where it refuses, add file, line and column to the error."""
-        try:
-            return make()
-        except (UsageError, UnitError) as error:
-            line, column = self.positions.value(place)
-            error.where = error.where or f"{self.name}:{line}:{column}"
-            raise
-
-    def _flaw(self, name: str, place: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        line, column = self.positions.key(place)
-        return error_of(name, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix, **words)

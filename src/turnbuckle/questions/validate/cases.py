@@ -40,9 +40,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.table_file import read_text
-from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
 from turnbuckle.trace.window import Part
 
@@ -285,16 +285,14 @@ def clusters(cases: Sequence[Case]) -> dict[str, str]:
     return of
 
 
-class _Reading:
-    """One case file being read, with the position of each of its values."""
+class _Reading(TomlReading):
+    """One case file being read.  The first of tables that stand several times has a position, for all of them."""
+
+    code = "A417"
 
     def __init__(self, folder: Path, text: str) -> None:
         self.folder, self.name = folder, folder.resolve().name
-        self.file = f"{self.name}/{FILE}"
-        try:
-            self.document, self.positions = parsed(text)
-        except NotToml as flaw:
-            raise error_of("A417.toml", where=self.file + flaw.at, cause=flaw.why) from None
+        super().__init__(f"{self.name}/{FILE}", text)
 
     def case(self) -> Case:
         if not _NAME.fullmatch(self.name):
@@ -303,8 +301,8 @@ class _Reading:
         about = self._table((), top, _TOP, ("title",), ("a", "b", "measured", "ask"))
         waits = str(about.get("waits", ""))
         a, b = (Side(**self._table((k,), self._single(k), _SIDE, ())) for k in ("a", "b"))
-        numbers = tuple(self._number(k, t) for k, t in enumerate(self._several("measured")))
-        asks = tuple(self._ask(k, t) for k, t in enumerate(self._several("ask")))
+        numbers = tuple(map(self._number, self._several("measured")))
+        asks = tuple(map(self._ask, self._several("ask")))
         if not asks and not waits:
             raise self._flaw("A417.nothing", ())
         if asks and not a.file and any(ask.model not in ("rate", "table") for ask in asks):
@@ -338,18 +336,16 @@ class _Reading:
         if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
             raise error_of("A418", where=self.file, found=clipped(file))
 
-    def _number(self, index: int, table: dict[str, Any]) -> Number:
-        given = self._table(("measured", str(index)), table, _MEASURED, ("what", "value", "source"))
+    def _number(self, table: dict[str, Any]) -> Number:
+        given = self._table(("measured",), table, _MEASURED, ("what", "value", "source"))
         size = given.pop("size", 0.0)
         return Number(**given, size_bytes=size)
 
-    def _ask(self, index: int, table: dict[str, Any]) -> Ask:
+    def _ask(self, table: dict[str, Any]) -> Ask:
         model = table.get("model")
         if not isinstance(model, str) or model not in ASKS:
-            raise self._flaw(
-                "A417.model", ("ask",), found=str(model)[:40], fix=did_you_mean(str(model), ASKS) or None, asks=", ".join(ASKS)
-            )
-        given = self._table(("ask", str(index)), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
+            raise self._flaw("A417.model", ("ask",), found=str(model), fix=did_you_mean(str(model), ASKS) or None, asks=", ".join(ASKS))
+        given = self._table(("ask",), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
         return Ask(model, given)
 
     def _single(self, key: str) -> dict[str, Any]:
@@ -368,13 +364,8 @@ class _Reading:
         self, place: tuple[str, ...], table: dict[str, Any], keys: Mapping[str, str], needed: Sequence[str], tables: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return a table's values by key; refuse unknown keys, missing keys and values of another kind."""
-        out: dict[str, Any] = {}
-        for key, value in table.items():
-            if key not in keys:
-                raise self._flaw(
-                    "A417.key", (*place, key), found=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join((*keys, *tables))
-                )
-            out[key] = self._value((*place, key), value, keys[key])
+        self._keys(place, table, (*keys, *tables))
+        out = {key: self._value((*place, key), value, keys[key]) for key, value in table.items()}
         for key in needed:
             if key not in out:
                 raise self._flaw("A417.needed", place, key=key)
@@ -383,29 +374,17 @@ class _Reading:
     def _value(self, place: tuple[str, ...], value: Any, kind: str) -> Any:
         if kind == "count":
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**12:
-                raise self._flaw("A417.count", place, found=str(value)[:40], key=place[-1])
+                raise self._flaw("A417.count", place, found=str(value), key=place[-1])
             return value
         if kind == "words":
             if not isinstance(value, list) or not 1 <= len(value) <= 64 or not all(isinstance(v, str) and v for v in value):
-                raise self._flaw("A417.list", place, found=str(value)[:40], key=place[-1])
+                raise self._flaw("A417.list", place, found=str(value), key=place[-1])
             return tuple(value)
         if not isinstance(value, str) or not 0 < len(value) <= _TEXT:
-            raise self._flaw("A417.text", place, found=str(value)[:40], key=place[-1])
+            raise self._flaw("A417.text", place, found=str(value), key=place[-1])
         if kind == "text":
             return " ".join(value.split())
-        try:
-            number = parse(value, kind)
-        except UnitError as error:
-            error.where = self._where(place)
-            raise
+        number = self._located(place, lambda: parse(value, kind))
         if not 0 < number <= 1e18:
-            raise self._flaw("A417.large", place, found=value[:40], key=place[-1])
+            raise self._flaw("A417.large", place, found=value, key=place[-1])
         return number
-
-    def _where(self, place: tuple[str, ...]) -> str:
-        # tables that stand several times have no position of their own each: the first stands for all
-        line, column = self.positions.key(tuple(part for part in place if not part.isdigit()))
-        return f"{self.file}:{line}:{column}"
-
-    def _flaw(self, name: str, place: tuple[str, ...], /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        return error_of(name, where=self._where(place) if place else self.file, found=clipped(found, 120), fix=fix, **words)

@@ -32,9 +32,9 @@ from typing import Any
 
 from turnbuckle.cost import packet
 from turnbuckle.cost.pcie import Pcie
-from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import did_you_mean
 from turnbuckle.foundation.table_file import read_text
-from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.models.cxl.chain import HOST, KINDS, LINK_KEYS, Chain, Link, Stage
 
@@ -48,18 +48,13 @@ def read_chain(path: str | Path) -> Chain:
     return _Reading(Path(path).name, text).chain()
 
 
-class _Reading:
-    """Chain file being read, with the position of each key."""
+class _Reading(TomlReading):
+    """One chain file being read."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        try:
-            self.document, self.positions = parsed(text)
-        except NotToml as flaw:
-            raise error_of("A027.toml", where=name + flaw.at, cause=flaw.why) from None
+    code = "A027"
 
     def chain(self) -> Chain:
-        self._known((), self.document, ("items", "in_flight", "start_up", "stage", "link"))
+        self._keys((), self.document, ("items", "in_flight", "start_up", "stage", "link"))
         stages: list[Stage] = []
         for name, table in self._tables("stage"):
             stages.append(self._stage(name, table, [s.name for s in stages]))
@@ -73,21 +68,21 @@ class _Reading:
                 raise self._flaw(
                     "A027.device",
                     ("link", name),
-                    content=name,
+                    found=name,
                     fix=did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or None,
                     devices=", ".join(devices),
                 )
             links[sender, receiver] = self._link(("link", name), table)
         items, in_flight = (self._count((key,), self.document.get(key)) for key in ("items", "in_flight"))
         start_up = self._quantity(("start_up",), self.document.get("start_up", "0 s"), "s")
-        return Chain(tuple(stages), links, items, in_flight, start_up, self.name)
+        return Chain(tuple(stages), links, items, in_flight, start_up, self.file)
 
     def _stage(self, name: str, table: dict[str, Any], before: list[str]) -> Stage:
         path = ("stage", name)
-        self._known(path, table, ("device", "time", "receives"))
+        self._keys(path, table, ("device", "time", "receives"))
         device = table.get("device")
         if not isinstance(device, str) or not _NAME.fullmatch(device):
-            raise self._flaw("A027.stage", (*path, "device"), content=str(device)[:40], name=name)
+            raise self._flaw("A027.stage", (*path, "device"), found=str(device), name=name)
         seconds = self._quantity((*path, "time"), table["time"], "s") if "time" in table else None
         given = table.get("receives")
         if given is None:
@@ -101,7 +96,7 @@ class _Reading:
                 raise self._flaw(
                     "A027.source",
                     (*path, "receives", source),
-                    content=source[:40],
+                    found=source,
                     fix=did_you_mean(source, before) or None,
                     stages=", ".join(before) or "none",
                 )
@@ -113,14 +108,14 @@ class _Reading:
         kind = next((k for k in KINDS if k == given), None)
         if kind is None:
             raise self._flaw(
-                "A027.kind", (*path, "kind"), content=str(given)[:40], fix=did_you_mean(str(given), KINDS) or None, kinds=", ".join(KINDS)
+                "A027.kind", (*path, "kind"), found=str(given), fix=did_you_mean(str(given), KINDS) or None, kinds=", ".join(KINDS)
             )
-        self._known(path, table, ("kind", *KINDS[kind]))
+        self._keys(path, table, ("kind", *KINDS[kind]))
         values: dict[str, Any] = {}
         for key in table.keys() - {"kind"}:
             if key == "pcie":
                 if not isinstance(table[key], str) or not isinstance(packet.link(table[key]), Pcie):
-                    raise self._flaw("A027.pcie", (*path, key), content=str(table[key])[:40])
+                    raise self._flaw("A027.pcie", (*path, key), found=str(table[key]))
                 values[key] = table[key]
             else:
                 values[key] = self._quantity((*path, key), table[key], LINK_KEYS[key])
@@ -137,37 +132,21 @@ class _Reading:
             raise self._flaw("A027.table", (kind,), kind=kind)
         for name in tables:
             if not all(_NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])):
-                raise self._flaw("A027.name", (kind, name), content=name[:40], kind=kind)
+                raise self._flaw("A027.name", (kind, name), found=name, kind=kind)
         return list(tables.items())
 
     def _quantity(self, path: tuple[str, ...], value: object, unit: str) -> float:
         plain = unit == "1" and isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str) and not plain:
-            raise self._flaw("A027.quantity", path, content=str(value)[:40], key=path[-1])
-        try:
-            quantity = parse(str(value), unit)
-        except UnitError as error:
-            error.where = self._where(path)
-            raise
+            raise self._flaw("A027.quantity", path, found=str(value), key=path[-1])
+        quantity = self._located(path, lambda: parse(str(value), unit))
         if quantity < 0 or (path[-1] in ("share", "lines_in_flight") and quantity == 0):
-            raise self._flaw("A027.negative", path, content=str(value)[:40], key=path[-1])
+            raise self._flaw("A027.negative", path, found=str(value), key=path[-1])
         if quantity and not _LEAST <= quantity <= _MOST:
-            raise self._flaw("A027.large", path, content=str(value)[:40], key=path[-1])
+            raise self._flaw("A027.large", path, found=str(value), key=path[-1])
         return quantity
 
     def _count(self, path: tuple[str, ...], value: object) -> int | None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise self._flaw("A027.count", path, content=str(value)[:40], key=path[-1])
+            raise self._flaw("A027.count", path, found=str(value), key=path[-1])
         return value
-
-    def _known(self, path: tuple[str, ...], table: dict[str, Any], keys: tuple[str, ...]) -> None:
-        for key in table:
-            if key not in keys:
-                raise self._flaw("A027.key", (*path, key), content=key[:40], fix=did_you_mean(key, keys) or None, keys=", ".join(keys))
-
-    def _where(self, path: tuple[str, ...]) -> str:
-        line, column = self.positions.key(path)
-        return f"{self.name}:{line}:{column}"
-
-    def _flaw(self, name: str, path: tuple[str, ...], /, *, content: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
-        return error_of(name, where=self._where(path) if path else self.name, found=clipped(content, 120), fix=fix, **words)
