@@ -1,10 +1,13 @@
 """What whole questions take on a large recording, beside fetching its columns by ADBC.
 
-    python benchmarks/question.py FILE [--rounds 1] [--only inspect ...] [--out benchmarks/out/question.json]
+    python benchmarks/question.py FILE [--rounds 1] [--only inspect ...] [--peers PYTHON] [--out benchmarks/out/question.json]
 
 Each run is a whole fresh process, imports and all, on the command line as a user has it: `inspect`, `project` on two targets with ranges
 and drivers, `slack` with curve, tolerances and carriers, `report`. **again** is the second read of the same file, of every table of the
 cache, against the first; its clock begins after the imports. FILE comes from `nsys_generator.py`, or is an export of your own.
+
+Peers stand below, each with the command that answers as much of `inspect` as it can: `nsys stats`, where `nsys` is on the path, and
+nsys-ai, where this Python has it, or the one that `--peers` names (its dependencies need not fit Turnbuckle's).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -34,6 +38,12 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], float]] = {
     "project": (("--on", "nvlink-c2c,cdi-row-link", "--format", "json"), 3.0),
     "slack": (("--format", "json"), 4.0),
     "report": (("-o", os.devnull), 6.0),
+}
+#: Words of a peer's command, which follow the program and come before the file.
+PEERS: dict[str, tuple[str, ...]] = {
+    "nsys stats": ("stats", "--quiet", "--report", "cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_api_sum"),
+    "nsys-ai summary": ("-m", "nsys_ai", "summary"),
+    "nsys-ai analyze": ("-m", "nsys_ai", "analyze", "--format", "json"),
 }
 #: Share of the first read that the second may take, and memory beyond that of a small recording for each row [B].
 SECOND, ROW_BYTES = 0.10, 250.0
@@ -60,6 +70,17 @@ def whole_process(words: Sequence[str]) -> Sample:
     return {"wall": time.perf_counter() - began, "cpu": used.ru_utime + used.ru_stime, "peak": peak}
 
 
+def by_peer(peer: str, path: Path, python: str) -> Sample:
+    """Run a peer's command on a copy of the file, because peers write indexes and caches beside what they read."""
+    program = shutil.which("nsys") if peer == "nsys stats" else python
+    if program is None:
+        return {"missing": "nsys is not on the path"}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "recording.sqlite"
+        shutil.copyfile(path, copy)
+        return whole_process([program, *PEERS[peer], str(copy)])
+
+
 def child(route: str, path: str) -> Sample:
     """Fetch the columns by ADBC, or read every table by way of the cache; say how many rows there were."""
     read, tell = routes.adbc() if route == FETCHED else routes.turnbuckle(use_cache=True)
@@ -69,19 +90,21 @@ def child(route: str, path: str) -> Sample:
     return {"wall": time.perf_counter() - began, "cpu": time.process_time() - spent, "rows": rows}
 
 
-def measure(path: Path, rounds: int, only: Sequence[str] = ()) -> dict[str, Any]:
-    """Every question in turn, `rounds` times, beside ADBC; then the second read.
+def measure(path: Path, rounds: int, only: Sequence[str] = (), peers: str = sys.executable) -> dict[str, Any]:
+    """Every question in turn, `rounds` times, beside ADBC and the peers; then the second read.
 
     Returns ``{"rows", "samples": {name: [...]}, "small": {name: peak bytes on the sample}}``.
     """
     asked = [name for name in QUESTIONS if not only or name in only]
-    samples: dict[str, list[Sample]] = {name: [] for name in (FETCHED, *asked, "first", AGAIN)}
+    samples: dict[str, list[Sample]] = {name: [] for name in (FETCHED, *asked, *PEERS, "first", AGAIN)}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.html"
         for _ in range(rounds):
             samples[FETCHED].append(whole_process([sys.executable, str(Path(__file__).resolve()), "--child", FETCHED, str(path)]))
             for name in asked:
                 samples[name].append(whole_process(command(name, path, output)))
+            for name in PEERS:
+                samples[name].append(by_peer(name, path, peers))
         for name in ("first", AGAIN):
             samples[name].append(in_fresh_process(__file__, (name, path), LIMIT_SECONDS, environment={"XDG_CACHE_HOME": folder}))
         small = {name: whole_process(command(name, SAMPLE, output)).get("peak", 0) for name in asked}
@@ -109,7 +132,7 @@ def table(result: dict[str, Any]) -> str:
         if wall is None or cpu is None:
             lines += [f"{name:<34}not measured: {sample['missing']}" for sample in samples[:1] if "missing" in sample]
             continue
-        ratio = f"{cpu / fetched:.2f}" if fetched and name in QUESTIONS else ""
+        ratio = f"{cpu / fetched:.2f}" if fetched and name in (*QUESTIONS, *PEERS) else ""
         row = _row_bytes(result, name) if name in QUESTIONS else None
         memory = f"{'' if peak is None else format(peak / 1e6, '.0f'):>9}{'' if row is None else format(row, '.0f'):>7}"
         lines.append(f"{name:<34}{wall:>9.2f}{spread([s['wall'] for s in samples if 'wall' in s]):>18}{cpu:>9.2f}{ratio:>9}{memory}")
@@ -144,12 +167,13 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=(), choices=tuple(QUESTIONS), help="only these questions")
+    parser.add_argument("--peers", default=sys.executable, help="a Python that has nsys-ai")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "question.json")
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(sys.argv[2], sys.argv[3])))
         return
     chosen = parser.parse_args()
-    result = measure(chosen.file, chosen.rounds, chosen.only)
+    result = measure(chosen.file, chosen.rounds, chosen.only, chosen.peers)
     conclude(result, table(result), targets(result), chosen.out)
 
 
