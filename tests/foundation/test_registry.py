@@ -1,4 +1,4 @@
-"""What packages of third parties add, as a real installed package: a reader, a question, a machine, a charge."""
+"""The registry: what products list is there, and what a foreign package adds replaces nothing (`tests/examples` installs whole ones)."""
 
 from __future__ import annotations
 
@@ -15,56 +15,12 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation import registry
 from turnbuckle.projection.model import nething
 
-#: A format of ours alone: a line a kernel, its start and end [ns]; and what else a package may bring.
+#: A package that names a reader of ours, a verb that writes its answer itself, and predictors: one that is wrong.
 PACKAGE = '''
-from pathlib import Path
-from typing import Annotated
-
-import numpy as np
-import polars as pl
-from cyclopts import Parameter
-
-from turnbuckle.foundation import schema
-from turnbuckle.projection.model import Charge
-from turnbuckle.show.terminal.model_answer import ModelAnswer
-from turnbuckle.show.terminal.options import Profile
-from turnbuckle.show.terminal.recording import inspected
-from turnbuckle.trace.trace import Trace, completed
-
-CACHED = False
-
-
-def sniff(head, path):
-    return head.startswith(b"lab-kernels 1")
-
-
-def read(path, *, threads=0, progress=None):
-    lines = [line.split() for line in Path(path).read_text().splitlines()[1:]]
-    start, end = ([int(line[at]) for line in lines] for at in (0, 1))
-    kernels = pl.DataFrame({"start_ns": start, "end_ns": end, "name": 0}).with_columns(device=0, stream=7, process=1)
-    facts = {"format": "lab", "tables": {"kernels": len(lines)}}
-    return Trace({"kernels": completed("kernels", kernels)}, pl.Series(["solve"]), facts, [], Path(path).name)
-
-
-def kernels(profile: Profile, /) -> int:
-    """Count the kernels of a recording."""
-    print(inspected(profile, None, True).trace.kernels.height, "kernels")
+def kernels() -> int:
+    """Count to one."""
+    print("one")
     return 0
-
-
-def longest(profile: Profile, /, *, top: Annotated[int, Parameter(help="how many")] = 1) -> ModelAnswer:
-    """List the longest kernels of a recording."""
-    kernels = inspected(profile, None, True).trace.kernels
-    rows = [{"ns": ns} for ns in sorted(kernels["end_ns"] - kernels["start_ns"], reverse=True)[:top]]
-    return ModelAnswer({"rows": rows}, rows, lambda console: console.note(f"{len(rows)} kernels"))
-
-
-def folder():
-    return Path(__file__).parent / "machines"
-
-
-def _seconds(pieces, machine, source):
-    return np.asarray(0.0 if machine is source else 1e-3)
 
 
 def predict(kernels, source, target):
@@ -74,21 +30,12 @@ def predict(kernels, source, target):
 
 def nonsense(kernels, source, target):
     return [(name, -1.0, 0.1) for name in kernels["name"]]
-
-
-toll = Charge("toll", lambda pieces: pieces.kind == "kernel", _seconds, "difference")
 '''
 POINTS = """[turnbuckle.readers]
-lab = lab
 nsys = lab
 [turnbuckle.questions]
 kernels = lab:kernels
 model kernels = lab:kernels
-model longest = lab:longest
-[turnbuckle.machines]
-lab = lab:folder
-[turnbuckle.charges]
-toll = lab:toll
 [turnbuckle.predictors]
 twofold = lab:predict
 nonsense = lab:nonsense
@@ -103,12 +50,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "lab-1.0.dist-info").mkdir()
     (site / "lab-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
     (site / "lab-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
-    (site / "machines").mkdir()
-    (site / "machines" / "lab-box.toml").write_text(
-        '[machine]\nname = "lab-box"\ntitle = "the box of the lab"\nsummary = "As bought."\nyear = 2024\n'
-        'coupling = "pcie"\nbase = "a100-pcie-40"\n'
-    )
-    (site / "run.lab").write_text("lab-kernels 1\n1000 3000\n4000 9000\n")
     return site
 
 
@@ -118,43 +59,10 @@ def asked(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "turnbuckle", *words], env=env, capture_output=True, text=True, check=False, cwd=site)
 
 
-def test_a_foreign_reader_gives_a_recording_like_any_other(installed: Path) -> None:
-    done = asked(installed, "inspect", "run.lab", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    profile = json.loads(done.stdout)["profile"]
-    assert profile["kernels"]["count"] == 2 and profile["kernels"]["busy_ns"] == 7000
-
-
-def test_a_foreign_question_is_a_verb(installed: Path) -> None:
-    assert asked(installed, "kernels", "run.lab").stdout == "2 kernels\n"
-    assert "Count the kernels of a recording" in asked(installed, "kernels", "--help").stdout
+def test_a_foreign_verb_writes_its_answer_itself(installed: Path) -> None:
+    assert asked(installed, "kernels").stdout == asked(installed, "model", "kernels").stdout == "one\n"
+    assert "Count to one" in asked(installed, "kernels", "--help").stdout
     assert " kernels " in asked(installed, "--help").stdout
-
-
-def test_a_foreign_model_is_a_verb_and_a_name_in_python(installed: Path) -> None:
-    assert asked(installed, "model", "longest", "run.lab").stdout == "1 kernels\n"
-    assert json.loads(asked(installed, "model", "longest", "run.lab", "--top", "2", "--format", "json").stdout)["rows"][0]["ns"] == 5000
-    assert asked(installed, "model", "kernels", "run.lab").stdout == "2 kernels\n"
-    look = "import turnbuckle as tb\nprint(tb.model.longest('run.lab', top=2)['rows'], tb.model.kernels('run.lab'))"
-    env = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True, cwd=installed)
-    assert done.stdout == "2 kernels\n[{'ns': 5000}, {'ns': 2000}] 0\n"
-
-
-def test_a_foreign_machine_joins_the_catalogue(installed: Path) -> None:
-    done = asked(installed, "machines", "show", "lab-box", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["machine"]["title"] == "the box of the lab"
-
-
-def test_a_foreign_charge_comes_on_top_and_is_nothing_at_the_identity(installed: Path) -> None:
-    sample = "from turnbuckle import sample, read, nething\nwith sample() as path: run = read(path)\n"
-    each = "run.project([on], model=nething('hold', c), draws=0).projections[0].seconds"
-    look = f"{sample}print(*({each} for on in ('self', 'a100-pcie-40') for c in ((), ('toll',))))"
-    env = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
-    same, tolled_same, other, tolled = map(float, done.stdout.split())
-    assert same == tolled_same and tolled > other
 
 
 def test_a_foreign_entry_replaces_nothing(installed: Path) -> None:

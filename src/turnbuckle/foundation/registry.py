@@ -1,4 +1,4 @@
-"""Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges.
+"""Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges, predictors.
 
 A product lists its own as plain data, a table with a row for each: kind, name, place (``module`` or ``module:name`` of this package) and,
 of a verb, what it does in one sentence.  A third party names its own as Python entry points, in its
@@ -23,7 +23,8 @@ predictions  function of a validation case: rows predicted and measured
 services     what a question of one product uses of another
 ============ =========================================================================================================
 
-The first five are open to third parties.  Nothing is imported before it is asked for.
+Readers, questions, machines, charges and predictors are open to third parties (``examples/plugins``).  Nothing is
+imported before it is asked for.
 """
 
 from __future__ import annotations

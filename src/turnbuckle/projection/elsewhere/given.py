@@ -5,7 +5,8 @@ A function is an entry point in the group ``turnbuckle.predictors``::
     def predict(kernels: polars.DataFrame, source: Machine, target: Machine) -> Iterable[tuple[str, float, float]]
 
 It is given a row for each name of a kernel (`KERNEL_COLUMNS`), and returns the name, how many times faster the kernel runs on the
-target, and the relative error of that.  Kernels that it leaves out for any target are told as without it.
+target, and the relative error of that.  A target that changes the source comes complete.  Kernels that it leaves out for any target
+are told as without it.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class KernelTable:
 
     def _predicted(self, kernels: pl.DataFrame, source: Machine, targets: Sequence[Machine]) -> KernelTable:
         assert self.predict is not None
-        told = {t.name: {str(n): (float(r), float(e)) for n, r, e in self.predict(kernels, source, t)} for t in targets}
+        told = {t.name: {str(n): (float(r), float(e)) for n, r, e in self.predict(kernels, source, t.resolved(source))} for t in targets}
         for name, target in [(n, t) for t, rows in told.items() for n, (r, e) in rows.items() if not (0 < r < _MOST and 0 <= e < _MOST)]:
             raise error_of("A432.ratio", where=self.source, found=f"{clipped(name, 60)} on {target}: {told[target][name]}")
         known = [n for n in kernels["name"].to_list() if all(n in rows for rows in told.values())]
