@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -40,6 +41,14 @@ class Browser:
 
     def __init__(self, program: str) -> None:
         self.program = program
+
+    def sheets(self, file: Path) -> int:
+        """Count the sheets of A4 that a local file prints on."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            printed = Path(folder) / "printed.pdf"
+            options = (f"--user-data-dir={folder}/user", "--no-pdf-header-footer", f"--print-to-pdf={printed}")
+            subprocess.run([self.program, *SWITCHES, *options, file.as_uri()], capture_output=True, timeout=300, check=True)
+            return len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
 
     def visit(self, file: Path, width: int = 1280) -> Visit:
         """Open one local file and let its scripts run."""

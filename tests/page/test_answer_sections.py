@@ -8,9 +8,10 @@ import pytest
 
 from turnbuckle.examples import sample
 from turnbuckle.machine import load
-from turnbuckle.page.answer_sections import answer_section
+from turnbuckle.page.answer_sections import projection_section
 from turnbuckle.projection.model import Port, nething, ported
 from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.table import Table
 from turnbuckle.show.text import number, seconds
 from turnbuckle.show.verdict import names, verdicts
 
@@ -23,8 +24,13 @@ def asked() -> Answer:
         return Run.read(path, use_cache=False).project(TARGETS, draws=50)
 
 
+def others(answer: Answer) -> dict[str, Table]:
+    """The tables behind those of all targets, by title."""
+    return {t.title: t for t in projection_section(answer, verdicts(answer.projections))["others"]}
+
+
 def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
-    table = answer_section(asked, verdicts(asked.projections))["ports"]
+    table = others(asked)["ways to port the program"]
     rows = [[c.text for c in row] for row in table.rows]
     mi300a, gh200 = load("mi300a").title, load("gh200").title
     assert [(row[0], row[1]) for row in rows] == [
@@ -45,7 +51,7 @@ def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
 
 def test_no_way_to_choose_is_no_table(asked: Answer) -> None:
     one = Answer(asked.run, asked.model, asked.targets[3:], asked.projections[3:], asked.seed, asked.draws)
-    assert answer_section(one, verdicts(one.projections))["ports"] is None
+    assert "ways to port the program" not in others(one)
 
 
 def test_a_port_changes_the_copies_of_a_model_alone() -> None:
@@ -57,7 +63,7 @@ def test_a_port_changes_the_copies_of_a_model_alone() -> None:
 
 
 def test_the_run_without_its_start_up_stands_below_the_answer(asked: Answer) -> None:
-    table = answer_section(asked, verdicts(asked.projections))["steady"]
+    (table,) = (t for title, t in others(asked).items() if title.startswith("without start-up"))
     assert asked.steady and [row[1].text for row in table.rows] == [number(p.by_coupling.seconds, "s") for p in asked.steady]
 
 

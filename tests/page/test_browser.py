@@ -36,9 +36,9 @@ document.body.setAttribute("data-probe", JSON.stringify({
 """
 
 
-def looked(browser: Browser, text: str, file: Path, width: int) -> dict[str, Any]:
-    """What the probe saw."""
-    file.write_text(with_script(text, PROBE), encoding="utf-8")
+def looked(browser: Browser, text: str, file: Path, width: int, probe: str = PROBE) -> dict[str, Any]:
+    """What a probe saw."""
+    file.write_text(with_script(text, probe), encoding="utf-8")
     visit = browser.visit(file, width)
     assert visit.console == [] and visit.requests == []
     found = re.search(r'data-probe="([^"]*)"', visit.document)
@@ -88,3 +88,41 @@ def test_a_report_without_projections_draws(chromium: Browser, seen: Run, tmp_pa
     told = looked(chromium, page(seen), tmp_path / "report.html", 1280)
     assert len(told["drawings"]) > 3
     assert told["wide"] <= 0
+
+
+def test_a_brief_report_prints_on_two_sheets(chromium: Browser, brief: Run, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(
+        page(brief.project(["nvlink-c2c", "gh200", "cdi-rack-link", "cdi-row-link", "cdi-row-api"], draws=50), brief=True), "utf-8"
+    )
+    assert chromium.sheets(file) == 2
+
+
+#: Which colours the page and its figures have after a choice, and whether they tell apart [ratio of luminance].
+COLOURS = """
+const light = (colour) => {
+  const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const apart = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+const seen = {};
+for (const choice of ["light", "dark"]) {
+  document.getElementById(`theme-${choice}`).click();
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const words = [...document.querySelectorAll(".figure-svg text")].filter((t) => t.getAttribute("fill") === "#1d2733");
+  const under = (t) => (t.closest(".paper") ? "rgb(255,255,255)" : paper);
+  seen[choice] = {
+    paper: light(paper),
+    words: Math.min(...[...document.querySelectorAll("h1, .aside p, td")].map((e) => apart(getComputedStyle(e).color, paper))),
+    figures: Math.min(...words.map((t) => apart(getComputedStyle(t).fill, under(t)))),
+  };
+}
+document.body.setAttribute("data-probe", JSON.stringify(seen));
+"""
+
+
+def test_both_papers_can_be_read(chromium: Browser, text: str, tmp_path: Path) -> None:
+    told = looked(chromium, text, tmp_path / "report.html", 1400, COLOURS)
+    assert told["light"]["paper"] > 0.9 and told["dark"]["paper"] < 0.05
+    for paper in told.values():
+        assert paper["words"] > 4.5 and paper["figures"] > 4.5

@@ -17,10 +17,12 @@ from refusals import refused
 from runs import run_of
 
 from turnbuckle.page import write
-from turnbuckle.page.html import SECTIONS, embedded, page, with_names
+from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names
 from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.figures.look import DARK
 from turnbuckle.show.text import clean, seconds, span
+from turnbuckle.show.verdict import headline, verdicts
 
 #: All tags a report may have.
 TAGS = {
@@ -86,6 +88,32 @@ def test_every_section_is_there(text: str) -> None:
     headings = [tag for tag, _ in found.tags if tag in ("h1", "h2")]
     assert headings == ["h1"] + ["h2"] * len(SECTIONS)
     assert ("html", {"lang": "en"}) in found.tags
+
+
+def test_a_brief_report_is_its_first_two_pages(text: str, answer: Answer) -> None:
+    short = page(answer, question="How far may the GPU stand?", brief=True)
+    self_contained(short)
+    found = Page(short)
+    assert [a["id"] for tag, a in found.tags if tag == "section"] == list(FIRST)
+    assert [a["href"] for tag, a in found.tags if tag == "a" and a["href"] != "#answer"] == ["#hangs"]
+    assert headline(verdicts(answer.projections)) in found.text
+    for printed in (f"{p.by_coupling.penalty:.3f}×" for p in answer.projections):
+        assert printed in found.text
+    first, second = (text.index(f'<section id="{key}"') for key in FIRST)
+    assert first < second < min(text.index(f'<section id="{key}"') for key, _ in SECTIONS if key not in FIRST)
+
+
+def test_annexes_are_folded_and_complete_without_a_script(text: str) -> None:
+    for key in ("accuracy", "validity", "annex"):
+        assert re.search(rf'<section id="{key}">\n<details class="folded"><summary><h2>', text), key
+
+
+def test_every_colour_of_a_figure_has_a_partner_or_keeps_its_paper(text: str) -> None:
+    drawings = re.findall(r"<svg.*?</svg>", text, re.S)
+    kept = [d for d in drawings if 'class="figure-svg paper"' in d]
+    assert 0 < len(kept) < len(drawings) / 4, "maps whose shades mean numbers keep their paper"
+    for drawing in set(drawings) - set(kept):
+        assert set(re.findall(r' (?:fill|stroke)="(#[^"]+)"', drawing)) <= {"#ffffff", *DARK}
 
 
 def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -> None:
@@ -165,6 +193,10 @@ def test_names_in_a_sentence_are_marked_and_escaped() -> None:
     assert with_names("a-b is <b>, a is not", ["a-b", "<b>"]) == (
         '<span class="name">a-b</span> is <span class="name">&lt;b&gt;</span>, a is not'
     )
+
+
+def test_a_name_with_a_number_does_not_break_at_its_hyphen() -> None:
+    assert with_names("on NVLink-C2C <", []) == 'on <span class="whole">NVLink-C2C</span> &lt;' == breakable("on NVLink-C2C <")
 
 
 def test_a_report_without_projections(brief: Run) -> None:

@@ -23,7 +23,7 @@ from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, verdi
 
 
 def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the verdict strip, the sentences, what would change the answer, and the table of all targets."""
+    """Return the first two pages: verdict strip; sentences, what would change the answer, and the table of all targets."""
     if not targets:
         return {"figures": [], "sentences": [*distance], "turns": [], "table": None}
     return {
@@ -31,8 +31,6 @@ def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[st
         "sentences": [*three_sentences(targets), *distance],
         "turns": what_would_change(targets),
         "table": targets_table(targets),
-        "steady": _steady_table(answer),
-        "ports": _ports_table(answer, targets),
     }
 
 
@@ -40,7 +38,7 @@ def _steady_table(answer: Answer) -> Table | None:
     """Return the targets of the run without its start-up; None where that is a tenth of the run or less, or cannot be asked."""
     if not answer.steady:
         return None
-    return replace(targets_table(verdicts(answer.steady), "without start-up"), caption="The columns of the table above.", notes=())
+    return replace(targets_table(verdicts(answer.steady), "without start-up"), caption="The columns of the table of the answer.", notes=())
 
 
 def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
@@ -102,10 +100,10 @@ def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
 
-def projection_section(targets: list[Verdict]) -> dict[str, Any]:
-    """Return the breakdown of every target, and the steps from the recorded run to it."""
+def projection_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]:
+    """Return the breakdown of every target, the steps from the recorded run to it, the run without start-up, and ways to port it."""
     if not targets:
-        return {"figures": [], "steps": [], "table": None}
+        return {"figures": [], "steps": [], "table": None, "others": []}
     rows = []
     for v in targets:
         p = v.projection
@@ -129,6 +127,7 @@ def projection_section(targets: list[Verdict]) -> dict[str, Any]:
             head,
             rows,
         ),
+        "others": [t for t in (_steady_table(answer), _ports_table(answer, targets)) if t],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from turnbuckle.page.dark import paint
 from turnbuckle.page.studied import Studies
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.questions.distance.speeds import Levers
@@ -50,12 +51,12 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
             "graph": None,
             "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
         }
-    shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": v.colour} for v in verdicts if v.kind != "self"]
+    shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
     return {
         "graph": graph
         | {
             "measured": studies.link.measured,
-            "parts": [{"words": _WORDS[p], "colour": PART_COLOURS[p]} for p in PARTS],
+            "parts": [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS],
             "targets": shown,
         },
         "words": "",

@@ -35,6 +35,7 @@ from turnbuckle.show.terminal.recording import inspected
 ReportTo = Annotated[
     Path | None, Parameter(name=["--output", "-o"], help="write the report there; turnbuckle-report-NAME.html in this folder if left out")
 ]
+Brief = Annotated[bool, Parameter(negative="", help="write only the first two pages: answer, one picture, and what it hangs on")]
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 
 
@@ -55,6 +56,7 @@ def report(
     draws: Draws = None,
     seed: Seed = 20261121,
     question: Question = "",
+    brief: Brief = False,
     output: ReportTo = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
@@ -69,7 +71,7 @@ def report(
         answer: Answer | Run = seen
     else:
         answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by)
-    path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
+    path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question, brief=brief)
     print(path)
     return 0
 

@@ -36,23 +36,28 @@ from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
 from turnbuckle.page.by_hand import by_hand_section
 from turnbuckle.page.changes_section import changes_section
-from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
+from turnbuckle.page.dark import on_paper, paint, style
+from turnbuckle.page.profile_sections import cover_facts, profiled_section, recorded_in_brief, synthetic, usage_section
 from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
-from turnbuckle.page.studied import studied
+from turnbuckle.page.studied import Studies, studied
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.text import clean
-from turnbuckle.show.verdict import sentence, verdicts
+from turnbuckle.show.verdict import Verdict, headline, sentence, verdicts
 
 #: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
-RECORDED: Final = frozenset({"answer", "profiled", "usage", "validity", "annex"})
+RECORDED: Final = frozenset({"answer", "hangs", "profiled", "usage", "validity", "annex"})
 
 QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
 NO_GPU_QUESTION: Final = "What did this run do?"
 
+#: Sections of the first two pages, which are all of a brief report.
+FIRST: Final = ("answer", "hangs")
+
 #: Sections in the order of the page: key, title.
 SECTIONS: Final = (
     ("answer", "Answer"),
+    ("hangs", "What it hangs on"),
     ("by-hand", "Move it by hand"),
     ("comparison", "Which target is faster"),
     ("profiled", "What was profiled"),
@@ -69,7 +74,7 @@ SECTIONS: Final = (
 )
 
 
-def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path:
+def write(answer: Answer | Run, path: str | Path, *, question: str = "", brief: bool = False) -> Path:
     """Write the report of one answer.
 
     Parameters
@@ -77,6 +82,7 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path
     answer : from `Run.project`, or a `Run` for a report without projections.
     path : where to write; an existing file is replaced, as a whole or not at all.
     question : the question as the cover should put it.
+    brief : only the first two pages: question, answer, one picture, and what it hangs on.
 
     Returns
     -------
@@ -87,82 +93,79 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path
     ReportError : R001 to R004, R006, R007.
     """
     place = goal(path, "the report", "report.html")
-    text = page(answer, question=question)
+    text = page(answer, question=question, brief=brief)
     with whole(place, "the report") as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
     return place
 
 
-def page(answer: Answer | Run, *, question: str = "") -> str:
+def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> str:
     """Return the report as text; see `write`."""
     answer = Answer(answer) if isinstance(answer, Run) else answer
     targets = verdicts(answer.projections)
     studies = studied(answer)
-    timed = not isinstance(studies, str)
-    sections, drawn = _drawn(
-        {
-            "answer": answer_section(answer, targets, () if isinstance(studies, str) else answer_sentences(studies)),
-            "by_hand": {} if isinstance(studies, str) else by_hand_section(studies, targets),
-            "comparison": comparison_section(answer, targets),
-            "profiled": profiled_section(answer),
-            "usage": usage_section(answer),
-            "projections": projection_section(targets),
-            "replays": {} if isinstance(studies, str) else replays_section(studies, targets),
-            "moved": {} if isinstance(studies, str) else moved_section(studies),
-            "changes": {} if isinstance(studies, str) else changes_section(answer),
-            "distance": {} if isinstance(studies, str) else distance_section(studies, targets, answer),
-            "made": {} if isinstance(studies, str) else shares_section(studies, answer.run.profile.seconds),
-            "uncertainty": uncertainty_section(answer, targets),
-            "accuracy": accuracy_section(answer),
-            "validity": validity_section(answer, targets),
-            "annex": annex_section(answer),
-        }
-    )
-    names = [v.name for v in targets if v.kind != "self"]
+    why_not = studies if isinstance(studies, str) else ""
+    sections: dict[str, Any] = {"answer": answer_section(answer, targets, [] if isinstance(studies, str) else answer_sentences(studies))}
+    if not brief:
+        sections |= _behind(answer, targets, None if isinstance(studies, str) else studies)
     shown = answer.run.projectable or bool(targets)
-    left_out = () if timed else ("by-hand",)
-    graph = sections["by_hand"].get("graph")
-    script = _part("report.js") + (_part("by_hand.js") if graph else "")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
-            names=names,
-            sentence=sentence(targets, answer.run.profile.seconds),
-            facts=cover_facts(answer),
-            synthetic=synthetic(answer),
-            projected=bool(targets),
-            projectable=answer.run.projectable,
-            on_device=answer.run.on_device,
-            exchanged=answer.run.profile.trace.mpi.height > 0,
-            timed=timed,
-            why_not=studies if isinstance(studies, str) else "",
-            contents=[s for s in SECTIONS if (shown or s[0] in RECORDED) and s[0] not in left_out],
-            shown=shown,
-            s=sections,
-            style=Markup(_part("report.css")),
-            script=Markup(script),
-            policy=(
-                f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri "
-                "'none'; form-action 'none'"
-            ),
-            by_hand=embedded(graph),
-            data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
-        )
+    left_out = ("by-hand",) if why_not else ()
+    contents = [s for s in SECTIONS if (shown or s[0] in RECORDED) and s[0] not in left_out]
+    return filled(
+        "report.html.j2",
+        sections,
+        sections.get("by_hand", {}).get("graph"),
+        question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
+        names=[v.name for v in targets if v.kind != "self"],
+        headline=headline(targets),
+        sentence=sentence(targets, answer.run.profile.seconds),
+        recorded=recorded_in_brief(answer),
+        facts=cover_facts(answer),
+        synthetic=synthetic(answer),
+        projected=bool(targets),
+        projectable=answer.run.projectable,
+        on_device=answer.run.on_device,
+        exchanged=answer.run.profile.trace.mpi.height > 0,
+        timed=not why_not,
+        why_not=why_not,
+        brief=brief,
+        contents=[s for s in contents if s[0] in FIRST] if brief else contents,
+        shown=shown,
     )
 
 
-def filled(template: str, sections: dict[str, Any], **words: Any) -> str:
-    """Return a page of a template: its sections with their figures drawn (``s``), style, script, and the policy that forbids the rest."""
+def _behind(answer: Answer, targets: list[Verdict], studies: Studies | None) -> dict[str, Any]:
+    """Return the sections behind the first two pages; those that need a time line are empty where there is none."""
+    return {
+        "by_hand": by_hand_section(studies, targets) if studies else {},
+        "comparison": comparison_section(answer, targets),
+        "profiled": profiled_section(answer),
+        "usage": usage_section(answer),
+        "projections": projection_section(answer, targets),
+        "replays": replays_section(studies, targets) if studies else {},
+        "moved": moved_section(studies) if studies else {},
+        "changes": changes_section(answer) if studies else {},
+        "distance": distance_section(studies, targets, answer) if studies else {},
+        "made": shares_section(studies, answer.run.profile.seconds) if studies else {},
+        "uncertainty": uncertainty_section(answer, targets),
+        "accuracy": accuracy_section(answer),
+        "validity": validity_section(answer, targets),
+        "annex": annex_section(answer),
+    }
+
+
+def filled(template: str, sections: dict[str, Any], moved: dict[str, Any] | None = None, **words: Any) -> str:
+    """Return a page of a template: its sections with their figures drawn (``s``), style, script, and the policy that forbids the rest.
+
+    `moved` is what the page's second script replays, if anything.
+    """
     drawn_sections, drawn = _drawn(sections)
-    script = _part("report.js")
+    script = _part("report.js") + (_part("by_hand.js") if moved else "")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    parts = {"style": Markup(_part("report.css")), "script": Markup(script), "policy": policy}
+    parts = {"style": Markup(_part("report.css")) + style(), "script": Markup(script), "policy": policy, "by_hand": embedded(moved)}
     data = embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()})
     return _environment().get_template(template).render(**words, **parts, s=drawn_sections, data=data)
 
@@ -198,20 +201,34 @@ def _drawn(sections: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Figure]]
 
 
 def with_names(text: str, names: list[str]) -> Markup:
-    """Escape a sentence and mark target names, so that none breaks at its hyphens."""
+    """Escape a sentence, mark target names, and let no short word break at its hyphens."""
     if not names:
-        return escape(text)
+        return _whole_words(text)
     pieces = re.split("(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text)
-    return Markup("").join(Markup('<span class="name">{}</span>').format(p) if p in names else escape(p) for p in pieces)
+    return Markup("").join(
+        Markup('<span class="name">{}</span>').format(_whole_words(p)) if p in names else _whole_words(p) for p in pieces
+    )
 
 
+def _whole_words(text: str) -> Markup:
+    """Escape a text and keep names such as NVLink-C2C in one piece: short words with a hyphen and a digit."""
+    pieces = _HYPHENED.split(text)
+    return Markup("").join(
+        Markup('<span class="whole">{}</span>').format(p) if k % 2 and len(p) <= _LONG and any(map(str.isdigit, p)) else escape(p)
+        for k, p in enumerate(pieces)
+    )
+
+
+#: Longest word that is never broken [characters].
+_LONG: Final = 20
+_HYPHENED: Final = re.compile(r"([^\s-]+(?:-[^\s-]+)+)")
 _BREAK = re.compile(r"(?<=[_./:,])(?=[\w\\])")
 
 
 def breakable(text: str) -> Markup:
     """Escape a text and allow line breaks inside its long words."""
     if all(len(word) <= 16 for word in text.split()):
-        return escape(text)
+        return _whole_words(text)
     return Markup(" ").join(Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w) for w in text.split(" "))
 
 
@@ -226,5 +243,6 @@ def _environment() -> Environment:
     )
     environment.filters["breakable"] = breakable
     environment.filters["names"] = with_names
-    environment.filters["svg"] = lambda figure: Markup(figure.svg)
+    environment.filters["svg"] = lambda figure: on_paper(figure.svg)
+    environment.filters["paint"] = paint
     return environment

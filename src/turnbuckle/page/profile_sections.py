@@ -71,7 +71,7 @@ def cover_facts(answer: Answer) -> Facts:
     profile, facts = answer.run.profile, answer.run.profile.trace.facts
     about = answer.provenance()
     kernels = summary.kernels(profile)
-    devices = [clean(n) for n in dict.fromkeys(profile.trace.devices["name"].drop_nulls().to_list())]
+    devices = _devices(answer)
     out: Facts = [
         ("recording", shorten(clean(profile.trace.name), 120)),
         ("recorded with", recorded_with(answer)),
@@ -91,6 +91,17 @@ def cover_facts(answer: Answer) -> Facts:
         ("SHA-256 of the recording", clean(facts.get("sha256") or "not known")),
     ]
     return out
+
+
+def recorded_in_brief(answer: Answer) -> str:
+    """Return what was recorded, where, and its run time, on one line."""
+    profile = answer.run.profile
+    on = f" on {listed(devices)}" if (devices := _devices(answer)) else ""
+    return f"{shorten(clean(profile.trace.name), 60)}, {seconds(profile.seconds)}{shorten(on, 80)}"
+
+
+def _devices(answer: Answer) -> list[str]:
+    return [clean(n) for n in dict.fromkeys(answer.run.profile.trace.devices["name"].drop_nulls().to_list())]
 
 
 def replay_words(answer: Answer) -> str:

@@ -140,6 +140,44 @@ def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:
     return f"within {percent(step)}" + (", perhaps faster" if low < -NOISE else "")
 
 
+def headline(targets: list[Verdict]) -> str:
+    """Return the verdicts in one short sentence, for who reads nothing else; empty where nothing was projected."""
+    asked = [v for v in targets if v.kind != "self"]
+    if not asked:
+        return ""
+    of_kind = {kind: [v for v in asked if v.kind == kind] for kind in ("faster", "inside", "undecided", "over")}
+    parts = []
+    if faster := of_kind["faster"]:
+        best = min(faster, key=lambda v: v.change)
+        gain = f"{signed(-best.change).lstrip('+')} faster{_range(best)}"
+        parts.append(f"{best.name} is {gain}" if len(faster) == 1 else f"{_some(faster, asked)} are faster, {best.name} most: {gain}")
+    elif len(asked) > 1:
+        parts.append("No machine asked is surely faster")
+    if inside := of_kind["inside"]:
+        parts.append(f"{_some(inside, asked)} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time")
+    if undecided := of_kind["undecided"]:
+        words = [_undecided(v) for v in undecided]
+        parts.append(listed(words) if len(words) <= _NAMED else f"{_some(undecided, asked)} are undecided at {percent(LINE)}")
+    if over := of_kind["over"]:
+        named = [f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over[:_NAMED]]
+        lose = listed(named) if len(over) <= _NAMED else _some(over, asked)
+        parts.append(f"{lose} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+#: Targets that a headline names; of more it gives the number.
+_NAMED: Final = 2
+
+
+def _some(some: list[Verdict], asked: list[Verdict]) -> str:
+    """Return the name of a single target, and otherwise how many of all these are."""
+    if len(some) == 1:
+        return some[0].name
+    every = "both machines" if len(some) == 2 else f"all {len(some)} machines"
+    return every if len(some) == len(asked) else f"{len(some)} of {len(asked)} machines"
+
+
 def sentence(targets: list[Verdict], measured_seconds: float) -> str:
     """The whole answer in one sentence, from the numbers."""
     asked = [v for v in targets if v.kind != "self"]

@@ -56,10 +56,19 @@
     tip.style.top = `${event.pageY + 16}px`;
   });
 
-  // a printed report holds every machine file
+  // a link into a folded section opens it
+  const unfold = () => {
+    const folded = document.getElementById(location.hash.slice(1))?.querySelector("details.folded");
+    if (folded) folded.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+  for (const a of document.querySelectorAll(".contents a")) a.addEventListener("click", () => setTimeout(unfold));
+
+  // a printed report holds every folded section and machine file
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details.machine:not([open])")];
+    opened = [...document.querySelectorAll("details:is(.machine, .folded):not([open])")];
     for (const one of opened) one.open = true;
   });
   addEventListener("afterprint", () => {

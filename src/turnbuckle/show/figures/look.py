@@ -38,6 +38,16 @@ ZONES: Final[tuple[tuple[float, float, str, str], ...]] = (
     (0.10, float("inf"), "#fadfd6", "over 10\N{NO-BREAK SPACE}%"),
 )
 
+#: Partners of the colours above, and of the pale ones of single figures, on dark paper; white letters stay readable on the strong ones.
+_PARTNERS: Final = (
+    "#1d2733:#e3e8ee #5b6774:#a9b4c0 #8a94a0:#7d8894 #dfe4ea:#313a45 #b9c1ca:#4a5562 #b5bcc4:#56616d #4a5560:#9aa6b3 "
+    "#332288:#8c7df0 #cc6677:#dd7788 #117733:#3da362 #88ccee:#88ccee #aa4499:#c566b5 #999933:#b3b34a #44aa99:#44aa99 #882255:#c2568f "
+    "#ddcc77:#ddcc77 #1f4e79:#3b7db8 #e08214:#d97f16 #35978f:#2f8a83 #c3cad3:#4d5864 #8073ac:#8073ac #7fb3c8:#47788c #2c7fb8:#3a8cc6 "
+    "#d95f0e:#d95f0e #b3450b:#d7682c #5b4a8a:#8f7cc4 #2b6e4f:#46a178 #b5123f:#e0355f #f1f6fb:#1a2531 #dff1e4:#18321f #eaf5df:#24331a "
+    "#fcf6d9:#3a3416 #fde8cf:#422c14 #fadfd6:#45221a #a9c1d8:#2c4d6c #f6cf9f:#6b4517 #d5e3ea:#2d3f4a #cfc8e2:#453d63 #e6e9ed:#343c46 "
+    "#f0f3f6:#1f2730 #dbe3ea:#2a343e #c7a76c:#c7a76c #6699cc:#6699cc #1b9e77:#1b9e77"
+)
+DARK: Final = dict(pair.split(":") for pair in _PARTNERS.split())
 
 #: Change of run time and its colour: blue is faster, towards brown is slower; lightness alone tells them apart on each side.
 _SHADES: Final = "#0b3c68 #2f79b5 #82b8dc #d3e5f2 #f6f6f1 #fdf2d2 #fddda0 #fbbf74 #e88642 #bf4f22 #75260f"
