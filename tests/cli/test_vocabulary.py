@@ -56,9 +56,9 @@ def test_the_new_word_is_there_and_the_old_one_is_gone(row: Renamed) -> None:
 
 
 def test_what_a_recorded_program_is_given_is_its_own() -> None:
-    refuse_old_options(["record", "--", "export", "--to", "x"])
-    refuse_old_options(["project", "export", "--to", "x"])
-    refused("A425", refuse_old_options, ["export", "run.sqlite", "--to=perfetto"])
+    refuse_old_options(["record", "--", "export", "--format", "x"])
+    refuse_old_options(["project", "export", "--format", "x"])
+    refused("A425", refuse_old_options, ["export", "run.sqlite", "--format=perfetto"])
 
 
 @pytest.mark.parametrize(

@@ -381,23 +381,21 @@ class Run(Shown):
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return answer
 
-    def export(
-        self, path: str | Path, on: str | Machine, model: Model | None = None, network: OnNetwork | str | None = None, **more: Any
-    ) -> Path:
-        """Write measured and projected time lines for a trace viewer, and return the path: ``turnbuckle export``.
+    def export(self, path: str | Path, on: str | Machine | None = None, model: Model | None = None, **more: Any) -> Path:
+        """Write the run for a trace viewer or a simulator, and return the path: ``turnbuckle export``.
 
         Parameters
         ----------
-        path, on : the file, compressed where it ends in ``.gz``; the target, by name, file or object.
-        model, network : the price list, `nething` where it is None; the network as in `project`.
-        more : ``apply``: names of edits (`whatif`) that the projected side has.
+        path, on : the file, compressed where it ends in ``.gz``; the target, by name, file or object, None for the run as recorded.
+        model : the price list, `nething` where it is None.
+        more : ``to``: the form, as ``export --to`` names it; ``network`` as in `project`; ``apply``: names of edits (`whatif`) to make.
 
         Raises
         ------
-        CannotAnswer : A121, A122; with a network A164, A193.  ReportError : R001 to R003.
+        UsageError : A440, A480 to A482.  CannotAnswer : A121, A122; with a network A164, A193.  ReportError : R001 to R003.
         """
-        target = self.source if on == "self" else load(on)
-        written: Path = registry.load("asks", "export")(self, path, target, model, on_other(network), **more)
+        target = None if on is None else self.source if on == "self" else load(on)
+        written: Path = registry.load("asks", "export")(self, path, target, model, **more)
         return written
 
     def anonymise(self, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> Anonymised:

@@ -18,12 +18,12 @@ Run = Callable[..., Ran]
 
 
 def test_a_file_for_the_viewer(turnbuckle: Run, tmp_path: Path) -> None:
-    ran = turnbuckle("export", SAMPLE, "--format", "perfetto", "--on", "cdi-row-link", "-o", "run.json.gz")
+    ran = turnbuckle("export", SAMPLE, "--to", "json", "--on", "cdi-row-link", "-o", "run.json.gz")
     assert (ran.code, ran.out, ran.err) == (0, "run.json.gz\n", "")
     found = json.loads(gzip.decompress((tmp_path / "run.json.gz").read_bytes()))
     about = found["otherData"]
     assert about["projections"][0]["target"] == "cdi-row-link" and about["projections"][0]["replay"] == "timeline"
-    assert about["provenance"]["command"].startswith("turnbuckle export dgemm-like-synthetic.sqlite --format perfetto")
+    assert about["provenance"]["command"].startswith("turnbuckle export dgemm-like-synthetic.sqlite --to json")
     assert {e["ph"] for e in found["traceEvents"]} == {"M", "X", "C"}
 
 
@@ -66,7 +66,7 @@ def test_a_part_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ((), "A002"), (("--on", "self", "--format", "speedscope"), "A002"), (("--on", "gh2000"), "M001"),
+        ((), "A481"), (("--on", "self", "--to", "speedscope"), "A002"), (("--on", "gh2000"), "M001"),
         (("--on", "self", "--alpha", "x"), "A003"),
         (("--on", "self", "-o", "missing/run.json"), "R002"), (("--on", "self", "-o", "."), "R003"),
     ],

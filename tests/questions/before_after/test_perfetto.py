@@ -27,7 +27,8 @@ from turnbuckle.machine import Machine, load
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.perfetto import lanes, stream, write
+from turnbuckle.questions.before_after.export import written
+from turnbuckle.questions.before_after.perfetto import lanes, stream
 from turnbuckle.questions.before_after.question import KINDS, Moved, moved
 
 MODEL = replace(nething("flop"), replay="timeline")
@@ -61,6 +62,10 @@ def seen() -> Run:
 @cache
 def far() -> tuple[Moved, Answer]:
     return asked(seen(), load("cdi-row-link"))
+
+
+def write(run: Moved, answer: Answer, place: Path) -> Path:
+    return written(lambda sink: perfetto.stream(run, answer, sink), place)
 
 
 def text(run: Moved, answer: Answer) -> bytes:

@@ -1,16 +1,17 @@
-"""``turnbuckle export``: the run before and after, for a trace viewer."""
+"""``turnbuckle export``: a run for a trace viewer or a simulator."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
+from turnbuckle.questions.before_after.forms import To
 from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source, listed
 from turnbuckle.show.terminal.recording import inspected
@@ -20,8 +21,11 @@ def export(
     profile: Profile,
     /,
     *,
-    on: Annotated[list[str], Parameter(name="--on", help="target machine, one: a name, a TOML file or self", negative=())],
-    format: Annotated[Literal["perfetto"], Parameter(name="--format", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
+    to: Annotated[To, Parameter(name="--to", help="json: trace-event JSON for ui.perfetto.dev; goal: a schedule for LogGOPSim")] = "json",
+    on: Annotated[
+        list[str] | None,
+        Parameter(name="--on", help="target machine, one: a name, a TOML file or self; left out, the run as recorded", negative=()),
+    ] = None,
     apply: Annotated[
         list[str] | None,
         Parameter(name="--apply", help="edits of whatif to make on the projected side; several times or with commas", negative=()),
@@ -36,8 +40,8 @@ def export(
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Write measured and projected time lines side by side, with the critical path of both, for a trace viewer."""
-    from turnbuckle.questions.before_after import perfetto
+    """Write a run for another program: both time lines for a trace viewer, or the run as a schedule for a simulator."""
+    from turnbuckle.questions.before_after.export import writer, written
 
     if output is None and sys.stdout.isatty():
         raise error_of("A009.trace")
@@ -45,10 +49,10 @@ def export(
     refuse_several(",".join(names), "target", "export writes")
     carried_by = network_of(network, network_set, source_network)
     seen = inspected(profile, source, no_cache, part)
-    target = seen.source if names == ["self"] else load(names[0])
-    run, answer = perfetto.asked(seen, target, model_of(alpha, "nething", None, host=host), carried_by, listed(apply or []))
+    target = None if not names else seen.source if names == ["self"] else load(names[0])
+    write = writer(seen, target, model_of(alpha, "nething", None, host=host), carried_by, listed(apply or []), to)
     if output is None:
-        perfetto.stream(run, answer, sys.stdout.buffer)
+        write(sys.stdout.buffer)
     else:
-        print(perfetto.write(run, answer, output))
+        print(written(write, output))
     return 0

@@ -1,45 +1,35 @@
 """A run before and after as a trace-event file, for the Perfetto UI (ui.perfetto.dev) and chrome://tracing.
 
-    Moved -> metadata, slices, flows, critical paths, accumulated delay -> JSON, compressed where the name ends in .gz
+    Moved -> metadata, slices, flows, critical paths, accumulated delay -> JSON
 
 Measured and projected tracks of a process stand one below the other, both with the run's start at 0.  A track of nested
 slices can show no others, so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with
 three decimals: nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so
 that only quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
 
-Errors (`turnbuckle.foundation.errors.ReportError`):
-
-    R001  the file cannot be written
-    R002  the folder does not exist
-    R003  the path is a folder
-
 Format: Trace Event Format, Google 2016; flows are its second version (``bind_id`` on the slices themselves).
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Int
-from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.network import OnNetwork
-from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.model import Model
 from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.before_after.formats.steps import changes_of
 from turnbuckle.questions.before_after.question import KINDS, Moved, moved
-from turnbuckle.questions.whatif.question import edited
 from turnbuckle.show.text import clean, terms
 from turnbuckle.trace.ids import process_number, process_of, thread_number
 
@@ -59,13 +49,6 @@ _EDGES: Final = terms("step of the critical path")
 """What the critical path does where it is inside no activity."""
 
 
-def of_run(
-    run: Run, path: str | Path, target: Machine, model: Model | None = None, network: OnNetwork | None = None, apply: Sequence[str] = ()
-) -> Path:
-    """Write a run's measured and projected time lines; see `Run.export`."""
-    return write(*asked(run, target, model or nething(), network, apply), path)
-
-
 def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None, apply: Sequence[str] = ()) -> tuple[Moved, Answer]:
     """Return a run before and after, and the answer behind it; with changes to the program, by the end of most gain.
 
@@ -74,43 +57,19 @@ def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = N
     UsageError : A440, both changes and a network; as `questions.whatif.question.of_run` for the changes.
     """
     model = replace(model, replay="timeline")
-    if apply and network is not None:
-        raise error_of("A440")
-    changes = (edited(run, apply, model), tuple(dict.fromkeys(apply))) if apply else None
+    changes = changes_of(run, apply, model, network)
     before_and_after = moved(run.profile, run.source, target, model, network=network, edited=changes)
     return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0, network=network)
 
 
-def write(run: Moved, answer: Answer, path: str | Path) -> Path:
-    """Write a trace-event file, compressed where `path` ends in ``.gz``; an existing file is replaced, as a whole or not at all.
+def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
+    """Write the JSON to an open file, a piece at a time, and return the number of events.
 
     Parameters
     ----------
     run : before and after, from `turnbuckle.questions.before_after.question.moved`.
     answer : the same question's answer; its contract of ``project`` becomes the file's ``otherData``.
-    path : where to write.
-
-    Returns
-    -------
-    The path written.
-
-    Raises
-    ------
-    ReportError : R001, R002, R003.
     """
-    place = goal(path, "the trace", "trace.json.gz")
-    with whole(place, "the trace") as beside, beside.open("wb") as file:
-        if place.suffix == ".gz":
-            # no name and no time in the header: the same question gives the same file
-            with gzip.GzipFile("", "wb", 6, file, 0) as packed:
-                stream(run, answer, cast(BinaryIO, packed))
-        else:
-            stream(run, answer, file)
-    return place
-
-
-def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
-    """Write the JSON to an open file, a piece at a time -> number of events.  See `write`."""
     about = {**answer.as_dict(), "critical_path_explained": run.explained}
     if run.edits:
         about["edits"] = list(run.edits)

@@ -73,6 +73,52 @@ class Moved:
     edits: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Both:
+    """A run compiled as recorded, and what another machine, network or order of work changes in it.
+
+    Attributes
+    ----------
+    pair, model : the machines, resolved, and the price list, whose replay is the timeline.
+    recorded : the run as recorded, compiled.
+    ready : the run that is changed: the same, or the edited one.
+    timeline, change : its graph, and what the target changes in that.
+    """
+
+    pair: Pair
+    model: Model
+    recorded: TimelineReplay
+    ready: Prepared
+    timeline: TimelineReplay
+    change: Change
+
+
+def on_both(
+    profile: Profile,
+    source: Machine,
+    target: Machine,
+    model: Model,
+    *,
+    ready: Prepared | None = None,
+    network: OnNetwork | None = None,
+    edited: tuple[Prepared, tuple[str, ...]] | None = None,
+) -> Both:
+    """Return a run on its own machine and on another, ready for the replay.  Parameters and errors as for `moved`."""
+    pair = Pair(source, target)
+    require(profile, pair)
+    if target is not source:
+        require_calls(profile)
+    model = replace(model, replay="timeline")
+    ready = ready or prepared(profile, model)
+    if network is not None:
+        ready = on_network(profile, ready, network)
+    recorded = ready.timeline
+    if edited is not None:
+        ready = edited[0]
+    assert recorded is not None and ready.timeline is not None and ready.trust is not None
+    return Both(pair, model, recorded, ready, ready.timeline, changed(ready, priced(ready, pair, model)))
+
+
 def moved(
     profile: Profile,
     source: Machine,
@@ -115,21 +161,9 @@ def moved(
     ------
     CannotAnswer : A121, A122.
     """
-    pair = Pair(source, target)
-    require(profile, pair)
-    if target is not source:
-        require_calls(profile)
-    model = replace(model, replay="timeline")
-    ready = ready or prepared(profile, model)
-    if network is not None:
-        ready = on_network(profile, ready, network)
-    recorded = ready.timeline
-    if edited is not None:
-        ready = edited[0]
-    timeline, trust = ready.timeline, ready.trust
-    assert recorded is not None and timeline is not None and trust is not None
-    projection = answered(profile, ready, pair, model)
-    change = changed(ready, priced(ready, pair, model))
+    both = on_both(profile, source, target, model, ready=ready, network=network, edited=edited)
+    pair, recorded, timeline, change = both.pair, both.recorded, both.timeline, both.change
+    projection = answered(profile, both.ready, pair, both.model)
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     _, edges_before = recorded.path(no_change(len(recorded.run)))
@@ -147,7 +181,7 @@ def moved(
         _path(recorded.graph, edges_before, graph.time_ns.astype(np.float64), graph.time_ns),
         _path(graph, edges_after, after_ns, graph.time_ns),
         len(graph.activity),
-        1.0 if ready.trust is None else ready.trust.explained,
+        1.0 if both.ready.trust is None else both.ready.trust.explained,
         () if edited is None else edited[1],
     )
 
@@ -182,7 +216,7 @@ def _indices(values: Int) -> pl.Series:
 def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.DataFrame:
     """Return the place of each activity on the target, and the parts of its move."""
     graph = timeline.graph
-    before_ns, lag, new_lag = graph.time_ns, graph.lag_ns, _lags_ns(timeline, change)
+    before_ns, lag, new_lag = graph.time_ns, graph.lag_ns, lags_ns(timeline, change)
     free_before = before_ns[graph.target] - graph.residual_ns[graph.target] - before_ns[graph.source] - lag
     free_after = after_ns[graph.target] - graph.residual_ns[graph.target] - after_ns[graph.source] - new_lag
     by = np.full(len(before_ns), -1, dtype=np.int64)
@@ -227,7 +261,7 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.Data
     )
 
 
-def _lags_ns(timeline: TimelineReplay, change: Change) -> Float:
+def lags_ns(timeline: TimelineReplay, change: Change) -> Float:
     """Return the lag of every edge after a change [ns]."""
     lag = timeline.graph.lag_ns
     more = timeline.slopes(np.arange(len(lag), dtype=np.int64), change.values) * 1e9

@@ -1,0 +1,83 @@
+"""A run written for another program: a trace viewer, or a simulator.
+
+======== ============================================================================================================
+json     before and after as trace-event JSON (`perfetto`); needs a target
+goal     a schedule for LogGOPSim (`formats.goal`); of the run as recorded where no target is named
+======== ============================================================================================================
+
+Errors:
+
+    A481  a form that shows before and after, and no target
+    R001  the file cannot be written; R002 and R003 its folder
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final, cast, get_args
+
+from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.files import goal as place_of
+from turnbuckle.foundation.files import whole
+from turnbuckle.machine import Machine
+from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.before_after import perfetto
+from turnbuckle.questions.before_after.formats import goal
+from turnbuckle.questions.before_after.formats.steps import Steps, steps
+from turnbuckle.questions.before_after.forms import To
+
+#: Writers of schedules.
+_OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream}
+
+
+def of_run(
+    run: Run,
+    path: str | Path,
+    target: Machine | None,
+    model: Model | None = None,
+    network: OnNetwork | str | None = None,
+    apply: Sequence[str] = (),
+    to: str = "json",
+) -> Path:
+    """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`."""
+    place_of(path, "the trace", "trace.json.gz")
+    return written(writer(run, target, model, on_other(network), apply, to), path)
+
+
+def written(write: Callable[[BinaryIO], object], path: str | Path) -> Path:
+    """Write a file as a whole or not at all, compressed where its name ends in ``.gz``, and return its path.  Raises R001 to R003."""
+    place = place_of(path, "the trace", "trace.json.gz")
+    with whole(place, "the trace") as beside, beside.open("wb") as file:
+        if place.suffix == ".gz":
+            # no name and no time in the header: the same question gives the same file
+            with gzip.GzipFile("", "wb", 6, file, 0) as packed:
+                write(cast(BinaryIO, packed))
+        else:
+            write(file)
+    return place
+
+
+def writer(
+    run: Run, target: Machine | None, model: Model | None, network: OnNetwork | None, apply: Sequence[str], to: str
+) -> Callable[[BinaryIO], object]:
+    """Return the function that writes a run to an open file, with the work of the question done.
+
+    Raises
+    ------
+    UsageError : A440, changes and a network; A481, no target; A482, a form that nothing writes.
+    CannotAnswer : A121, A122, of a run on another machine.
+    """
+    if to in _OF_STEPS:
+        seen = steps(run, target, model, network, apply)
+        return lambda sink: _OF_STEPS[to](seen, sink)
+    if to != "json":
+        forms = get_args(To)
+        raise error_of("A482", found=to, fix=did_you_mean(to, forms) or None, forms=", ".join(forms))
+    if target is None:
+        raise error_of("A481", to=to)
+    both, answer = perfetto.asked(run, target, model or nething(), network, apply)
+    return lambda sink: perfetto.stream(both, answer, sink)

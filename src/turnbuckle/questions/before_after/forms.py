@@ -1,0 +1,5 @@
+"""Forms in which a run is written for other programs, by the names that ``export --to`` takes."""
+
+from typing import Literal
+
+To = Literal["json", "goal"]
