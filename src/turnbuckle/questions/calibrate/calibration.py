@@ -114,6 +114,20 @@ class Calibration(Shown):
         device = ", ".join(self.devices) or "device not named"
         return f"Calibration: {len(self.parameters)} parameters of {device} from {len(self.origins)} files of measurements"
 
+    def beside(self, bare: Calibration, name: str = "coupling") -> Machine:
+        """Return the coupling between this probe and a bare one of the same machine, as changes of the machine of a recording.
+
+        Both are calibrated without a base.  Two equal probes change nothing.
+
+        Raises
+        ------
+        UsageError : A411 where the probes name different devices.
+        CannotAnswer : A184 where no number of a coupling was measured by both.
+        """
+        from turnbuckle.questions.calibrate.coupling import coupling  # which reads calibrations
+
+        return coupling(self, bare, name)
+
     @property
     def stranger(self) -> str:
         """Return the device that the files name if the base is known by other names; empty otherwise."""

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -27,7 +27,9 @@ from turnbuckle.show.terminal.options import flat
 from turnbuckle.show.terminal.output import write_json, write_text
 
 if TYPE_CHECKING:
-    from turnbuckle.machine import Machine
+    from collections.abc import Mapping
+
+    from turnbuckle.machine import Machine, ParameterName
     from turnbuckle.machine.measured.logs import Measured
     from turnbuckle.questions.calibrate.calibration import Calibration, Origin
 
@@ -48,6 +50,14 @@ Pings = Annotated[
     Path | None,
     Parameter(
         name="--pings", help="JSON: programs that ran without and through a remoting layer; --base is the layer as far as it is known"
+    ),
+]
+Beside = Annotated[
+    list[Path] | None,
+    Parameter(
+        name="--beside",
+        help="probe of the same machine without the coupling (bare, not virtualised): the machine file then holds what both differ in",
+        negative=(),
     ),
 ]
 CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies, for a file of rates that does not state it")]
@@ -76,6 +86,7 @@ def calibrate(
     keep: Keep = None,
     surface: Surface = None,
     pings: Pings = None,
+    beside: Beside = None,
     format: Form = "table",
     output: Written = None,
 ) -> int:
@@ -84,6 +95,8 @@ def calibrate(
     from turnbuckle.questions.calibrate.question import calibrate as fitted
     from turnbuckle.questions.calibrate.question import one_device, read_origin
 
+    if beside and (base is not None or pings is not None or surface is not None):
+        raise error_of("A410.beside")
     if pings is not None:
         if files or run or base is None:
             raise error_of("A410.pings")
@@ -113,6 +126,10 @@ def calibrate(
         answer = replace(
             answer, findings=(*answer.findings, finding("A333", len(failed), "sections that did not end: " + "; ".join(failed)))
         )
+    if beside:
+        bare = [read_origin(file, size, between_nodes) for file in beside]
+        one_device([o for o, _ in bare])
+        return _coupled(answer, fitted(bare), name, format, output)
     if output is not None:
         if not answer.parameters:
             raise error_of(
@@ -120,7 +137,7 @@ def calibrate(
                 where=", ".join(o.file for o, _ in read)[:120],
                 found=", ".join(dict.fromkeys(e.name for e in answer.others))[:120] or "no curve with sizes enough for a line",
             )
-        _write(answer, read, name or output.stem.lower(), base, on, output)
+        _write(answer, read, name or _name_of(output), base, on, output)
     if surface is not None:
         _write_surface(answer, surface)
     if format == "json":
@@ -152,16 +169,55 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
-    rows = [
-        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note} for n, p in found.items()
-    ]
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": rows}, None)
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(found)}, None)
     else:
         from turnbuckle.questions.calibrate.tables import emit_layer
 
         emit_layer(found, layer, output)
     return 0
+
+
+def _coupled(behind: Calibration, bare: Calibration, name: str | None, format: str, output: Path | None) -> int:
+    """Write the coupling between two probes of one machine: what it multiplies, and a machine file of these changes."""
+    from turnbuckle.questions.calibrate.coupling import factors, title
+
+    found = factors(behind, bare)
+    if output is not None:
+        text = machine_text(
+            {f"change.{n}.scale": p for n, p in found.items()},
+            [
+                f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()}: what one machine's two probes differ in.",
+                *(f"  {o.file}  sha256 {o.sha256}  {o.tool}" for o in (*behind.origins, *bare.origins)),
+            ],
+            name=name or _name_of(output),
+            title=title(behind),
+            summary=f"Multiplies {len(found)} numbers of the link by what two probes of one machine differ in.",
+            coupling="relative",
+            base="source",
+        )
+        write_text(text, output)
+        load(f"{output.parent}/{output.name}")
+    if format == "json":
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(found)}, None)
+    else:
+        from turnbuckle.questions.calibrate.tables import emit_coupling
+
+        emit_coupling(found, output)
+    return 0
+
+
+def _rows(found: Mapping[ParameterName, MachineParameter]) -> list[dict[str, Any]]:
+    """Return fitted parameters as a document holds them."""
+    return [
+        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note} for n, p in found.items()
+    ]
+
+
+def _name_of(output: Path) -> str:
+    """Return the name of a machine by that of its file."""
+    name = re.sub(r"[^a-z0-9.-]+", "-", output.stem.lower()).strip(".-")[:64]
+    return name if is_name(name) else "calibrated"
 
 
 def _refuse_idle(given: dict[str, bool]) -> None:
@@ -190,7 +246,6 @@ def _say(line: str) -> None:
 def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:
     """Write the machine file, and read it back before its name is printed."""
 
-    called = name if is_name(name) else re.sub(r"[^a-z0-9.-]+", "-", name).strip(".-")[:64]
     below = ""
     if base is not None and on is not None:
         below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
@@ -207,7 +262,7 @@ def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, 
     text = machine_text(
         parameters,
         comments,
-        name=called if is_name(called) else "calibrated",
+        name=name,
         title=f"{devices}, as measured",
         summary=f"{len(parameters)} numbers from {len(read)} files of measurements.",
         year=0 if on is not None else int(max(o.date for o, _ in read)[:4]),

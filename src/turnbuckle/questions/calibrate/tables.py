@@ -12,7 +12,7 @@ from rich.text import Text
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, Parameter, ParameterName
 from turnbuckle.machine.machine import schema
-from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate
+from turnbuckle.questions.calibrate.calibration import NINETY, QUANTITIES, Calibration, Estimate
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.tables import print_findings, unframed
@@ -138,5 +138,24 @@ def emit_layer(found: Mapping[ParameterName, Parameter], layer: Machine, output:
         table.add_row(name, quantity(p.value, p.unit), f"{p.error:.1%}", _plain(p.note, 300))
     console.print(table)
     console.print(Text(f"not measured, taken from {_plain(layer.name)}: everything else", "dim"))
+    if output is not None:
+        console.print(Text(str(output)))
+
+
+def emit_coupling(found: Mapping[ParameterName, Parameter], output: Path | None) -> None:
+    """Print by how much the coupling differs between two probes of one machine: a row per parameter, factor and 90 % range.
+
+    Parameters
+    ----------
+    found : factors, as `turnbuckle.questions.calibrate.coupling.factors` returns them.
+    output : machine file that was written; None if there is none.
+    """
+    console = Terminal(highlight=False)
+    columns = ("parameter", "times", "90 % range", "from")
+    table = unframed(*columns, words=("parameter", "from"), title="the coupling, over the same machine without it")
+    for name, p in found.items():
+        low, high = (p.drawn(sign * NINETY).value for sign in (-1, 1))
+        table.add_row(name, f"{p.value:.3f}x", f"[{low:.3f}, {high:.3f}]", _plain(p.note, 300))
+    console.print(table)
     if output is not None:
         console.print(Text(str(output)))
