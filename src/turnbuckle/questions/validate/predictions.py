@@ -1,14 +1,14 @@
 """Predictions of a validation case's questions beside the measurements: one function per model, and nothing fitted to an answer.
 
-    datasheet      copies of B on a node of which the link alone is known                        `projection.uncertainty`
-    machine        copies of B on B's machine file                                               `projection.uncertainty`
-    line           copies, migrations or messages of B on the line fitted to A (LogGP)           `profile.transfers`
-    projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
-    slack          A's run with every boundary call delayed                                      `study.slack`
-    distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
+    datasheet      copies of B on a node of which the link alone is known                   `questions.transfers.datasheet`
+    machine        copies of B on B's machine file                                          `questions.transfers.datasheet`
+    line           copies, migrations or messages of B on the line fitted to A (LogGP)      `profile.transfers`
+    projection     A's run on B's machine: run time, kernels as a ratio, launches           `projection.project`
+    slack          A's run with every boundary call delayed                                 `questions.distance`
+    distance       A's run with calls delayed and copies slowed, many points                `questions.distance`
     remoting       A's programs through a remoting layer, many distances                    `questions.calibrate.layer`
-    message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
-    variant        a variant of a program from another, after one stated change                  `study.variants`
+    message delay  A's MPI runs with messages delayed, many points                          `mpi.questions.delay`
+    variant        a variant of a program from another, after one stated change             `questions.validate.variants`
     counts         variants of a program from one of them: its costs, their counts               additive model
     repeat         a run from a run of the same configuration: the floor of every error
     rate           what a machine file says against what others measured there
@@ -38,8 +38,7 @@ from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import Ask, Case
 from turnbuckle.questions.validate.rows import Data, Row
-from turnbuckle.questions.validate.variants import Costs, Part, by_sum, by_timeline, changed, costs, cut, line, prepare, without
-from turnbuckle.trace.read import read
+from turnbuckle.questions.validate.variants import Costs, Part, by_sum, by_timeline, changed, costs, line, without
 
 #: Standard normal quantile of a 90 % interval.
 _REACH: Final = 1.6448536269514722
@@ -127,12 +126,12 @@ def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
     If the change takes mean times of single activities from B, only the replay is tested, and the kind says so.
     """
-    number = question.given.get("phase")
+    number: int | None = question.given.get("phase")
     first, second = (data.path(case, side.file) for side in (case.a, case.b))
 
     def part_of(path: Path) -> Part:
         try:
-            return prepare(cut(read(path, use_cache=False), int(number) if number is not None else None))
+            return data.gpu_part(path, number)
         except ValueError as error:
             raise error_of("A192.phase", where=case.name, found=str(error)) from None
 

@@ -18,6 +18,8 @@ from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.question import Transfers, measured, recorded
 from turnbuckle.questions.validate.cases import Case, Side
+from turnbuckle.questions.validate.variants import Part, cut, prepare
+from turnbuckle.trace.read import read
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.card`.
 KINDS: Final = (
@@ -109,6 +111,7 @@ class Data:
         self.seen = cache(self._seen)
         self.transfers = cache(self._transfers)
         self.points = cache(self._points)
+        self.gpu_part = cache(self._gpu_part)
 
     def path(self, case: Case, file: str) -> Path:
         """Return the path of a file.
@@ -122,6 +125,10 @@ class Data:
 
     def _seen(self, path: Path, machine: str, part: str = "") -> Run:
         return Run.read(path, source=machine or None, use_cache=False, part=part or None)
+
+    def _gpu_part(self, path: Path, phase: int | None) -> Part:
+        """Return the part of a recording that uses the GPU, or one phase of it.  Raises ValueError where there is none."""
+        return prepare(cut(read(path, use_cache=False), phase))
 
     def side(self, case: Case, side: Side) -> Run:
         """Return the run at one end of a case, as `path` finds it."""
