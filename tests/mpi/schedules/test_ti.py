@@ -19,7 +19,7 @@ from turnbuckle.foundation.errors import ProfileError, TurnbuckleError, UsageErr
 from turnbuckle.mpi import schedules
 from turnbuckle.mpi.replay.messages import recorded
 from turnbuckle.mpi.replay.program import program
-from turnbuckle.mpi.schedules import ti
+from turnbuckle.mpi.schedules import ti, ti_files
 from turnbuckle.mpi.schedules.matching import ANY, Side, match
 from turnbuckle.profile.profile import build
 from turnbuckle.replay.contention.contention import replay
@@ -159,6 +159,20 @@ def test_all_ranks_in_one_file(tmp_path: Path) -> None:
     assert schedules.sniff(anchor) and ti.read(anchor).figures.matched == 1
     path.write_text("0 init\n2 init\n")
     assert "rank 1" in refused(path, "P022").found
+
+
+@pytest.mark.parametrize("comment", ["# written by a tool\n", "\n  #0 send 1 0 8 6\n"])
+def test_comments_stand_anywhere(tmp_path: Path, comment: str) -> None:
+    anchor = made(tmp_path, "init; send 1 7 10 0", "init; recv 0 7 10 0")
+    without = schedules.read(anchor, flops_per_second=SPEED)
+    for path in (anchor, *(tmp_path / "ti_files").iterdir()):
+        path.write_text(comment + path.read_text().replace("\n", f"\n{comment}", 1))
+    together = tmp_path / "all.txt"
+    together.write_text(comment + "0 send 1 7 10 0\n" + comment + "1 recv 0 7 10 0\n")
+    for place in (anchor, together, next((tmp_path / "ti_files").iterdir())):
+        assert ti_files.sniff(place.read_bytes(), place)
+    for place in (anchor, together):
+        assert schedules.read(place, flops_per_second=SPEED).call.tolist() == without.call.tolist()
 
 
 def test_packed_files(tmp_path: Path) -> None:

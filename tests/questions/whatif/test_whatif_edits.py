@@ -148,10 +148,10 @@ def test_a_copy_made_a_step_ahead_hides_behind_the_kernel(copied: int, worked: i
 def test_the_second_buffer_is_free_only_behind_its_last_kernel() -> None:
     """Copies of 100 us called far ahead, kernels of 300, 10 and 10 us: the third copy waits for the first kernel, which has its buffer."""
     api = [
-        row for k in range(3) for row in (
-            call(4 * k * US, (4 * k + 1) * US, 2 * k + 1, "cudaMemcpyAsync"), call((4 * k + 2) * US, (4 * k + 3) * US, 2 * k + 2)
-        )
-    ]  # fmt: skip
+        row
+        for k in range(3)
+        for row in (call(4 * k * US, (4 * k + 1) * US, 2 * k + 1, "cudaMemcpyAsync"), call((4 * k + 2) * US, (4 * k + 3) * US, 2 * k + 2))
+    ]
     api.append(call(12 * US, 632 * US, name="cudaDeviceSynchronize"))
     copies = [copy(now * US, (now + 100) * US, size=1 << 20, correlation=2 * k + 1) for k, now in enumerate((10, 410, 520))]
     kernels = [on_device(now * US, end * US, 2 * k + 2) for k, (now, end) in enumerate(((110, 410), (510, 520), (620, 630)))]

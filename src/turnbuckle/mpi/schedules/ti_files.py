@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,7 @@ def sniff(head: bytes, path: Path) -> bool:
     head : first bytes of the file, unpacked.
     path : the file; files that it names are sought from its folder.
     """
-    first = next((line.split() for line in head.split(b"\n") if line.strip()), [])
+    first = _first_words(head)
     if _begins(first):
         return True
     try:
@@ -50,9 +50,22 @@ def sniff(head: bytes, path: Path) -> bool:
         with opened(place) as file:
             begin = file.read(512)
         begin = beginning(begin, place) if packed(begin) else begin.removeprefix(MARK)
-        return _begins(next((line.split() for line in begin.split(b"\n") if line.strip()), []))
+        return _begins(_first_words(begin))
     except (OSError, ValueError):
         return False
+
+
+def _written(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are neither empty nor comments, without the white space around each, and their numbers from 1."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith(b"#"):
+            yield number, text
+
+
+def _first_words(head: bytes) -> list[bytes]:
+    """Return the words of the first line; an empty list where there is none."""
+    return next((line.split() for _, line in _written(head.split(b"\n"))), [])
 
 
 def _begins(words: list[bytes]) -> bool:
@@ -74,13 +87,10 @@ def _beside(anchor: Path, name: str) -> Path | None:
 def _files(anchor: Path) -> tuple[list[Path], bool]:
     """Return the file of each rank, and whether all ranks are in one file."""
     rank_paths: list[Path] = []
-    for number, line in enumerate(Text(anchor), 1):
-        words = line.split()
-        if not words:
-            continue
-        if not rank_paths and _begins(words):
+    for number, line in _written(Text(anchor)):
+        if not rank_paths and _begins(line.split()):
             return [anchor], True
-        name = line.strip().decode("utf-8", "replace")
+        name = line.decode("utf-8", "replace")
         place = _beside(anchor, name)
         if place is None:
             raise error_of("P020.schedule", where=f"{anchor.name}:{number}", found=clipped(Path(name).name))
@@ -96,11 +106,9 @@ def rank_files(anchor: Path) -> list[Path]:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Yield the lines that are neither empty nor comments."""
-    for number, line in enumerate(Text(path), 1):
-        words = line.split()
-        if words and not words[0].startswith(b"#"):
-            yield number, words
+    """Yield the words of each line that is neither empty nor a comment."""
+    for number, line in _written(Text(path)):
+        yield number, line.split()
 
 
 def _of_one_file(path: Path) -> list[list[Line]]:

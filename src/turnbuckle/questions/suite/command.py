@@ -61,7 +61,7 @@ def suite(
     with replaying():
         answer = of_files(
             workload, targets(on) or (), model=model, draws=draws_of(draws), seed=seed, use_cache=not no_cache, command=command_line()
-        )  # fmt: skip
+        )
     if format in _FILES:
         write: Callable[[Suite, Path], Path] = registry.load("services", f"suite {format}")
         print(write(answer, output or Path(_FILES[format])))

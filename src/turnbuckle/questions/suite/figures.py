@@ -73,7 +73,7 @@ def mix_figure(suite: Suite) -> Figure:
         spec,
         [{"target": m.target, **m.node_hours.as_dict(), "alone": m.coupling_alone.value} for m in asked],
         f"Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
-    )  # fmt: skip
+    )
 
 
 def _words(m: Mix) -> str:
@@ -139,7 +139,7 @@ def map_figure(suite: Suite) -> Figure:
         [{"application": a.name, "share": a.share, "target": c.target, **c.penalty.as_dict()} for a in suite.applications for c in a.cells],
         "Projected over recorded run time, with its 90 % range; targets with their own GPU and host. Below each name its share.",
         legend=change_legend((-0.3, -0.1, 0.0, 0.05, 0.5)),
-    )  # fmt: skip
+    )
 
 
 def premium_figure(suite: Suite) -> Figure | None:

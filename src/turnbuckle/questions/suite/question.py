@@ -76,9 +76,7 @@ def of_files(
         some = [a for a in applications if a.group == name]
         groups.append(Group(name, mix.total([a.share for a in some]), _Together(_alone(some), portfolio, seed).mixes()))
     mixes = together.mixes()
-    return Suite(
-        portfolio, applications, mixes, tuple(groups), together.versus(), together.flips(mixes), together.draws, seed, command
-    )  # fmt: skip
+    return Suite(portfolio, applications, mixes, tuple(groups), together.versus(), together.flips(mixes), together.draws, seed, command)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
