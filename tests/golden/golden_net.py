@@ -309,13 +309,13 @@ def keep(verb: str, answers: dict[str, Answer]) -> None:
 
 
 @cache
-def _kept_once(verb: str) -> dict[str, Answer]:
+def kept_once(verb: str) -> dict[str, Answer]:
     return kept(verb)
 
 
 def hold(question: str, now: Answer, verb: str = "") -> None:
     """Fail where an answer is not the kept one."""
-    was = _kept_once(verb or verb_of(question)).get(question)
+    was = kept_once(verb or verb_of(question)).get(question)
     assert was is not None, f"{question}: no answer is kept; `make golden` adds it"
     found = list(differences(was, now))
     assert not found, f"{message(question, found)}\n`make golden` renews what is kept, if the change is meant"

@@ -1,26 +1,20 @@
-"""``turnbuckle model NAME`` and `turnbuckle.model.NAME`: every question of the net, asked in Python, has the answer that is kept."""
+"""`turnbuckle.model.NAME`: a question of each verb, asked in Python, has the answer that is kept (of the others see `golden_python`)."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import golden_net as net
+import golden_python as python
 import pytest
 
 import turnbuckle as tb
 from turnbuckle.foundation.fields import finite
-from turnbuckle.show.terminal.model_answer import ModelAnswer
 
-QUESTIONS = [q for q in net.questions() if q.startswith("model ") and "--format json" in q and " && " not in q]
-#: The first of each verb: ``make check`` asks these, ``make test`` all.
-FIRST = {verb: question for question in reversed(QUESTIONS) for verb in [net.verb_of(question)]}.values()
 #: A question of each verb whose answer has figures.
 DRAWN = {
     "dag": ("in/matrix_laplace/square.mtx", {"gpus": (2, 3)}),
@@ -40,48 +34,16 @@ def here(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(question: str) -> ModelAnswer:
-    """Ask a question of the command line in Python: an option ``--some-name WORD`` is ``some_name=WORD``."""
-    _, verb, *words = shlex.split(question)
-    function = getattr(tb.model, verb)
-    parameters = inspect.signature(function).parameters
-    several = any(get_origin(p.annotation) is list for p in parameters.values() if p.kind is p.POSITIONAL_ONLY)
-    given: list[Any] = []
-    options: dict[str, Any] = {}
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("--"):
-            given.append(word)
-        elif word == "--format":
-            next(rest)
-        else:
-            option = word[2:].replace("-", "_")
-            name = option if option in parameters else f"{option}_"
-            options[name] = _value(parameters[name].annotation, rest, options.get(name))
-    answer = function(given, **options) if several else function(*given, **options)
-    assert isinstance(answer, ModelAnswer)
-    return answer
-
-
-def _value(hint: Any, words: Iterator[str], before: Any) -> Any:
-    (kind,) = (k for k in (get_args(hint) if isinstance(hint, UnionType) else [hint]) if k is not type(None))
-    if kind is bool:
-        return True
-    if get_origin(kind) is list:
-        return [*(before or []), next(words)]
-    return kind(next(words)) if kind in (int, float) else next(words)
-
-
-@pytest.mark.parametrize("question", [pytest.param(q, marks=[] if q in FIRST else pytest.mark.slow) for q in QUESTIONS], ids=str)
+@pytest.mark.parametrize("question", python.ASKED, ids=str)
 @pytest.mark.usefixtures("here")
 def test_python_answers_as_the_command_line_does(question: str) -> None:
     kept = net.kept(net.verb_of(question))[question]
     if "error" in kept:
         with pytest.raises(tb.TurnbuckleError) as refused:
-            asked(question)
+            python.ask(question)
         assert refused.value.code == kept["error"]
         return
-    answer = asked(question)
+    answer = python.ask(question)
     document = answer.as_dict()
     # the command line says where an answer comes from that a recording does not
     was = {key: value for key, value in kept["json"].items() if key != "provenance" or key in document}
@@ -90,15 +52,12 @@ def test_python_answers_as_the_command_line_does(question: str) -> None:
     assert not [
         line for line in net.differences(was, now) if not re.fullmatch(r'provenance\[\d\]\.command: was "turnbuckle .*", is ""', line)
     ]
-    written, shown = answer.to_json(), repr(answer)
-    assert "its-own-secret" not in written
-    assert answer.table().height > 0 and set(json.loads(written)) == set(document)
-    assert (headline := answer.headline()) and shown.startswith(headline) and shown.count("\n") < 60
-    assert answer._repr_html_().startswith("<pre")
+    assert "its-own-secret" not in answer.to_json()
+    python.shows_itself(answer)
 
 
 def test_every_verb_of_a_model_is_asked() -> None:
-    assert {net.verb_of(q).removeprefix("model ") for q in QUESTIONS} == set(dir(tb.model))
+    assert {net.verb_of(q).removeprefix("model ") for q in python.QUESTIONS} == set(dir(tb.model))
 
 
 @pytest.mark.parametrize("verb", dir(tb.model))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import golden_net as net
+import golden_python as python
 import pytest
 
 VERBS = (
@@ -28,4 +29,4 @@ VERBS = (
 
 @pytest.mark.parametrize("question", net.of_verbs(*VERBS), ids=str)
 def test_the_answer_is_the_kept_one(question: str, hold: Callable[[str], None]) -> None:
-    hold(question)
+    python.holds(question, hold)
