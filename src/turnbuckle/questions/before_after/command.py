@@ -21,7 +21,13 @@ def export(
     profile: Profile,
     /,
     *,
-    to: Annotated[To, Parameter(name="--to", help="json: trace-event JSON for ui.perfetto.dev; goal: a schedule for LogGOPSim")] = "json",
+    to: Annotated[
+        To,
+        Parameter(
+            name="--to",
+            help="json: trace-event JSON for ui.perfetto.dev; goal: a schedule for LogGOPSim; chakra: an execution trace, for ASTRA-sim",
+        ),
+    ] = "json",
     on: Annotated[
         list[str] | None,
         Parameter(name="--on", help="target machine, one: a name, a TOML file or self; left out, the run as recorded", negative=()),

@@ -2,8 +2,11 @@
 
 ======== ============================================================================================================
 json     before and after as trace-event JSON (`perfetto`); needs a target
-goal     a schedule for LogGOPSim (`formats.goal`); of the run as recorded where no target is named
+goal     a schedule for LogGOPSim (`formats.goal`)
+chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
 ======== ============================================================================================================
+
+Schedules are of the run as recorded where no target is named.
 
 Errors:
 
@@ -26,12 +29,12 @@ from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.formats import goal
+from turnbuckle.questions.before_after.formats import chakra, goal
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
 from turnbuckle.questions.before_after.forms import To
 
 #: Writers of schedules.
-_OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream}
+_OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream, "chakra": chakra.stream}
 
 
 def of_run(

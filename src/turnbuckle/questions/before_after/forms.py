@@ -2,4 +2,4 @@
 
 from typing import Literal
 
-To = Literal["json", "goal"]
+To = Literal["json", "goal", "chakra"]

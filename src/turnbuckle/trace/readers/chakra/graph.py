@@ -31,7 +31,10 @@ LARGEST: Final = 1 << 62
 LARGEST_US: Final = (1 << 53) // 1000
 #: Least share of nodes with times in a recording; below 1, because protobuf does not distinguish a start of 0 from none.
 _TIMED: Final = 0.9
-_COLUMNS: Final = ("kind", "name", "does", "process", "thread", "stream", "device", "start_ns", "duration_ns", "size_bytes", "rf", "group")
+_COLUMNS: Final = (
+    "kind", "name", "does", "process", "thread", "stream", "device", "start_ns", "duration_ns", "size_bytes", "rf", "group",
+    "activity_start_ns", "activity_ns", "correlation", "call",
+)  # fmt: skip
 _COPY: Final = re.compile(r"Memcpy ([HDPA])to([HDPA])(?: \((\w+) -> (\w+)\))?")
 _NCCL: Final = re.compile(r"^(?:void )?[nr]ccl\w*kernel", re.IGNORECASE)
 _OPERATION: Final = re.compile(r"allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce|scatter|gather|barrier")
@@ -48,7 +51,8 @@ class ExecutionGraph:
 
     #: one row per node, in the order of the file: kind (index into `KINDS`), name and does (indices into `names`; does: the operation of a
     #: communication, as ALLREDUCE), process, thread, stream, device, start_ns and duration_ns (null where the file has none), size_bytes
-    #: (of a communication, or of a copy), rf (PyTorch's record function id), group (index into `names`)
+    #: (of a communication, or of a copy), rf (PyTorch's record function id), group (index into `names`); where Turnbuckle wrote the file
+    #: activity_start_ns and activity_ns (begin and length of an activity, null of a wait), correlation, call (index into ``CALLS``)
     nodes: pl.DataFrame
     #: source, target: rows of the nodes at both ends of every data dependency, shape (edges,): target waits for source
     source: Int
@@ -70,6 +74,11 @@ class ExecutionGraph:
         rows = self.of(*DEVICE) if self.on_device else self.of(OPERATOR, COLLECTIVE, SEND, RECEIVE, MEMORY)
         complete = rows["start_ns"].is_not_null() & rows["duration_ns"].is_not_null()
         return rows.height > 0 and int(complete.sum()) >= _TIMED * rows.height
+
+    @property
+    def exact(self) -> bool:
+        """Return whether nodes state activities to the nanosecond, as Turnbuckle writes them."""
+        return bool(self.nodes["activity_ns"].is_not_null().any())
 
     @property
     def measured(self) -> bool:
@@ -183,7 +192,8 @@ class Builder:
         name = np.full(nodes.height, -1, dtype=np.int64)
         name[has_caller] = np.frombuffer(self.columns["name"], np.int64)[caller[has_caller]] if nodes.height else 0
         moves = pl.Series(np.isin(name, movers))
-        return nodes.with_columns(size_bytes=pl.when((pl.col("kind") != COPY) | moves).then("size_bytes"))
+        stated = (pl.col("kind") != COPY) | moves | pl.col("activity_ns").is_not_null()
+        return nodes.with_columns(size_bytes=pl.when(stated).then("size_bytes"))
 
 
 def _rows_of(wanted: NDArray[np.uint64], order: Int, ordered: NDArray[np.uint64]) -> tuple[Int, Bool]:

@@ -31,7 +31,8 @@ _TYPES: Final = {
     1: nodes.METADATA, 2: nodes.MEMORY, 3: nodes.MEMORY, 4: nodes.OPERATOR, 5: nodes.SEND, 6: nodes.RECEIVE, 7: nodes.COLLECTIVE,
     8: nodes.OTHER, 9: nodes.OTHER, 10: nodes.OTHER,
 }  # fmt: skip
-_DOES: Final = (
+#: Operations of collectives by Chakra's ``CollectiveCommType``.
+COLLECTIVES: Final = (
     "ALLREDUCE", "REDUCE", "ALLGATHER", "GATHER", "SCATTER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "REDUCESCATTER", "BARRIER",
 )  # fmt: skip
 _SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"\d')
@@ -42,6 +43,8 @@ _ELEMENT: Final = {
     "complexfloat": 8, "complexdouble": 16,
 }  # fmt: skip
 _CATEGORIES: Final = {"kernel": nodes.KERNEL, "gpu_memcpy": nodes.COPY, "gpu_memset": nodes.MEMSET}
+#: Categories of host nodes that are calls, of a file that Turnbuckle wrote.
+CALLS: Final = ("cuda_runtime", "mpi")
 _ROOTS: Final = ("[pytorch|profiler|", "## process_group:")
 #: Largest share of device nodes that begin before their predecessor on the stream ends; with more, the starts are those of launches.
 MOST_OVERLAPPING: Final = 0.1
@@ -101,7 +104,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
         times = "durations, and no start times" if execution_graph.measured else "neither start times nor durations"
         raise error_of("A174", where=path.name, found=f"an execution trace whose nodes have {times}", name=path.name)
     share = overlapping(execution_graph)
-    if share > MOST_OVERLAPPING:
+    if share > MOST_OVERLAPPING and not execution_graph.exact:
         raise error_of(
             "A175", where=path.name, found=f"{share:.0%} of the device nodes begin before the one before them on their stream has ended"
         )
@@ -199,8 +202,21 @@ def _node(builder: nodes.Builder, message: bytes) -> bool:
         values |= _communication(builder, sort, name, attributes)
     elif sort == nodes.MEMORY:
         values["size_bytes"] = _whole(attributes.get("tensor_size"))
+    if "activity_ns" in attributes or attributes.get("cat") == "wait":
+        values |= _exact(attributes, sort)
     builder.add(id, parents[0] if parents else None, waits, **values)
     return host is not None
+
+
+def _exact(attributes: dict[str, Any], sort: int) -> dict[str, int]:
+    """Return what Turnbuckle adds to the nodes that it writes: nanoseconds, the call behind device work, and bytes."""
+    values = {name: _whole(attributes.get(name)) for name in ("duration_ns", "activity_start_ns", "activity_ns", "correlation")}
+    if sort in nodes.DEVICE:
+        values["device"] = _whole(attributes.get("device"))
+        values |= {"size_bytes": _whole(attributes.get("bytes"))} if sort in (nodes.COPY, nodes.MEMSET) else {}
+    elif attributes.get("cat") in CALLS:
+        values["call"] = CALLS.index(attributes["cat"])
+    return values
 
 
 def _sort(kind: int, name: str, host: Any) -> int:
@@ -215,7 +231,7 @@ def _sort(kind: int, name: str, host: Any) -> int:
 
 def _communication(builder: nodes.Builder, sort: int, name: str, attributes: dict[str, Any]) -> dict[str, int]:
     code = attributes.get("comm_type")
-    by_code = _DOES[code] if isinstance(code, int) and 0 <= code < len(_DOES) and sort == nodes.COLLECTIVE else ""
+    by_code = COLLECTIVES[code] if isinstance(code, int) and 0 <= code < len(COLLECTIVES) and sort == nodes.COLLECTIVE else ""
     does = {nodes.SEND: "SEND", nodes.RECEIVE: "RECV"}.get(sort) or by_code or nodes.operation(name) or "(unknown)"
     group = attributes.get("pg_name")
     return {
@@ -356,12 +372,19 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     """Return device nodes as kernels, copies and sets, and operators as ranges.  The file names no call that started a node."""
     rows = source.nodes.filter(pl.col("start_ns").is_not_null() & pl.col("duration_ns").is_not_null())
     findings = list(source.findings)
+    exact = source.exact
+    if exact:
+        # nodes of waits are no activities, and the duration of a call that waits is only its own part
+        rows = rows.drop_nulls("activity_ns").with_columns(start_ns="activity_start_ns", duration_ns="activity_ns")
     first = int(rows["start_ns"].min())  # type: ignore[arg-type]
     rows = rows.with_columns(
         start_ns=pl.col("start_ns") - first, end_ns=pl.col("start_ns") - first + pl.col("duration_ns"), process=pl.lit(id_of(1))
     ).sort("start_ns", maintain_order=True)
     for code, kinds in (("P185", (nodes.OPERATOR,)), ("P102", nodes.DEVICE)):
-        if lost := source.of(*kinds).height - rows.filter(pl.col("kind").is_in(list(kinds))).height:
+        if (
+            lost := source.of(*kinds).filter(pl.lit(not exact) | pl.col("activity_ns").is_not_null()).height
+            - rows.filter(pl.col("kind").is_in(list(kinds))).height
+        ):
             findings.append(finding(code, lost, "nodes of the execution trace"))
     # a node without a tensor names no device; where one device is named, it is the only one
     used = rows["device"].drop_nulls().unique()
@@ -376,14 +399,22 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     )
     if unsized := copies["size_bytes"].null_count():
         findings.append(finding("P166", unsized))
-    operators = rows.filter(pl.col("kind") == nodes.OPERATOR).with_columns(
-        thread=id_of(1, thread_number(pl.col("thread").fill_null(0))), kind=pl.lit(59)
-    )
+    host = rows.filter(pl.col("kind") == nodes.OPERATOR).with_columns(thread=id_of(1, thread_number(pl.col("thread").fill_null(0))))
+    operators = host.filter(pl.col("call").is_null()).with_columns(kind=pl.lit(59))
+    calls = host.filter(pl.col("call") == 0).with_columns(level=pl.lit(0), result=pl.lit(0))
+    mpi = host.filter(pl.col("call") == 1).with_columns(kind=pl.lit(3))
     memsets = rows.filter(pl.col("kind") == nodes.MEMSET).with_columns(memory=pl.lit(3))
-    tables = {"kernels": compute.with_columns(short_name="name"), "copies": copies, "memsets": memsets, "ranges": operators}
+    tables = {
+        "kernels": compute.with_columns(short_name="name"),
+        "copies": copies,
+        "memsets": memsets,
+        "ranges": operators,
+        "api": calls,
+        "mpi": mpi,
+    }
     complete = {name: completed(name, frame, strict=False) for name, frame in tables.items() if frame.height}
     on_device = rows.filter(pl.col("kind").is_in(list(nodes.DEVICE)))
-    if source.format == "chakra" and on_device.height:
+    if source.format == "chakra" and on_device.height and not exact:
         findings.append(finding("P168", on_device.height))
     findings.append(finding("P123", 1))
     writer = "PyTorch" if source.format == "pytorch-et" else "Chakra"
