@@ -13,11 +13,15 @@ from browsing import Browser, with_script
 
 from turnbuckle.page import by_hand
 from turnbuckle.page.html import page
-from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium, break_even_utilisation
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.distance.speeds import levers, surface, sweep
+from turnbuckle.questions.suite.portfolio import Member, Offer, Portfolio
+from turnbuckle.questions.suite.question import of_files
 from turnbuckle.replay.timeline import Flat
+from turnbuckle.show.text import signed
+from turnbuckle.show.verdict import verdicts
 
 #: Positions of the sliders: latency, byte, launch, kernel, host.
 POSITIONS = [(0, 0, 0, 0, 0), (25, 0, 0, 0, 0), (0, -8, 0, 0, 0), (0, 0, 20, 0, 0), (0, 0, 0, -11, 0), (0, 0, 0, 0, 7), (31, 5, -9, 8, -4)]
@@ -112,6 +116,69 @@ def test_the_browser_says_what_the_command_line_says(chromium: Browser, seen: Ru
         assert "NaN" not in one["words"] and one["bars"] == told[0]["bars"]
     assert "as recorded" in told[0]["words"] and "as recorded" not in told[1]["words"]
     assert unticked["bars"] == told[0]["bars"] - 1
+
+
+#: Positions of the premium [%] and of the use, and what every row of the table then says.
+PREMIUM_PROBE = """
+setTimeout(() => {
+  const section = document.getElementById("by-hand");
+  const move = (name, value) => {
+    const input = section.querySelector(`input[name=${name}]`);
+    input.value = value;
+    input.dispatchEvent(new Event("input"));
+  };
+  const told = [];
+  for (const [latency, premium, use] of POSITIONS) {
+    move("latency", latency);
+    move("premium", premium);
+    move("use", use);
+    const rows = [...document.querySelectorAll("#fabrics tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()));
+    told.push({ seconds: Number(section.dataset.seconds), rows });
+  }
+  document.body.setAttribute("data-probe", JSON.stringify(told));
+}, 1000);
+"""
+
+
+@pytest.mark.browser
+def test_a_premium_pays_as_its_law_says(chromium: Browser, answer: Answer, text: str, tmp_path: Path) -> None:
+    asked = [(0, 10, 1.0), (0, 0, 1.0), (30, 25, 1.5), (30, 100, 4.0)]
+    file = tmp_path / "report.html"
+    file.write_text(with_script(text, PREMIUM_PROBE.replace("POSITIONS", json.dumps(asked))), encoding="utf-8")
+    visit = chromium.visit(file)
+    assert visit.console == [] and visit.requests == []
+    found = re.search(r'data-probe="([^"]*)"', visit.document)
+    assert found is not None, "the probe did not run"
+    shown = by_hand.premium_section(verdicts(answer.projections))["rows"]
+    away = [p for p in answer.projections if p.target.startswith("cdi-")]
+    assert len(shown) == len(away) == 3
+    for (_, premium, use), told in zip(asked, json.loads(unescape(found[1])), strict=True):
+        hand, *rows = told["rows"]
+        penalty = told["seconds"] / answer.run.profile.seconds
+        assert hand[1:] == [f"{penalty:.3f}×", hand[2], by_hand.pays((penalty,) * 3, premium / 100, use)[1]]
+        assert hand[2] == signed(break_even_premium(penalty)) or abs(penalty - 1) < 1e-12
+        for row, target, p in zip(rows, shown, away, strict=True):
+            ends = tuple(end / p.measured_seconds for end in p.by_coupling.ends)
+            words = by_hand.pays((p.by_coupling.penalty, *ends), premium / 100, use)[1]
+            assert row == [target["name"], target["penalty"], target["premium"], words]
+
+
+def test_a_premium_pays_up_to_its_break_even() -> None:
+    for penalty in (0.8, 1.0, 1.3):
+        for use in (1.0, 1.7):
+            even = break_even_premium(penalty, use=use)
+            assert (
+                by_hand.pays((penalty,) * 3, even - 1e-9, use)[0] == "good" and by_hand.pays((penalty,) * 3, even + 1e-9, use)[0] == "poor"
+            )
+            assert break_even_utilisation(penalty, even) == pytest.approx(use, rel=1e-12)
+    assert by_hand.pays((1.0, 0.9, 1.2), 0.0, 1.0)[1].startswith("not decided")
+
+
+def test_the_premium_of_a_run_is_that_of_a_suite_of_it(brief: Run) -> None:
+    suite = of_files(Portfolio((Member("only", brief),), (Offer("cdi-row-link"), Offer("cdi-row-api"))), draws=0)
+    for target in ("cdi-row-link", "cdi-row-api"):
+        (row,) = by_hand.premium_section(verdicts(brief.project([target], draws=0).projections))["rows"]
+        assert row["premium"] == signed(suite.pair(target, "self").premium_by_coupling.value)
 
 
 def test_a_run_too_large_for_a_page_says_so(seen: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from turnbuckle.page.dark import paint
 from turnbuckle.page.studied import Studies
-from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium
 from turnbuckle.questions.distance.speeds import Levers
 from turnbuckle.replay.timeline import Flat
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
+from turnbuckle.show.text import bounds, percent, signed
 from turnbuckle.show.verdict import Verdict
 
 #: Largest graph that a page holds, as it is written there [B]: a replay of it takes some 10 ms in a browser.
@@ -32,8 +33,8 @@ _LEVERS: Final = (
     ("host", "host work and calls take", -20, 20, "a tenth to ten times"),
 )
 _ABOUT: Final = (
-    "Each slider alone gives what turnbuckle slack gives: the first two --over both, the others --over launch, kernel and cpu. Together "
-    "they add up in every call, copy and kernel before the order is replayed. Targets stand beside it by their coupling alone, at "
+    "Each slider alone gives what turnbuckle slack gives over both (the first two), launch, kernel and cpu. Together they add up "
+    "in every call, copy and kernel before the order is replayed. Targets stand beside it by their coupling alone, at "
     "their stated values; the answer above has their ranges."
 )
 
@@ -63,6 +64,47 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         "levers": _LEVERS,
         "about": _ABOUT,
     }
+
+
+#: Couplings that stand behind a fabric.
+_FABRICS: Final = frozenset({"fabric", "remoting"})
+#: What the sliders of the premium show first: a share of the price of the GPU, and how many times as much it is used.
+_PREMIUM, _USE = 0.10, 1.0
+
+
+def premium_section(verdicts: list[Verdict]) -> dict[str, Any]:
+    """Return the targets behind a fabric: time for a unit of work, what the fabric may cost, and whether a first premium pays."""
+    rows = []
+    for v in verdicts:
+        if v.projection.coupling["target"] not in _FABRICS or v.kind == "self":
+            continue
+        p = v.projection
+        ends = [end / p.measured_seconds for end in p.ends] if p.measured_seconds else [1.0, 1.0]
+        penalties = (p.penalty, *ends)
+        stated, most, least = (break_even_premium(penalty) for penalty in penalties)
+        ranged = f" {bounds(least, most)}" if p.interval else ""
+        paid, words = pays(penalties, _PREMIUM, _USE)
+        rows.append(
+            {
+                "name": v.name, "colour": paint(v.colour), "penalties": " ".join(map(repr, penalties)), "penalty": f"{p.penalty:.3f}×",
+                "premium": signed(stated) + ranged, "words": words, "tone": paid,
+            }
+        )  # fmt: skip
+    return {"rows": rows, "premium": round(100 * _PREMIUM), "use": _USE, "premium_words": percent(_PREMIUM), "use_words": f"{_USE:.2f}×"}
+
+
+def pays(penalties: tuple[float, ...], premium: float, use: float) -> tuple[str, str]:
+    """Return whether a premium pays, as a tone and in words.
+
+    Parameters
+    ----------
+    penalties : time for a unit of work relative to the recorded machine: as stated, and at both ends of its range.
+    """
+    cost, low, high = (penalty * (1.0 + premium) / use - 1.0 for penalty in penalties)
+    less = f"the work costs {percent(abs(cost))} {'less' if cost < 0 else 'more'}"
+    if high <= 0:
+        return "good", f"pays: {less}"
+    return ("poor", f"does not pay: {less}") if low > 0 else ("fair", f"not decided: {less}")
 
 
 def _written(flat: Flat, levers: Levers) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -34,7 +34,7 @@ from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
-from turnbuckle.page.by_hand import by_hand_section
+from turnbuckle.page.by_hand import by_hand_section, premium_section
 from turnbuckle.page.changes_section import changes_section
 from turnbuckle.page.dark import on_paper, paint, style
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, recorded_in_brief, synthetic, usage_section
@@ -108,13 +108,15 @@ def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> st
     sections: dict[str, Any] = {"answer": answer_section(answer, targets, [] if isinstance(studies, str) else answer_sentences(studies))}
     if not brief:
         sections |= _behind(answer, targets, None if isinstance(studies, str) else studies)
+    graph = sections.get("by_hand", {}).get("graph")
     shown = answer.run.projectable or bool(targets)
-    left_out = ("by-hand",) if why_not else ()
+    left_out = ("by-hand",) * bool(why_not)
     contents = [s for s in SECTIONS if (shown or s[0] in RECORDED) and s[0] not in left_out]
     return filled(
         "report.html.j2",
         sections,
-        sections.get("by_hand", {}).get("graph"),
+        graph,
+        ("by_hand.js",) * bool(graph) + ("premium.js",) * bool(sections.get("premium", {}).get("rows")),
         question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
         names=[v.name for v in targets if v.kind != "self"],
         headline=headline(targets),
@@ -138,6 +140,7 @@ def _behind(answer: Answer, targets: list[Verdict], studies: Studies | None) -> 
     """Return the sections behind the first two pages; those that need a time line are empty where there is none."""
     return {
         "by_hand": by_hand_section(studies, targets) if studies else {},
+        "premium": premium_section(targets) if studies else {},
         "comparison": comparison_section(answer, targets),
         "profiled": profiled_section(answer),
         "usage": usage_section(answer),
@@ -154,13 +157,13 @@ def _behind(answer: Answer, targets: list[Verdict], studies: Studies | None) -> 
     }
 
 
-def filled(template: str, sections: dict[str, Any], moved: dict[str, Any] | None = None, **words: Any) -> str:
+def filled(template: str, sections: dict[str, Any], moved: dict[str, Any] | None = None, scripts: Sequence[str] = (), **words: Any) -> str:
     """Return a page of a template: its sections with their figures drawn (``s``), style, script, and the policy that forbids the rest.
 
-    `moved` is what the page's second script replays, if anything.
+    `moved` is what the page replays, if anything, and `scripts` are those that it needs beside its own.
     """
     drawn_sections, drawn = _drawn(sections)
-    script = _part("report.js") + (_part("by_hand.js") if moved else "")
+    script = "".join(map(_part, ("report.js", *scripts)))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"

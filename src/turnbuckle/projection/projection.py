@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -247,6 +247,26 @@ def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
     1.155
     """
     return slowdown * (1.0 + cost_adder)
+
+
+@overload
+def break_even_premium(time: float, other: float = 1.0, use: float = 1.0) -> float: ...
+@overload
+def break_even_premium(time: Float, other: Float | float = 1.0, use: float = 1.0) -> Float: ...
+def break_even_premium(time: Float | float, other: Float | float = 1.0, use: float = 1.0) -> Float | float:
+    """Return how much more a machine may cost than another before the same work costs more on it; -0.1 is 10 % less.
+
+    It is the cost adder at which `break_even_utilisation` asks for `use`.
+
+    Parameters
+    ----------
+    time, other : time for a unit of work on the machine and on the other one, in the same unit.
+    use : how many times as much the machine is used as the other one.
+
+    >>> round(break_even_premium(1.05), 4), round(break_even_premium(1.05, use=break_even_utilisation(1.05, 0.1)), 4)
+    (-0.0476, 0.1)
+    """
+    return use * other / time - 1.0
 
 
 def faster(projections: list[Projection]) -> dict[str, dict[str, float]]:

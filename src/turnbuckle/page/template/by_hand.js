@@ -111,6 +111,7 @@
     put("seconds", seconds(now.seconds));
     put("change", against(change));
     section.dataset.seconds = String(now.seconds);
+    section.dataset.measured = String(told.measured);
     const longest = Math.max(now.seconds, told.measured, ...told.targets.map((t) => t.seconds));
     const coloured = (answer) => answer.parts.map((length, i) => [length, told.parts[i].colour, told.parts[i].words]);
     bars.replaceChildren(
@@ -118,6 +119,7 @@
       bar("as recorded", told.measured, coloured(recorded), longest),
       ...told.targets.filter((_, i) => boxes[i]?.checked !== false).map((t) => bar(t.name, t.seconds, null, longest, t.colour)),
     );
+    section.dispatchEvent(new Event("moved"));
   };
   const recorded = replay({ latency: 0, byte: 1, launch: 1, kernel: 1, host: 1 });
   const boxes = [...section.querySelectorAll("input[type=checkbox]")];

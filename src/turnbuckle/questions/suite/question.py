@@ -24,7 +24,7 @@ from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.projection.model import Model
-from turnbuckle.projection.projection import NOISE, Projection, chance_faster
+from turnbuckle.projection.projection import NOISE, Projection, break_even_premium, chance_faster
 from turnbuckle.projection.run import DEFAULT_TARGETS, Run
 from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
@@ -253,11 +253,11 @@ class _Together:
 
     def _premium(self, a: int, b: int, coupling: bool) -> tuple[float | None, Ratio]:
         """Return how likely the first needs fewer node-hours, and its break-even premium over the second."""
-        stated = self.hours(b, coupling) / self.hours(a, coupling) - 1.0
+        stated = break_even_premium(self.hours(a, coupling), self.hours(b, coupling))
         if not self.draws:
             return None, self.ranged(stated, None)
         one, other = (self.hours_drawn(k, coupling) for k in (a, b))
-        return chance_faster(one, other), self.ranged(stated, other / one - 1.0)
+        return chance_faster(one, other), self.ranged(stated, break_even_premium(one, other))
 
     def flips(self, mixes: Sequence[Mix]) -> tuple[Flip, ...]:
         """Return at which share of each application the best machine and each other one come to the same."""
