@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browsing import Browser, with_script
+from pages import Page
 
 from turnbuckle.page import by_hand
 from turnbuckle.page.html import page
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium, break_even_utilisation
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.distance.question import tolerate
-from turnbuckle.questions.distance.speeds import levers, surface, sweep
+from turnbuckle.questions.distance.speeds import levers, planes, surface, sweep
 from turnbuckle.questions.suite.portfolio import Member, Offer, Portfolio
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.replay.timeline import Flat
@@ -181,7 +183,56 @@ def test_the_premium_of_a_run_is_that_of_a_suite_of_it(brief: Run) -> None:
         assert row["premium"] == signed(suite.pair(target, "self").premium_by_coupling.value)
 
 
-def test_a_run_too_large_for_a_page_says_so(seen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+NAMES = ("latency", "byte", "launch", "kernel", "host")
+#: Positions of the sliders of a run that is too large for a page: alone, two, and all of them.
+BOUNDED = [*((0, 0, 0, 0, 0), (12, 0, 0, 0, 0), (0, -8, 0, 0, 0), (0, 0, 0, 0, 12)), (9, -5, 0, 0, 0), (0, 0, 7, 0, -6), (17, 3, -9, 5, 8)]
+BOUNDED_PROBE = PROBE.replace("seconds: Number", "low: Number(section.dataset.low), high: Number(section.dataset.high), seconds: Number")
+
+
+@pytest.mark.browser
+def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, seen: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
+    text = page(seen.project(["cdi-row-link"], draws=0))
+    data = next(json.loads(raw) for _, raw in Page(text).scripts if '"slopes":' in raw)
+    assert "arrays" not in data and 64 <= len(data["points"]) <= 200
+    ends = [(int(a["min"]), int(a["max"])) for tag, a in Page(text).tags if tag == "input" and a.get("name") in NAMES]
+    assert all(low <= at <= high for place in BOUNDED for at, (low, high) in zip(place, ends, strict=True))
+    file = tmp_path / "report.html"
+    file.write_text(with_script(text, BOUNDED_PROBE.replace("POSITIONS", json.dumps(BOUNDED))), encoding="utf-8")
+    visit = chromium.visit(file)
+    assert visit.console == [] and visit.requests == []
+    found = re.search(r'data-probe="([^"]*)"', visit.document)
+    assert found is not None, "the probe did not run"
+    timeline, by_hand_ = levers(seen)
+    for at, one in zip(BOUNDED, json.loads(unescape(found[1])), strict=False):
+        exact = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
+        assert one["low"] <= exact * (1 + 1e-9) and exact <= one["high"] * (1 + 1e-9), at
+        assert one["high"] - one["low"] < 0.05 * exact, at
+        if at in BOUNDED[:1]:
+            assert one["low"] == pytest.approx(exact, rel=1e-12) == one["high"]
+        assert ("\u00b1" in one["words"]) == (one["high"] - one["low"] > 1e-4 * one["seconds"])
+
+
+def test_planes_bound_the_run_from_below(seen: Run) -> None:
+    timeline, by_hand_ = levers(seen)
+    axes = [np.array([0.0, 1e-6, 1e-5]), *(np.array([0.25, 0.5, 1.0, 2.0, 4.0]) for _ in range(4))]
+    known = planes(timeline, by_hand_, axes, 90)
+    assert known is not None and len(known.points) == 90 and known.points[0].tolist() == [0, 1, 1, 1, 1]
+    drawn = np.random.default_rng(3)
+    for point in [*known.points[:20], *np.stack([drawn.uniform(axis[0], axis[-1], 40) for axis in axes], axis=1)]:
+        slack, byte, launch, kernel, cpu = point
+        exact = float(timeline.seconds_at(by_hand_.values_at(slack, byte, launch=launch, kernel=kernel, cpu=cpu))) + by_hand_.beyond
+        least = known.least(point)
+        assert least <= exact * (1 + 1e-12)
+        if any((point == one).all() for one in known.points):
+            assert least == pytest.approx(exact, rel=1e-12)
+
+
+def test_a_run_that_cannot_be_bounded_says_so(seen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline, by_hand_ = levers(seen)
+    gains = replace(by_hand_, dearer={**by_hand_.dearer, "cpu": -by_hand_.dearer["cpu"]})
+    assert planes(timeline, gains, [np.array([0.0, 1.0])] * 5, 9) is None
+    monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
+    monkeypatch.setattr(by_hand, "planes", lambda *_: None)
     text = page(Answer(seen))
     assert "more than a page replays" in text and "DecompressionStream" not in text and "by-hand-data" not in text

@@ -1,20 +1,22 @@
-"""The answer that moves: the compiled graph of a small run, replayed in the browser for what a reader sets by hand."""
+"""The answer that moves: the compiled graph of a run, replayed in the browser for what a reader sets, or bounds of its run time."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+import math
 from typing import Any, Final
 
 import numpy as np
 
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.page.dark import paint
-from turnbuckle.page.studied import Studies
+from turnbuckle.page.studied import PASSES, Studies
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium
-from turnbuckle.questions.distance.speeds import Levers
+from turnbuckle.questions.distance.speeds import Levers, planes
 from turnbuckle.replay.timeline import Flat
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
-from turnbuckle.show.text import bounds, percent, signed
+from turnbuckle.show.text import bounds, number, percent, signed
 from turnbuckle.show.verdict import Verdict
 
 #: Largest graph that a page holds, as it is written there [B]: a replay of it takes some 10 ms in a browser.
@@ -25,12 +27,24 @@ MOST_EDGES: Final = 300_000
 _MOST_PARAMETERS: Final = 1 << 16
 _WORDS: Final = {"launch": "launches", "kernel": "kernels", "copy": "copies", "other": "host and other"}
 #: Sliders: name, words, lowest and highest position, what a position means.
-_LEVERS: Final = (
+_Lever = tuple[str, str, int, int, str]
+_LEVERS: Final[tuple[_Lever, ...]] = (
     ("latency", "added one-way latency", 0, 61, "none, then 100 ns to 100 ms, ten steps a decade"),
     ("byte", "bandwidth of the link", -12, 12, "an eighth to eight times the recorded one"),
     ("launch", "launches cost", -20, 20, "a tenth to ten times"),
     ("kernel", "kernels take", -20, 20, "a tenth to ten times"),
     ("host", "host work and calls take", -20, 20, "a tenth to ten times"),
+)
+#: Known points of a run that is bounded, at most and at least, and how many times as long its longest added latency makes it.
+_MOST_POINTS, _FEWEST_POINTS, _FAR = 200, 64, 3.0
+_REPLAYED: Final = (
+    "The recorded run, replayed in this page for what you set: every call, copy and kernel in its order, with what waits for what. "
+    "Kernels keep their kinds, the program stays as it is."
+)
+_BOUNDED: Final = (
+    "The recorded run for what you set, between two bounds: with {edges} dependencies it is too large to be replayed in a page. It was "
+    "replayed at {points} places of the sliders. The run time is convex in all of them, so the planes that touch it there bound it from "
+    "below, and means of those places bound it from above. The sliders end where both bounds hold. The command line replays any place."
 )
 _ABOUT: Final = (
     "Each slider alone gives what turnbuckle slack gives over both (the first two), launch, kernel and cpu. Together they add up "
@@ -40,30 +54,57 @@ _ABOUT: Final = (
 
 
 def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]:
-    """Return what the page needs to replay the run: the graph, what each slider changes, and the targets to stand beside it.
+    """Return what the page needs to move the run, what each slider changes, and the targets to stand beside it.
 
-    ``graph`` is None where the run is too large for a page; ``words`` then says so.
+    ``graph`` holds the compiled graph of the run, which the page replays, or where that is too large for a page the known points and planes
+    that bound its run time. It is None where neither can be had; ``words`` says which it is.
     """
     timeline, levers = studies.by_hand
-    graph = _written(timeline.flat(PART_OF_CATEGORY), levers) if len(timeline.graph.kind) <= MOST_EDGES else None
-    if graph is None or len(graph["arrays"]) > MOST_BYTES:
+    replayed = _written(timeline.flat(PART_OF_CATEGORY), levers) if len(timeline.graph.kind) <= MOST_EDGES else None
+    sliders, graph, words = _LEVERS, replayed, _REPLAYED
+    if replayed is None or len(replayed["arrays"]) > MOST_BYTES:
         edges = f"{len(timeline.graph.kind):,}"
-        return {
-            "graph": None,
-            "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
-        }
+        sliders = _limited(studies)
+        known = planes(timeline, levers, _axes(sliders), min(max(PASSES // len(timeline.graph.time_ns), _FEWEST_POINTS), _MOST_POINTS))
+        if known is None:
+            return {
+                "graph": None,
+                "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
+            }
+        recorded = timeline.unchanged_parts(PART_OF_CATEGORY, levers.beyond)
+        graph = {
+            "points": known.points.tolist(), "seconds": known.seconds.tolist(), "slopes": known.slopes.tolist(),
+            "recorded": [recorded[part] for part in PARTS],
+        }  # fmt: skip
+        words = _BOUNDED.format(edges=edges, points=len(known.points))
     shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
-    return {
-        "graph": graph
-        | {
-            "measured": studies.link.measured,
-            "parts": [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS],
-            "targets": shown,
-        },
-        "words": "",
-        "levers": _LEVERS,
-        "about": _ABOUT,
-    }
+    parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
+    more = {"measured": studies.link.measured, "parts": parts, "targets": shown}
+    return {"graph": (graph or {}) | more, "words": words, "levers": sliders, "about": _ABOUT}
+
+
+def _limited(studies: Studies) -> tuple[_Lever, ...]:
+    """Return the sliders of a long run: they end where the known points end."""
+    far = studies.link.curve.reaches(_FAR * studies.link.measured)
+    latest = _LEVERS[0][3] if far is None else min(max(math.floor(1 + 10 * math.log10(max(far, 1e-7) / 1e-7)), 1), _LEVERS[0][3])
+    ends = (
+        ("latency", 0, latest, f"none, then 100 ns to {number(_moved('latency', latest), 's', 2)}, ten steps a decade"),
+        ("byte", -8, 8, "a quarter to four times the recorded one"),
+        *((name, -12, 12, "a quarter to four times") for name in ("launch", "kernel", "host")),
+    )
+    return tuple((name, words, low, high, more) for (_, words, *_), (name, low, high, more) in zip(_LEVERS, ends, strict=True))
+
+
+def _axes(sliders: tuple[_Lever, ...]) -> list[Float]:
+    """Return the values that each slider may take, rising."""
+    return [np.sort([_moved(name, position) for position in range(low, high + 1)]) for name, _, low, high, _ in sliders]
+
+
+def _moved(name: str, position: int) -> float:
+    """Return what a position of a slider means: added latency [s], or the cost of a unit of work; the page's script has the same."""
+    if name == "latency":
+        return 0.0 if position <= 0 else 1e-7 * 10 ** ((position - 1) / 10)
+    return float(2 ** (-position / 4) if name == "byte" else 10 ** (position / 20))
 
 
 #: Couplings that stand behind a fabric.

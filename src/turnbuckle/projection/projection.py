@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -249,11 +249,10 @@ def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
     return slowdown * (1.0 + cost_adder)
 
 
-@overload
-def break_even_premium(time: float, other: float = 1.0, use: float = 1.0) -> float: ...
-@overload
-def break_even_premium(time: Float, other: Float | float = 1.0, use: float = 1.0) -> Float: ...
-def break_even_premium(time: Float | float, other: Float | float = 1.0, use: float = 1.0) -> Float | float:
+_Time = TypeVar("_Time", float, "Float")
+
+
+def break_even_premium(time: _Time, other: _Time | float = 1.0, use: float = 1.0) -> _Time:
     """Return how much more a machine may cost than another before the same work costs more on it; -0.1 is 10 % less.
 
     It is the cost adder at which `break_even_utilisation` asks for `use`.

@@ -22,7 +22,7 @@
     }
     const penalty = section.dataset.seconds / section.dataset.measured;
     const even = 1 / penalty - 1;
-    moved.dataset.penalties = `${penalty} ${penalty} ${penalty}`;
+    moved.dataset.penalties = ["seconds", "low", "high"].map((end) => section.dataset[end] / section.dataset.measured).join(" ");
     moved.cells[1].textContent = `${penalty.toFixed(3)}\u00d7`;
     moved.cells[2].textContent = `${even < 0 ? "\u2212" : "+"}${Number((100 * Math.abs(even)).toPrecision(2))}\u00a0%`;
     show();

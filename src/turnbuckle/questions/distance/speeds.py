@@ -7,8 +7,9 @@ bound it from below, straight lines between known points from above, and the two
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
@@ -359,6 +360,96 @@ def levers(seen: Run, ready: Prepared | None = None) -> tuple[TimelineReplay, Le
     }
     as_rows = [(b.base, b.later, b.dearer) for b in (link, reads)]
     return distance.replay, Levers(as_rows[0], as_rows[1], per_unit, beyond)
+
+
+#: What can be moved, in the order of a point.
+AXES: Final = ("latency", "byte", "launch", "kernel", "host")
+#: Least change of run time with any parameter: below, it is not the rounding of a number that stays as it is.
+_FALLS: Final = -1e-12
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Run time over everything that can be moved by hand, as known points, each with a plane that touches it there.
+
+    The run time is convex in all five at once and never falls where one of them rises. So every plane bounds it from below everywhere, and
+    a mean of known points that lies at or above a place in all five bounds it from above there. At a known point both are one number.
+
+    Attributes
+    ----------
+    points : added latency [s], and the costs of a byte, of launches, kernels and the host relative to the recorded run, shape (n, 5); the
+        first is the recorded run, the second is the largest in all five.
+    seconds : run time [s] there, shape (n,).
+    slopes : change of the run time [s] per unit of each, shape (n, 5).
+    """
+
+    points: Float
+    seconds: Float
+    slopes: Float
+
+    def least(self, point: Float) -> float:
+        """Return the lower bound of the run time [s] at a point, shape (5,)."""
+        return float((self.seconds + ((point - self.points) * self.slopes).sum(axis=1)).max())
+
+
+def planes(replay: TimelineReplay, levers: Levers, axes: list[Float], most: int) -> Planes | None:
+    """Replay a run at up to `most` points, and return what bounds it between them; None if a cost of its makes it faster.
+
+    Parameters
+    ----------
+    axes : for each of `AXES` the values that it may take, rising, and its recorded value among them.
+    """
+    rows = (*levers.link[1:], *levers.reads[1:], *levers.dearer.values())
+    if min(float(row.min(initial=0.0)) for row in rows) < _FALLS:
+        return None
+    points: dict[tuple[float, ...], tuple[float, Float]] = {}
+    for point in _wanted(axes):
+        if len(points) >= most:
+            break
+        if point not in points:
+            points[point] = _touched(replay, levers, point)
+    seconds, slopes = zip(*points.values(), strict=True)
+    return Planes(np.array(list(points)), np.array(seconds), np.stack(slopes))
+
+
+def _wanted(axes: list[Float]) -> Iterator[tuple[float, ...]]:
+    """Return points, those first without which the others bound little: the recorded run, the ends, then finer and finer."""
+    recorded = (0.0, 1.0, 1.0, 1.0, 1.0)
+    yield recorded
+    yield tuple(float(axis[-1]) for axis in axes)
+
+    def moved(changes: dict[int, float]) -> tuple[float, ...]:
+        return tuple(changes.get(k, value) for k, value in enumerate(recorded))
+
+    for step in (0.5, 0.25):
+        for k, axis in enumerate(axes):
+            yield from (moved({k: value}) for value in _spread(axis, step))
+    yield from (tuple(map(float, corner)) for corner in product(*((axis[0], axis[-1]) for axis in axes)))
+    for step in (0.5, 0.25):
+        for (k, one), (n, other) in combinations(enumerate(axes), 2):
+            yield from (moved({k: a, n: b}) for a in _spread(one, step) for b in _spread(other, step))
+        yield from (tuple(map(float, middle)) for middle in product(*((axis[len(axis) // 4], axis[-len(axis) // 4]) for axis in axes)))
+        for k, axis in enumerate(axes):
+            yield from (moved({k: float(value)}) for value in axis)
+
+
+def _spread(axis: Float, step: float) -> list[float]:
+    """Return the values of an axis at every `step` of its length."""
+    return [float(axis[round(at * (len(axis) - 1))]) for at in np.arange(0.0, 1.0 + step / 2, step)]
+
+
+def _touched(replay: TimelineReplay, levers: Levers, point: tuple[float, ...]) -> tuple[float, Float]:
+    """Return the run time [s] at a point, and its slope along each axis, from one longest path there."""
+    latency, byte, launch, kernel, host = point
+    values = levers.values_at(latency, byte, launch=launch, kernel=kernel, cpu=host)
+    instants, path = replay.replayed(values)
+    link, reads = (base + latency * later + byte * dearer for base, later, dearer in (levers.link, levers.reads))
+    directions = [np.where(link >= reads, a, b) for a, b in zip(levers.link[1:], levers.reads[1:], strict=True)]
+    directions += [levers.dearer[name] for name in ("launch", "kernel", "cpu")]
+    # a lag that has shrunk to nothing does not shrink further
+    lasts = replay.graph.lag_ns[path] * 1e-9 + replay.slopes(path, values) > 0
+    slopes = np.stack(directions) @ replay.gradient(path[lasts])
+    return float(instants.max()) + levers.beyond, slopes
 
 
 def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
