@@ -16,7 +16,7 @@ from strategies import FEWER, FULL, LAW, PAGEABLE, PINNED, gpu_traces, machine, 
 from turnbuckle.examples import sample
 from turnbuckle.machine import Change, Coupling, Fact, Machine, Pair, all_machines, load, schema
 from turnbuckle.machine.machine import Parameter
-from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.pieces import Pieces, pieces, thinned
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
@@ -33,7 +33,6 @@ from turnbuckle.projection.uncertainty import (
     drawn_source,
     drawn_target,
     project_many,
-    thinned,
     uncertain,
 )
 from turnbuckle.trace.read import read

@@ -124,6 +124,40 @@ def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tupl
     return groups, number.astype(np.int32)
 
 
+def thinned(run: Pieces, most: int) -> Pieces:
+    """Merge pieces of one class whose sizes lie in one eighth of an octave, where there are more than `most` pieces.
+
+    Sums are kept; the size is the mean, weighted by time.
+    """
+    if len(run) <= most:
+        return run
+    fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
+    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, run.kernel, fine, strict=True)]
+    index = {k: i for i, k in enumerate(dict.fromkeys(keys))}
+    group = np.array([index[k] for k in keys])
+    first = np.full(len(index), -1)
+    first[group[::-1]] = np.arange(len(run))[::-1]
+
+    def total(values: Float) -> Float:
+        return np.bincount(group, weights=values, minlength=len(index)).astype(np.float64)
+
+    weight = run.seconds + 1e-30
+    return Pieces(
+        kind=run.kind[first],
+        category=run.category[first],
+        call_class=run.call_class[first],
+        direction=run.direction[first],
+        memory=run.memory[first],
+        idle_device=run.idle_device[first],
+        size_bytes=total(run.size_bytes * weight) / total(weight),
+        count=total(run.count),
+        seconds=total(run.seconds),
+        exposed_seconds=total(run.exposed_seconds),
+        tail_count=total(run.tail_count),
+        kernel=run.kernel[first],
+    )
+
+
 def _keys(activities: pl.DataFrame, copied: NDArray[np.int8], kernel: NDArray[np.int32]) -> list[Int]:
     """Return integer columns that are equal where two activities are of one piece."""
 

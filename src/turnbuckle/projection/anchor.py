@@ -108,6 +108,11 @@ def _raised(values: Float, covered: Bool, change: Float) -> Float:
     return values
 
 
+def in_every_draw(mask: Bool) -> Bool:
+    """Return whether a mask of shape (..., draws, pieces) holds in all draws, shape (..., 1, pieces); a mask without draws as it is."""
+    return np.asarray(mask.all(axis=-2, keepdims=True) if mask.ndim > 1 else mask)
+
+
 def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Durations:
     """Let another host do the program's own work, and the calls that nothing prices.
 
@@ -122,7 +127,7 @@ def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Dura
     if longer is None:
         return durations
     run = durations.run
-    kept = np.all(np.atleast_2d(durations.scaled) == run.seconds, axis=0) & np.all(np.atleast_2d(durations.delay) == 0, axis=0)
+    kept = in_every_draw(durations.scaled == run.seconds) & in_every_draw(durations.delay == 0)
     rows = np.isin(run.category, ("api", "cpu")) & (run.kind != "sync") & kept & ~untouched
     factor = np.where(rows, longer, 1.0)
     return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(longer))

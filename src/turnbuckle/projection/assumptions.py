@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from turnbuckle.cost.packet import behind
+from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterName, link_parameter, observed_parameter
@@ -139,13 +140,31 @@ def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -
     return [finding(code, len(names), ", ".join(names)) for code, names in (("M102", unstated), ("M104", unseen)) if names]
 
 
+def _reads(pair: Pair, priced: Priced) -> tuple[Float, Float, Float] | None:
+    """Return the target's host-to-device bandwidth as reads in flight cut it, eta, and BW [B/s]; None where it is not known."""
+    reached, nominal = link_bandwidth(priced, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
+    if reached is None or nominal is None:
+        return None
+    stated = (machine.value("link.h2d.efficiency") for machine in (priced, pair.source))
+    efficiency = next((value for value in stated if value is not None), 1.0)
+    return np.asarray(reached), np.asarray(efficiency), np.asarray(nominal)
+
+
+def reads_limited(pair: Pair, priced: Priced) -> Bool:
+    """Return whether reads in flight cut the target's host-to-device bandwidth below eta BW, shape () or that of its values."""
+    if (reads := _reads(pair, priced)) is None:
+        return np.zeros((), dtype=np.bool_)
+    reached, efficiency, nominal = reads
+    return np.asarray(reached < 0.999 * np.minimum(efficiency, 1.0) * nominal)
+
+
 def _read_limited(pair: Pair, priced: Priced) -> str:
     """Say how far reads in flight cut the target's host-to-device bandwidth below eta BW; empty where they do not."""
-    reached, nominal = link_bandwidth(priced, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
-    efficiency = float(priced.value("link.h2d.efficiency") or pair.source.value("link.h2d.efficiency") or 1.0)
-    if reached is None or nominal is None or float(reached) >= 0.999 * min(efficiency, 1.0) * nominal:
+    reads = _reads(pair, priced)
+    if reads is None or not reads_limited(pair, priced):
         return ""
-    return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
+    reached, efficiency, nominal = map(float, reads)
+    return f"{reached / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
 
 
 def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:

@@ -394,8 +394,7 @@ def _byte_seconds(
     own = source if observed is None else np.asarray(1.0 / observed)
     if isinstance(machine, Elsewhere) and other_host(machine.pair):
         if memory == "pageable":
-            nominal = float(machine.pair.target.value(link_parameter(direction, "bandwidth")) or 1.0 / np.mean(target))
-            return machine.staged(size, None if observed is None else own, target, nominal)
+            return machine.staged(size, None if observed is None else own, target, direction)
         if memory == "migration":
             return machine.migrated(own, source, target)
     return on_other_link(own, source, target)

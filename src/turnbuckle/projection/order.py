@@ -123,14 +123,31 @@ class Replayed:
     kernel_windows: tuple[float | None, float | None] = (None, None)
 
 
-def replayed(ready: Prepared, durations: Durations, brief: bool = False) -> Replayed:
-    """Put the pieces back in order, by the replay they were prepared for; `brief` leaves out the parts of the change, and windows."""
+def replayed(ready: Prepared, durations: Durations) -> Replayed:
+    """Put the pieces back in order, by the replay they were prepared for."""
     run = ready.run
     if ready.timeline is None:
         total = _summed(ready, durations)
         after, before = _breakdown(run, total.exposed_seconds), _breakdown(run, run.exposed_seconds)
         return Replayed(total.seconds, total.lower, total.upper, after, before, {part: after[part] - before[part] for part in after})
-    return _on_timeline(ready.timeline, ready.measured, changed(ready, durations), brief)
+    return _on_timeline(ready.timeline, ready.measured, changed(ready, durations))
+
+
+def replayed_each(ready: Prepared, durations: Durations) -> list[tuple[float, dict[str, float]]]:
+    """Return run time and breakdown [s] of `replayed` for each point of durations of shape (points, 1, pieces)."""
+    run, timeline = ready.run, ready.timeline
+    if timeline is None:
+        total = _summed(ready, durations)
+        exposed = total.exposed_seconds.reshape(-1, len(run))
+        return [(float(s), _breakdown(run, each)) for s, each in zip(total.seconds.ravel(), exposed, strict=True)]
+    values = changed(ready, durations).values
+    beyond = ready.measured - timeline.unchanged_seconds
+    out = []
+    for row in values.reshape(-1, values.shape[-1]):
+        instants, path = timeline.replayed(row)
+        seconds = ready.measured + (instants.max() - timeline.unchanged_seconds)
+        out.append((float(seconds), timeline.parts(instants, path, PART_OF_CATEGORY, beyond)))
+    return out
 
 
 def run_times(ready: Prepared, durations: Durations) -> Float:
@@ -193,7 +210,7 @@ def doubted(ready: Prepared, seconds: Float, draws: Draws, by_sum: Float, around
     return np.asarray(np.maximum(seconds + (1.0 - ready.trust.explained) * changes, 0.0))
 
 
-def _on_timeline(timeline: TimelineReplay, measured: float, change: Change, brief: bool) -> Replayed:
+def _on_timeline(timeline: TimelineReplay, measured: float, change: Change) -> Replayed:
     was = timeline.unchanged_seconds
     saved, delayed = timeline.budget(change)
     lower, upper = np.maximum(measured + saved, 0.0), measured + delayed
@@ -202,8 +219,6 @@ def _on_timeline(timeline: TimelineReplay, measured: float, change: Change, brie
     seconds = instants.max()
     projected = timeline.parts(instants, path, PART_OF_CATEGORY, measured - was)
     recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
-    if brief:
-        return Replayed(measured + (seconds - was), lower, upper, projected, recorded, {})
     points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
     by_part = timeline.change_by_part(change, float(seconds), PART_OF_CATEGORY, points)
     windows = (timeline.kernel_window(instants), timeline.unchanged_window)

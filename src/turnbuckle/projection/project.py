@@ -49,22 +49,19 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
     return answered(profile, prepared(profile, model), pair, model)
 
 
-def answered(
-    profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations | None = None, brief: bool = False
-) -> Projection:
+def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations | None = None) -> Projection:
     """Do the same as `project` for a profile that is already prepared.
 
     Parameters
     ----------
     durations : its prices, where they are known.
-    brief : leave out which parts the change comes from, kernel windows, trust, and what stages messages.
     """
     require(profile, pair, model.port)
     if pair.target is not pair.source or ready.network is not None:
         require_order(ready, "; --replay sum needs no order")
     target = stated(ready, pair)
     durations = priced(ready, pair, model) if durations is None else durations
-    result = replayed(ready, durations, brief)
+    result = replayed(ready, durations)
     network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
@@ -75,7 +72,7 @@ def answered(
         replay=ready.replay,
         nic_bound=dict(ready.nic_bound),
         network=ready.network,
-        staging=None if brief else _staging(profile, ready, durations, float(result.seconds)),
+        staging=_staging(profile, ready, durations, float(result.seconds)),
         kept_network_seconds=None if ready.network is None else float(replayed(replace(ready, network=None), durations).seconds),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
@@ -86,7 +83,7 @@ def answered(
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
-        order={} if brief or ready.trust is None else ready.trust.as_dict(),
+        order={} if ready.trust is None else ready.trust.as_dict(),
         findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],

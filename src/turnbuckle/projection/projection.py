@@ -191,7 +191,7 @@ class Projection(Declared):
     @property
     def penalty(self) -> float:
         """Return the projected over measured run time; above 1 is slower."""
-        return self.seconds / self.measured_seconds if self.measured_seconds else 1.0
+        return penalty(self.seconds, self.measured_seconds)
 
     @property
     def benefit(self) -> float:
@@ -233,6 +233,11 @@ class Projection(Declared):
     def utilisation_factor(self) -> float:
         """Return how much better used a pooled GPU must be to pay, at equal cost."""
         return break_even_utilisation(self.penalty)
+
+
+def penalty(seconds: float, measured_seconds: float) -> float:
+    """Return a projected over the measured run time [s]."""
+    return seconds / measured_seconds if measured_seconds else 1.0
 
 
 def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:

@@ -20,10 +20,10 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
-from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.profile.pieces import UNSIZED, Pieces, thinned
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
+from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.normal import below
@@ -72,10 +72,13 @@ class DrawnMachine:
 
 
 def _drawn(default_name: str, parameter: Parameter, draws: Draws) -> Float:
-    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn."""
+    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn.
+
+    The values of a certain number at many points have shape (points, 1, 1), and keep it.
+    """
     name = parameter.unknown(default_name)
     if parameter.error <= 0 or (draws.alone and name not in draws.alone):
-        return np.full((1, 1), parameter.value)
+        return np.atleast_2d(parameter.value)
     return (parameter.value * np.exp(parameter.error * draws.normal(name)))[:, None]
 
 
@@ -145,8 +148,19 @@ class Uncertain:
         draws = Draws(self.draws * max(len(alone), 1), self.seed, alone) if drawn is None else drawn[0]
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
         ready = self.ready.drawn(draws)
-        seconds = np.broadcast_to(run_times(ready, durations), (draws.draws,)).copy()
+        seconds = run_times(ready, durations)
+        seconds = np.broadcast_to(seconds, (*seconds.shape[:-1], draws.draws)).copy()
         return seconds, unsure(ready, durations, seconds, draws)
+
+    def intervals(self, replay: Float, sample: Float, seconds: Sequence[float]) -> list[Interval]:
+        """Return the interval of each answer [s] from its `samples`, shapes (answers, draws)."""
+        tail = (1.0 - self.level) / 2
+        ends = [np.quantile(of, [tail, 0.5, 1.0 - tail], axis=-1).T.tolist() for of in (sample, replay)]
+        # an order that may be wrong only ever widens what the replay says; thinning moves it by a hair, and the exact answer is inside
+        return [
+            Interval(min(low, least, exact), median, max(high, most, exact), self.level, self.draws, self.seed)
+            for (low, median, high), (least, _, most), exact in zip(*ends, seconds, strict=True)
+        ]
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
@@ -163,7 +177,7 @@ class Uncertain:
         scaled = self._form(durations.scaled, pair, model, draws)
         kept = launches_kept(self.run, pair)
         if kept.any():
-            scaled[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
+            scaled[..., kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
         longer = host_longer(pair, drawn, source, draws, model.host)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
@@ -185,8 +199,8 @@ class Uncertain:
         counts in full from a twofold change on, and in proportion to its logarithm below.
         """
         old = self.run.seconds
-        changed = np.any(np.atleast_2d(seconds) != old, axis=0) & ((old > 0) | (not self.recorded))
-        out = np.broadcast_to(seconds, (draws.draws, len(self.run))).copy()
+        changed = ~in_every_draw(np.atleast_2d(seconds) == old) & ((old > 0) | (not self.recorded))
+        out = np.broadcast_to(seconds, (*seconds.shape[:-2], draws.draws, len(self.run))).copy()
         kept = self._copies_kept(pair)
         for row, name in enumerate(self._form_names(pair, model)):
             if not name or (draws.alone and name not in draws.alone):
@@ -194,12 +208,13 @@ class Uncertain:
             draw = draws.normal(name)
             if name == COPIES_KEPT:
                 drawn = draws.rows(name)
-                out[drawn, row] = below(draw[drawn]) * kept[row]
+                out[..., drawn, row] = below(draw[drawn]) * kept[row]
             elif name == KERNEL_ALPHA:
-                out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
-            elif changed[row]:
-                weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
-                out[:, row] *= np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
+                out[..., row] *= np.exp(alpha_spread(pair, model) * draw)
+            elif changed[..., row].any():
+                weight = np.minimum(np.abs(np.log2(np.maximum(out[..., row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
+                factor = np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
+                out[..., row] *= np.where(changed[..., row], factor, 1.0)
         return out
 
     def _form_names(self, pair: Pair, model: Model) -> list[str]:
@@ -440,40 +455,6 @@ def affordable(ready: Prepared) -> int:
     return min(DRAWS, max(AFFORDABLE // len(ready.timeline.graph.time_ns), FEWEST))
 
 
-def thinned(run: Pieces, most: int) -> Pieces:
-    """Merge pieces of one class whose sizes lie in one eighth of an octave, where there are more than `most` pieces.
-
-    Sums are kept; the size is the mean, weighted by time.
-    """
-    if len(run) <= most:
-        return run
-    fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
-    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, run.kernel, fine, strict=True)]
-    index = {k: i for i, k in enumerate(dict.fromkeys(keys))}
-    group = np.array([index[k] for k in keys])
-    first = np.full(len(index), -1)
-    first[group[::-1]] = np.arange(len(run))[::-1]
-
-    def total(values: Float) -> Float:
-        return np.bincount(group, weights=values, minlength=len(index)).astype(np.float64)
-
-    weight = run.seconds + 1e-30
-    return Pieces(
-        kind=run.kind[first],
-        category=run.category[first],
-        call_class=run.call_class[first],
-        direction=run.direction[first],
-        memory=run.memory[first],
-        idle_device=run.idle_device[first],
-        size_bytes=total(run.size_bytes * weight) / total(weight),
-        count=total(run.count),
-        seconds=total(run.seconds),
-        exposed_seconds=total(run.exposed_seconds),
-        tail_count=total(run.tail_count),
-        kernel=run.kernel[first],
-    )
-
-
 def with_interval(
     projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = True, made: Made | None = None
 ) -> Projection:
@@ -488,12 +469,7 @@ def with_interval(
     made : durations of all pieces, where they are known.
     """
     replay, sample = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
-    # thinning moves the answer by a hair; centre the draws on the exact answer
-    tail = (1.0 - question.level) / 2
-    (low, median, high), others = np.quantile(sample, [tail, 0.5, 1.0 - tail]).tolist(), np.quantile(replay, [tail, 1.0 - tail]).tolist()
-    # an order that may be wrong only ever widens what the replay says
-    low, high = min(low, others[0], projection.seconds), max(high, others[1], projection.seconds)
-    interval = Interval(low, median, high, question.level, question.draws, question.seed)
+    interval = question.intervals(replay[None], sample[None], [projection.seconds])[0]
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
         names = question.names(declared, pair, model, None if made is None else made.draws)

@@ -33,16 +33,27 @@ _ENOUGH: Final = 0.01
 
 
 def drawn_seconds(replay: TimelineReplay, change: Change) -> Float:
-    """Return the run time after each of many changes [s], shape of the change's leading axes."""
-    return _of_rows(replay, change.values)
+    """Return the run time after each of many changes [s], shape of the change's leading axes: (draws,), or (points, draws).
+
+    Each point is answered as it would be alone.
+    """
+    values = change.values
+    if values.ndim > 2 and values.shape[-2] > 2 * _affordable(replay):
+        return np.stack([_of_rows(replay, each) for each in values])
+    return _of_rows(replay, values)
+
+
+def _affordable(replay: TimelineReplay) -> int:
+    """Return how many draws of a run are replayed; of twice as many all are."""
+    return max(_REPLAYED // max(len(replay.graph.time_ns), 1), _FEWEST)
 
 
 def _of_rows(replay: TimelineReplay, values: Float) -> Float:
     rows = values.reshape(-1, values.shape[-1])
     if len(rows) > 1 and (rows == rows[0]).all():  # nothing is drawn that the order asks for
         return np.full(values.shape[:-1], float(replay.seconds_at(rows[0])))
-    some = max(_REPLAYED // max(len(replay.graph.time_ns), 1), _FEWEST)
-    if len(rows) <= 2 * some:
+    some = _affordable(replay)
+    if values.ndim > 2 or len(rows) <= 2 * some:
         return replay.seconds_at(values)
     # no activity slower, the run not slower: all draws lie between those of the least and of the largest parameters
     least, most = replay.seconds_at(np.stack([rows.min(axis=0), rows.max(axis=0)]))

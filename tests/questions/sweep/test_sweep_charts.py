@@ -146,8 +146,8 @@ def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
 
 def test_another_model_is_drawn_by_run_time(tmp_path: Path) -> None:
     study = Study(
-        "s", replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, inputs=lambda _: {}), {"run": tmp_path / "run.bin"},
-        {"draws": 0}, (), {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
+        "s", replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, together=None, inputs=lambda _: {}),
+        {"run": tmp_path / "run.bin"}, {"draws": 0}, (), {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
     )  # fmt: skip
     (tmp_path / "run.bin").write_text("run")
     made = by_name(sweep(study, Serial()))

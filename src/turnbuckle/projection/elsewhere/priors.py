@@ -248,13 +248,16 @@ class Elsewhere:
             return None
         if way == "p2p":
             return np.asarray((1.0 if stated is None else stated) / half_normal(self.draws.of(PEER), PEER_SHARE))
-        best = LINK_FASTEST * large_share(self.pair.target.coupling, nominal, way) if stated is None else stated
+        best = stated
+        if best is None:
+            shares = [large_share(self.pair.target.coupling, each, way) for each in np.ravel(nominal).tolist()]
+            best = LINK_FASTEST * np.reshape(shares, np.shape(nominal))
         slower = half_normal(self.draws.of(LINK), LINK_SHARE if stated is None else NODE_SHARE)
         if self.sharers > 1:
             slower = slower * shared(self.draws.of(SHARING), self.sharers)
         return np.asarray(best / slower)
 
-    def staged(self, size: Float, own: Float | float | None, link: Float | float, nominal: float) -> Float:
+    def staged(self, size: Float, own: Float | float | None, link: Float | float, way: LinkWay) -> Float:
         """Return what a byte of pageable memory costs [s/B]: the host stages at a rate of its own, never faster than the link.
 
         Parameters
@@ -262,10 +265,10 @@ class Elsewhere:
         size : of the copies [B].
         own : what a byte costs on the source [s/B]; None where the recording does not show it.
         link : what a byte costs on the target's link [s/B].
-        nominal : bandwidth of that link [B/s].
+        way : direction of that link.
         """
-        share = self.machine.value("link.pageable.efficiency")
-        if share is not None:
+        share, nominal = self.machine.value("link.pageable.efficiency"), self.pair.target.value(link_parameter(way, "bandwidth"))
+        if share is not None and nominal is not None:
             return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
         if own is not None:
             return np.asarray(np.maximum(link, own * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)

@@ -9,27 +9,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Setting
 from turnbuckle.machine import Machine, Pair, Parameter, load, schema
 from turnbuckle.machine.parameter_names import parameter_name
-from turnbuckle.projection.admission import require_calls
+from turnbuckle.projection.admission import require, require_calls, require_order
 from turnbuckle.projection.anchor import Prices
+from turnbuckle.projection.assumptions import findings, reads_limited
 from turnbuckle.projection.model import Model, nething
-from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.project import answered, priced
+from turnbuckle.projection.order import Prepared, replayed_each
+from turnbuckle.projection.project import priced, stated
+from turnbuckle.projection.projection import Interval, penalty
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import uncertain, with_interval
+from turnbuckle.projection.uncertainty import uncertain
 from turnbuckle.questions.distance.distance import FARTHEST
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.sharing import question as sharing
-from turnbuckle.questions.sweep.points import Held, Kind
+from turnbuckle.questions.sweep.points import Held, Kind, Results
 from turnbuckle.trace.window import Part
 
 _MACHINE: Final = {"file": True}
@@ -94,40 +98,105 @@ def _machines(made: Any) -> Mapping[str, Any]:
     }
 
 
+#: Parameters of which many values are priced at once; prices look at the others one value at a time.
+_AT_ONCE: Final = ("slack.", "link.", "launch.", "sync.", "alloc.", "remoting.")
+#: Points times draws times pieces that are priced at once: their arrays stay in the cache.
+_CELLS: Final = 200_000
+
+
+def _column(name: str, unit: str) -> bool:
+    """Return whether prices take an array of values of a parameter."""
+    return name.startswith(_AT_ONCE) and unit != "manner"
+
+
 def _prepared(seen: Run, asked: Projected) -> tuple[Model, Prepared, Prices]:
     """Return what all targets of a run share: the model, the run ready for its replay, and its prices on the source."""
     model = replace(nething(asked.alpha), replay=asked.replay)
     return model, seen.prepared(model), {}
 
 
-def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
-    seen = held.seen(asked.source, asked.part)
-    target = seen.source if asked.on == "self" else load(asked.on)
-    named = {parameter_name(n): v for n, v in asked.others}
-    given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in named.items()}
-    if given:
-        target = target.with_parameters(given)
-    variant = (asked.part, asked.alpha, asked.replay)
-    model, ready, on_source = held.once(("prepared", *variant, asked.source), lambda: _prepared(seen, asked))
+def _projected(held: Held, asked: Sequence[Projected]) -> list[Results | TurnbuckleError]:
+    """Answer points of one recording: those that differ in numbers alone together, each as `project` does alone."""
+    out: list[Results | TurnbuckleError] = [{}] * len(asked)
+    groups: dict[object, list[int]] = {}
+    for k, each in enumerate(asked):
+        others = tuple((n, None if _column(n, schema()[parameter_name(n)].unit) else v) for n, v in each.others)
+        groups.setdefault((replace(each, others=()), others), []).append(k)
+    for group in groups.values():
+        try:
+            answers: Sequence[Results | TurnbuckleError] = _alike(held, [asked[k] for k in group])
+        except TurnbuckleError as error:
+            answers = [error] * len(group)
+        for k, answer in zip(group, answers, strict=True):
+            out[k] = answer
+    return out
+
+
+def _alone(held: Held, asked: Projected) -> Results:
+    (answer,) = _projected(held, [asked])
+    if isinstance(answer, TurnbuckleError):
+        raise answer
+    return answer
+
+
+def _target(asked: Sequence[Projected], source: Machine) -> Machine:
+    """Return the target of points that differ in numbers alone; a number that differs has shape (points, 1, 1)."""
+    target = source if asked[0].on == "self" else load(asked[0].on)
+    given = {}
+    for k, (n, first) in enumerate(asked[0].others):
+        name, values = parameter_name(n), [each.others[k][1] for each in asked]
+        value: Any = first if values.count(first) == len(values) else np.array(values)[:, None, None]
+        given[name] = Parameter(value, 0.0, schema()[name].unit, "assumption", "set by the study")
+    return target.with_parameters(given) if given else target
+
+
+def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
+    """Answer points that differ in numbers alone: all that one answer needs has a leading axis of points.
+
+    What refuses one of them refuses all.
+    """
+    first = asked[0]
+    seen = held.seen(first.source, first.part)
+    variant = (first.part, first.alpha, first.replay)
+    model, ready, on_source = held.once(("prepared", *variant, first.source), lambda: _prepared(seen, first))
+    size = max(_CELLS // (max(first.draws, 1) * max(len(ready.run), 1)), 1)
+    if len(asked) > size:
+        return [each for k in range(0, len(asked), size) for each in _alike(held, asked[k : k + size])]
+    target = _target(asked, seen.source)
     pair = Pair(seen.source, target)
     if target is not seen.source:
         require_calls(seen.profile)
-    projection = answered(seen.profile, ready, pair, model, priced(ready, pair, model, on_source), brief=True)
-    if asked.draws:
-        drawn = ("drawn", *variant, asked.source, asked.draws, asked.seed)
-        question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))
-        projection = with_interval(projection, question, target, pair, model, drivers=False)
-    interval = projection.interval
-    return {
-        "seconds": projection.seconds,
-        "low_seconds": interval.low if interval else None,
-        "high_seconds": interval.high if interval else None,
-        "measured_seconds": projection.measured_seconds,
-        "penalty": projection.penalty,
-        **{f"{part}_seconds": value for part, value in projection.breakdown.items()},
-        "replayed": projection.replay,
-        "findings": " ".join(sorted({f.code for f in projection.findings})),
-    }
+    require(seen.profile, pair)
+    if pair.target is not pair.source:
+        require_order(ready, "; --replay sum needs no order")
+    durations = priced(ready, pair, model, on_source)
+    exact = replayed_each(ready, durations)
+    exact *= len(asked) // len(exact)  # no price may depend on the number that differs
+    intervals: list[Interval | None] = [None] * len(asked)
+    if first.draws:
+        drawn = ("drawn", *variant, first.source, first.draws, first.seed)
+        question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed))
+        replay, sample = (np.broadcast_to(each, (len(asked), first.draws)) for each in question.samples(target, pair, model))
+        intervals[:] = question.intervals(replay, sample, [seconds for seconds, _ in exact])
+    limited = np.broadcast_to(reads_limited(pair, stated(ready, pair)).ravel(), len(asked)).tolist()
+    codes = {}
+    for cut in set(limited):  # of all that is found, only this depends on numbers
+        alone = Pair(seen.source, _target([asked[limited.index(cut)]], seen.source))
+        found = findings(seen.profile, ready, alone, stated(ready, alone), model, durations.missing)
+        codes[cut] = " ".join(sorted({f.code for f in found}))
+    return [
+        {
+            "seconds": seconds,
+            "low_seconds": interval.low if interval else None,
+            "high_seconds": interval.high if interval else None,
+            "measured_seconds": seen.seconds,
+            "penalty": penalty(seconds, seen.seconds),
+            **{f"{part}_seconds": value for part, value in breakdown.items()},
+            "replayed": ready.replay,
+            "findings": codes[cut],
+        }
+        for (seconds, breakdown), interval, cut in zip(exact, intervals, limited, strict=True)
+    ]
 
 
 # --- farther away -----------------------------------------------------------------------------------------------------
@@ -217,7 +286,7 @@ def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     return {**together.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
 
 
-PROJECT: Final = Kind("project", Projected, _projected, _parameters, _machines)
+PROJECT: Final = Kind("project", Projected, _alone, _parameters, _machines, together=_projected)
 SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines)
 SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
@@ -24,6 +24,8 @@ from turnbuckle.machine import Machine
 Made = TypeVar("Made")
 #: What a setting may be; a machine made in Python stands for its name.
 Value = Scalar | Machine
+#: Of a point, by name.
+Results = Mapping[str, Any]
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
 _FILES: Final = (".toml", ".csv", ".txt")
@@ -35,11 +37,13 @@ class Held:
     Attributes
     ----------
     reading_seconds : what reading it took [s].
+    pace : points answered in a second, of those answered last; 0 before the first.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reading_seconds = 0.0
+        self.pace = 0.0
         self._profiles: dict[str, Any] = {}
         self._made: dict[object, Any] = {}
 
@@ -110,6 +114,8 @@ class Kind:
     name : as in a study file.
     settings : frozen dataclass whose fields are the settings; its own checks may refuse values.
     evaluate : (recording at hand, settings) -> results by name: numbers, texts, truth values or None.
+    together : (recording at hand, list of settings) -> for each the results that `evaluate` returns, or its refusal, where points share
+        work; None where they do not.
     more : settings beyond the fields: they reach the field `others` as pairs of name and value.
     inputs : what stands in a point's key for settings that name files: by setting, what the file holds and not where it is.
     release : of what answers, Turnbuckle's own where empty: answers of another release are not used again.
@@ -117,10 +123,11 @@ class Kind:
 
     name: str
     settings: type
-    evaluate: Callable[[Held, Any], Mapping[str, Any]]
+    evaluate: Callable[[Held, Any], Results]
     more: Callable[[], Mapping[str, Setting]] = dict
     inputs: Callable[[Any], Mapping[str, Any]] = lambda _: {}
     release: str = ""
+    together: Callable[[Held, Sequence[Any]], Sequence[Results | TurnbuckleError]] | None = None
 
     @property
     def legal(self) -> dict[str, Setting]:

@@ -26,7 +26,20 @@ from turnbuckle.foundation.units import show
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.answers.journal import Journal, beside, journal_of, read_journal
 from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome, Outcomes
-from turnbuckle.questions.sweep.answers.workers import PATIENCE, SOME, Answered, Batch, Lane, Serial, Task, Work, answer, forget, refusal
+from turnbuckle.questions.sweep.answers.workers import (
+    PATIENCE,
+    SOME,
+    TOGETHER,
+    Answered,
+    Batch,
+    Lane,
+    Serial,
+    Task,
+    Work,
+    answer,
+    forget,
+    refusal,
+)
 from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
 from turnbuckle.questions.sweep.study_file import read_study
 
@@ -328,7 +341,7 @@ class _Sweep:
         waiting = self.outcomes.missing | (self.outcomes.refused() if self.again else False)
         pending = {r: np.flatnonzero(waiting[s.start : s.stop]) + s.start for r, s in self.spans(block) if r not in twins}
         self.computed = int(waiting[block.start : block.stop].sum())
-        work = Work(pending, self._task, lanes)
+        work = Work(pending, self._task, lanes, least=TOGETHER if self.study.kind.together else 1)
         total, done, failed, reading = work.left, 0, 0, 0.0
         flying: dict[Future[Answered], tuple[Lane, Batch]] = {}
         if progress is not None:
@@ -377,7 +390,7 @@ class _Sweep:
                 recording = batch.recording
                 path = self.study.recordings[recording].absolute()
                 asked = [t.asked for t in batch.tasks]
-                future = lane.submit(self.study.kind.evaluate, path, self.digests[recording], asked)
+                future = lane.submit(self.study.kind.evaluate, path, self.digests[recording], asked, self.study.kind.together)
                 flying[future] = lane, batch
                 lane.under_way += 1
                 if future.done():

@@ -28,14 +28,17 @@ import numpy as np
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import InternalError, TurnbuckleError, clipped, error_of
 from turnbuckle.questions.sweep.answers.outcomes import Outcome
-from turnbuckle.questions.sweep.points import Held, scalars
+from turnbuckle.questions.sweep.points import Held, Results, scalars
 
 #: A worker hands back what it has after so long [s].
 PATIENCE: Final = 1.0
 #: Points of a batch at most; of an executor of the caller's, batches under way at once, and workers it is taken to have.
 _BATCH, _UNDER_WAY, SOME = 64, 256, 16
+#: Points of a batch where they share work; a worker hands back those that take longer than its patience.
+TOGETHER: Final = 64
 
-Evaluate = Callable[[Held, Any], Mapping[str, Any]]
+Evaluate = Callable[[Held, Any], Results]
+Together = Callable[[Held, Sequence[Any]], Sequence[Results | TurnbuckleError]]
 
 
 class Serial(Executor):
@@ -64,10 +67,13 @@ class Answered:
     reading_seconds: float
 
 
-def answer(evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any], patience: float = PATIENCE) -> Answered:
+def answer(
+    evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any], together: Together | None = None, patience: float = PATIENCE
+) -> Answered:
     """Answer points of one recording until patience ends, at least one.
 
-    A refusal is an answer. Any other error is raised.
+    Of points that are answered together, as many are asked at once as patience may last for. A refusal is an answer. Any other error is
+    raised.
     """
     held: Held | None = getattr(_here, "held", None)
     if held is None or _here.digest != digest:
@@ -76,30 +82,36 @@ def answer(evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any]
         _here.held, _here.digest = held, digest
     began, read_before = time.monotonic(), held.reading_seconds
     outcomes: list[Outcome] = []
-    for asked in questions:
-        outcomes.append(_outcome(evaluate, held, asked))
-        if time.monotonic() - began > patience:
-            break
+    spent = 0.0
+    while len(outcomes) < len(questions) and spent <= patience:
+        size = max(int((patience - spent) * held.pace), 1) if together else 1
+        some = questions[len(outcomes) : len(outcomes) + size]
+        outcomes += _outcomes(evaluate, held, some, together)
+        before, spent = spent, time.monotonic() - began
+        held.pace = len(some) / max(spent - before, 1e-9)
     return Answered(outcomes, held.reading_seconds - read_before)
 
 
-def _outcome(evaluate: Evaluate, held: Held, asked: Any) -> Outcome:
+def _outcomes(evaluate: Evaluate, held: Held, asked: Sequence[Any], together: Together | None) -> list[Outcome]:
     try:
-        return Outcome(scalars(evaluate(held, asked)))
+        answers = [evaluate(held, asked[0])] if together is None else together(held, asked)
+        return [refusal(each) if isinstance(each, TurnbuckleError) else Outcome(scalars(each)) for each in answers]
     except InternalError:
         raise
     except TurnbuckleError as error:
-        return refusal(error)
+        return [refusal(error) for _ in asked]
     except Exception as error:
         # an exception of an unknown class may fail to unpickle
-        raise RuntimeError(f"{type(error).__name__}: {error} (at {asked})") from error
+        raise RuntimeError(f"{type(error).__name__}: {error} (at {asked[0]})") from error
 
 
 def refusal(error: TurnbuckleError) -> Outcome:
-    """Return an error as a row.
+    """Return an error as a row; raise one of ourselves.
 
     Its place is left out: it may be a path of this machine.
     """
+    if isinstance(error, InternalError):
+        raise error
     evidence = f": {error.found}" if error.found else ""
     return Outcome({}, error.code, clipped(error.what + evidence, 200))
 
@@ -205,10 +217,11 @@ class Lane:
 class Work:
     """Numbers of the points to answer by recording, and the lanes that answer them."""
 
-    def __init__(self, pending: Mapping[str, Int], make: Callable[[str, int], Task | None], lanes: Sequence[Lane]) -> None:
+    def __init__(self, pending: Mapping[str, Int], make: Callable[[str, int], Task | None], lanes: Sequence[Lane], least: int = 1) -> None:
         self._numbers = {recording: deque([numbers]) for recording, numbers in pending.items() if len(numbers)}
         self._make = make
         self.lanes = list(lanes)
+        self._least = least
         self.left = sum(map(len, pending.values()))
         self.lost: Counter[int] = Counter()
 
@@ -228,7 +241,7 @@ class Work:
         untouched = (r for r in self._numbers if r not in taken)
         fallback = next(untouched, None) or max(self._numbers, key=lambda r: sum(map(len, self._numbers[r])))
         recording = lane.last if lane.last in self._numbers else fallback
-        size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), 1), _BATCH)
+        size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), self._least), _BATCH)
         first = self._numbers[recording][0]
         if self.lost[int(first[0])]:
             size = 1  # alone, to find the point that ends the worker
