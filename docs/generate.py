@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import notebooks
 import papers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -376,7 +377,7 @@ def generated() -> dict[str, str]:
 def main(words: Sequence[str]) -> int:
     """Write the pages, or with ``--check`` say which are not current."""
     stale = []
-    for name, text in (generated() | papers.table_13(ROOT / "docs")).items():
+    for name, text in (generated() | papers.table_13(ROOT / "docs") | notebooks.notebooks(ROOT / "docs")).items():
         path = ROOT / "docs" / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
