@@ -13,7 +13,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
-from turnbuckle.trace.readers import kineto, parquet
+from turnbuckle.trace.readers import kineto, nsys_tables, parquet
 from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
@@ -50,12 +50,14 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     that cannot be aligned, or only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or
     cannot be read, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace whose header
     or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or not complete, P035 to P037
-    a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.  Of a folder, what
+    a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive, P072 to P074 tables in a folder, or a report
+    that nsys cannot export.  Of a folder, what
     `turnbuckle.trace.merge.merge.merge` refuses.
 
     Parameters
     ----------
-    path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
+    path : an Nsight Systems SQLite export (``nsys export --type sqlite``), a folder of its tables (``--type parquetdir``, ``arrowdir``), a
+        report (``.nsys-rep``) where nsys is on the path, the anchor file of an OTF2 archive (``X.otf2``), a Paje
         trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
         text file of a rank by liballprof, a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``), or a
         folder that `Trace.to_parquet` wrote; or a folder with one such file for each rank of a run, which are merged
@@ -67,6 +69,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     place = Path(path)
     if parquet.sniff(b"", place):
         return _read(parquet, place, use_cache, threads, progress)
+    if nsys_tables.sniff(b"", place):
+        return _read(nsys_tables, place, use_cache, threads, progress)
     if parts := recordings_in(place):
         from turnbuckle.trace.merge.merge import merge  # what one recording does not need
 
@@ -77,6 +81,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         reader: ModuleType = entry.load()
         if reader.sniff(head, place):
             return _read(reader, place, use_cache, threads, progress)
+    if program := nsys_tables.exporter(place):
+        return nsys_tables.read_report(place, program, threads=threads, progress=progress)
     raise _unknown(place, head)
 
 
