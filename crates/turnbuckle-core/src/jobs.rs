@@ -8,9 +8,12 @@
 //! leaves least: to the pool with the fewest free GPUs that has enough, there to the host with the fewest free cores.
 
 mod cluster;
+mod order;
+mod reservation;
 mod trunk;
 
-use cluster::{Cluster, Placement};
+use cluster::{Cluster, Part, Placement};
+use reservation::Reservation;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use trunk::Trunks;
@@ -34,6 +37,12 @@ pub struct Jobs<'a> {
     pub gpus: &'a [i64],
     /// Its class.
     pub class: &'a [u32],
+}
+
+impl Jobs<'_> {
+    fn part(&self, job: usize) -> Part {
+        Part { cores: self.cores[job], memory: self.memory[job], gpus: self.gpus[job] }
+    }
 }
 
 /// Hosts and the pools of GPUs that they reach.
@@ -140,6 +149,8 @@ impl PartialOrd for At {
 
 /// No job.
 const NONE: u32 = u32::MAX;
+/// Releases since a shape did not fit up to which their hosts are looked at instead of all.
+const FEW_RELEASES: usize = 64;
 
 /// Run all jobs.
 ///
@@ -161,12 +172,12 @@ pub fn run(
     Simulation::new(jobs, hosts, classes, policy, depth, window).run(patience)
 }
 
-/// The first job that waits, and what is free once it can start.
-struct Reservation {
-    job: u32,
-    releases: u64,
-    at: f64,
-    free: Cluster,
+/// Jobs that fit and have to wait for the first one were asked up to here, and what they were told holds while nothing starts or ends.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    changes: u64,
+    before: u32,
+    looked: usize,
 }
 
 struct Simulation<'a> {
@@ -191,9 +202,15 @@ struct Simulation<'a> {
     expected: Vec<f64>,
     shape: Vec<u32>,
     never: Vec<bool>,
-    /// Releases at which a shape last did not fit.
-    failed: Vec<u64>,
-    releases: u64,
+    /// Of each shape: how many releases there were when it last did not fit.
+    failed: Vec<usize>,
+    /// Of each shape: how many changes there were when a job was not let before the first that waits.
+    refused: Vec<u64>,
+    /// Host of each release.
+    releases: Vec<u32>,
+    /// Starts and ends.
+    changes: u64,
+    walk: Option<Walk>,
     reservation: Option<Reservation>,
     used: (i64, i64),
     now: f64,
@@ -207,10 +224,9 @@ impl<'a> Simulation<'a> {
         let mut shapes = HashMap::new();
         let (mut shape, mut never) = (Vec::with_capacity(count), Vec::new());
         for job in 0..count {
-            let key = (jobs.parts[job], jobs.cores[job], jobs.memory[job], jobs.gpus[job]);
+            let key = (jobs.parts[job], jobs.part(job));
             let id = *shapes.entry(key).or_insert_with(|| {
-                let mut empty = cluster.clone();
-                never.push(empty.place_all(jobs.parts[job], jobs.cores[job], jobs.memory[job], jobs.gpus[job]).is_none());
+                never.push(!cluster.could(key.0, key.1));
                 never.len() as u32 - 1
             });
             shape.push(id);
@@ -233,9 +249,12 @@ impl<'a> Simulation<'a> {
             running: BTreeSet::new(),
             expected: vec![0.0; count],
             shape,
-            failed: vec![u64::MAX; never.len()],
+            failed: vec![usize::MAX; never.len()],
+            refused: vec![u64::MAX; never.len()],
             never,
-            releases: 0,
+            releases: Vec::new(),
+            changes: 0,
+            walk: None,
             reservation: None,
             used: (0, 0),
             now: f64::NEG_INFINITY,
@@ -310,15 +329,19 @@ impl<'a> Simulation<'a> {
     fn release(&mut self, job: u32) {
         let placed = std::mem::take(&mut self.placed[job as usize]);
         let at = job as usize;
-        self.cluster.free(&placed, self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
+        self.cluster.free(&placed, self.jobs.part(at));
         for placement in &placed {
+            self.releases.push(placement.host);
             self.trunks.load(placement.pool, self.jobs.class[at], self.jobs.gpus[at], -1.0, self.now);
         }
         self.running.remove(&(At(self.expected[at]), job));
         self.count_use(at, -1);
         self.outcome.end[at] = self.now;
         self.outcome.events += 1;
-        self.releases += 1;
+        self.changes += 1;
+        if let Some(reserved) = &mut self.reservation {
+            reserved.ended(self.expected[at], self.now);
+        }
     }
 
     fn count_use(&mut self, job: usize, sign: i64) {
@@ -367,7 +390,11 @@ impl<'a> Simulation<'a> {
         if self.first == NONE || self.policy == Policy::Order || self.next[self.first as usize] == NONE {
             return;
         }
-        let (mut before, mut looked) = (self.first, 0);
+        let changes = self.changes;
+        let (mut before, mut looked) = match self.walk {
+            Some(walk) if walk.changes == changes && self.reserved() => (walk.before, walk.looked),
+            _ => (self.first, 0),
+        };
         while looked < self.depth && self.next[before as usize] != NONE {
             let job = self.next[before as usize];
             looked += 1;
@@ -377,84 +404,82 @@ impl<'a> Simulation<'a> {
                 before = job;
             }
         }
+        self.walk = Some(Walk { changes, before, looked });
     }
 
-    /// Whether a shape may fit: it did not fail since the last release.
+    /// Whether a job may fit: its shape did not fail, or something became free since that is enough.
     fn fits(&mut self, job: u32) -> bool {
-        let shape = self.shape[job as usize] as usize;
-        if self.failed[shape] == self.releases {
+        let (at, shape) = (job as usize, self.shape[job as usize] as usize);
+        let (parts, part, since) = (self.jobs.parts[at], self.jobs.part(at), self.failed[shape]);
+        if since == self.releases.len() {
             return false;
         }
-        let at = job as usize;
-        let found = self.cluster.could(self.jobs.parts[at], self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
+        let found = if parts == 1 && since < self.releases.len() && self.releases.len() - since <= FEW_RELEASES {
+            self.releases[since..].iter().any(|&host| self.cluster.opens(host, part))
+        } else {
+            self.cluster.could(parts, part)
+        };
         if !found {
-            self.failed[shape] = self.releases;
+            self.failed[shape] = self.releases.len();
         }
         found
     }
 
     fn place(&mut self, job: u32) -> Option<Vec<Placement>> {
         let at = job as usize;
-        let placed = self.cluster.place_all(self.jobs.parts[at], self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
+        let placed = self.cluster.place(self.jobs.parts[at], self.jobs.part(at));
         if placed.is_none() {
-            self.failed[self.shape[at] as usize] = self.releases;
+            self.failed[self.shape[at] as usize] = self.releases.len();
         }
         placed
     }
 
     /// Start a job behind the first that waits, if the policy lets it.
     fn overtakes(&mut self, job: u32) -> bool {
+        let (at, shape) = (job as usize, self.shape[job as usize] as usize);
         if self.policy == Policy::Backfill {
             self.reserve();
         }
-        let at = job as usize;
-        let Some(placed) = self.place(job) else { return false };
         let expected = self.now + self.jobs.limit[at] * self.classes[self.jobs.class[at] as usize].slowdown;
+        // where one of its shape would be in the way, so would it
+        if self.refused[shape] == self.changes && self.reservation.as_ref().is_some_and(|r| expected > r.at) {
+            return false;
+        }
+        let Some(placed) = self.place(job) else { return false };
         if let Some(reserved) = &mut self.reservation
-            && self.policy == Policy::Backfill
-            && expected > reserved.at
+            && !reserved.allows(&placed, self.jobs.part(at), expected)
         {
-            let head = self.first as usize;
-            let room = reserved.free.take(&placed, self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
-            let (parts, cores, memory, gpus) = (self.jobs.parts[head], self.jobs.cores[head], self.jobs.memory[head], self.jobs.gpus[head]);
-            if !room || !reserved.free.could(parts, cores, memory, gpus) {
-                if room {
-                    reserved.free.free(&placed, self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
-                }
-                self.cluster.free(&placed, self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
-                return false;
-            }
+            self.cluster.free(&placed, self.jobs.part(at));
+            self.refused[shape] = self.changes;
+            return false;
         }
         self.start(job, placed);
         true
     }
 
+    /// Whether what is known of the first job that waits still holds.
+    fn reserved(&self) -> bool {
+        self.policy != Policy::Backfill || self.reservation.as_ref().is_some_and(|r| r.holds(self.first, self.now))
+    }
+
     /// Find when the first job that waits can start, as far as expected ends say.
     fn reserve(&mut self) {
-        let head = self.first;
-        if self.reservation.as_ref().is_some_and(|r| r.job == head && r.releases == self.releases && r.at >= self.now) {
+        if self.reserved() {
             return;
         }
-        let at = head as usize;
-        let (parts, cores, memory, gpus) = (self.jobs.parts[at], self.jobs.cores[at], self.jobs.memory[at], self.jobs.gpus[at]);
-        let mut free = self.cluster.clone();
-        let mut when = f64::INFINITY;
-        for &(At(expected), job) in &self.running {
+        let head = self.first as usize;
+        let running = self.running.iter().map(|&(At(expected), job)| {
             let one = job as usize;
-            let placed = &self.placed[one];
-            free.free(placed, self.jobs.cores[one], self.jobs.memory[one], self.jobs.gpus[one]);
-            // only where something became free can a part fit that did not
-            let may = parts > 1 || placed.iter().any(|p| free.room(p.pool, 1, cores, memory, gpus) > 0);
-            if may && free.could(parts, cores, memory, gpus) {
-                when = expected.max(self.now);
-                break;
-            }
-        }
-        self.reservation = Some(Reservation { job: head, releases: self.releases, at: when, free });
+            (expected, self.placed[one].as_slice(), self.jobs.part(one))
+        });
+        let free = self.cluster.free.clone();
+        self.reservation = Some(Reservation::new(self.first, self.jobs.parts[head], self.jobs.part(head), self.now, free, running));
+        self.refused.fill(u64::MAX);
     }
 
     fn start(&mut self, job: u32, placed: Vec<Placement>) {
         let at = job as usize;
+        self.changes += 1;
         let class = self.jobs.class[at];
         let slowdown = self.classes[class as usize].slowdown;
         let seconds = self.jobs.work[at] * slowdown;

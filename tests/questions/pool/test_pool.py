@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from turnbuckle.machine import load
 from turnbuckle.questions.pool.fleet import Fleet, nodes_of, read_fleet
 from turnbuckle.questions.pool.logs import read_log
 from turnbuckle.questions.pool.mix import read_mix
-from turnbuckle.questions.pool.question import of_jobs
+from turnbuckle.questions.pool.question import least, of_jobs
 from turnbuckle.questions.pool.simulation import simulate
 from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, one_way, published
 from turnbuckle.questions.pool.stream import Stream
@@ -97,6 +98,30 @@ def test_the_native_simulation_is_that_of_plain_python(
     slow = [Slowdown(slowdown, slowdown, slowdown, "declared")]
     result = simulate(stream, fleet, slow, policy="backfill" if backfill else "order", window=EVER)
     np.testing.assert_array_equal(result.start, started(stream, fleet, backfill=backfill, slowdown=slowdown))
+
+
+@given(rows, st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=40, max_size=40))
+def test_jobs_that_end_before_they_were_expected_are_backfilled_as_in_plain_python(
+    jobs: list[tuple[float, float, int, int]], nodes: int, reach: int, longer: list[int]
+) -> None:
+    jobs = sorted(jobs, key=lambda job: job[0])
+    stream = stream_of(jobs, [job[1] + more for job, more in zip(jobs, longer, strict=False)])
+    fleet = nodes_of([(*NODE, nodes)]).composed(reach)
+    result = simulate(stream, fleet, [UNCHANGED], window=EVER)
+    np.testing.assert_array_equal(result.start, started(stream, fleet, backfill=True))
+
+
+@given(st.integers(1, 3000), st.data())
+def test_the_least_that_is_enough_is_the_same_from_wherever_it_is_looked_for(most: int, data: st.DataObject) -> None:
+    answer, near = (data.draw(st.integers(1, most)) for _ in range(2))
+    asked: list[int] = []
+
+    def enough(count: int) -> bool:
+        asked.append(count)
+        return count >= answer
+
+    assert least(most, enough, near) == answer == least(most, lambda n: n >= answer)
+    assert len(asked) == len(set(asked)) and all(0 < n < most for n in asked)
 
 
 @given(rows, st.integers(1, 3), st.sampled_from(["order", "backfill", "any"]))
@@ -183,9 +208,28 @@ def test_the_fewest_gpus_keep_waiting_and_fewer_do_not() -> None:
     assert pooled.premium.value == pytest.approx(nodes.gpus.value / pooled.gpus.value - 1)
     allowed = answer.fixed.waiting.value + 0.01 * float(stream.work.mean())
     hosts = round(pooled.hosts.value)
+    assert hosts == nodes.hosts.value
     for gpus, enough in ((round(pooled.gpus.value), True), (round(pooled.gpus.value) - 1, False)):
         result = simulate(stream, fixed.fewer(hosts).composed(320).with_gpus(gpus), [UNCHANGED])
         assert (result.waiting <= allowed and not result.unplaced) == enough
+
+
+def test_a_price_of_hosts_makes_a_pool_worth_no_less() -> None:
+    stream = poisson(500, 20, 60, 9, gpus=3)
+    for_hosts = [of_jobs(stream, "64:4x20", "cdi-row-link", seeds=0, host_price=price).clusters[1].fewest for price in (0.0, 2.0, 20.0)]
+    premiums = [few.premium.value for few in for_hosts if few is not None and few.premium is not None]
+    assert premiums == sorted(premiums) and len(premiums) == 3
+    fixed = of_jobs(stream, "64:4x20", "cdi-row-link", seeds=0).fixed.fewest
+    assert fixed is not None and for_hosts[0] is not None and for_hosts[0].hosts == fixed.hosts
+    refused("A451", of_jobs, stream, "64:4x20", host_price=-1.0)
+
+
+def test_what_ran_before_a_log_begins_is_in_every_draw_once() -> None:
+    jobs = stream_of([(0.0, 1e6, 1, 1)] * 5 + [(86_400.0 * k + 9.0, 60.0, 2, 1) for k in range(10)])
+    for seed in range(5):
+        again = replace(jobs, standing=5).again(seed)
+        assert (again.arrival[:5] == 0).all() and (again.work == 1e6).sum() == 5 and len(again) >= 5
+        assert (np.diff(again.arrival) >= 0).all()
 
 
 def test_a_denser_log_keeps_the_share_in_use_that_was_asked_for() -> None:
@@ -342,6 +386,14 @@ def test_the_fleet_of_2025_is_read_whole(shared: Path) -> None:
     fleet = nodes_of([(192_000, 2, 1 << 50, 3000)])
     result = simulate(stream, fleet.composed(320).with_gpus(3600), [UNCHANGED] * 2)
     assert result.unplaced == 0 and result.waiting == 0.0
+
+
+def test_pools_for_the_fleet_of_2025_have_about_as_many_gpus_as_it_has(shared: Path) -> None:
+    """At its peak 3,412 GPUs were in use; fixed nodes of two need a third more than pools beside as many hosts."""
+    answer = of_jobs(shared / "jobs" / "alibaba_2025_disaggregated_dlrm.csv.gz", "192:2x3000", "cdi-row-link", seeds=0)
+    nodes, pooled = answer.fixed.fewest, answer.clusters[1].fewest
+    assert nodes is not None and pooled is not None and pooled.hosts == nodes.hosts
+    assert nodes.gpus.value == pytest.approx(4502, rel=0.01) and 3200 < pooled.gpus.value < 3412
 
 
 def test_years_of_jobs_take_seconds(shared: Path) -> None:

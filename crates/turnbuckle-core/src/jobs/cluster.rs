@@ -1,6 +1,7 @@
 //! What is free on hosts and in pools, and where a part of a job goes.
 
 use super::Hosts;
+use super::order::Order;
 use std::ops::Range;
 
 /// Thousandths of a GPU, or of a core.
@@ -10,30 +11,52 @@ const UNUSED: i64 = -1;
 /// Of a part that shares no GPU.
 const NOT_SHARED: u32 = u32::MAX;
 
+/// What each part of a job takes: cores and GPUs in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    pub(super) cores: i64,
+    pub(super) memory: i64,
+    pub(super) gpus: i64,
+}
+
+impl Part {
+    /// Whether it takes a share of one GPU.
+    fn shares(self) -> bool {
+        self.gpus > 0 && self.gpus < WHOLE
+    }
+}
+
 /// Where a part of a job runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     pub(super) pool: u32,
-    host: u32,
+    pub(super) host: u32,
     /// Shared GPU of the pool.
     slot: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Host {
-    cores: i64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host {
+    pub(super) cores: i64,
     memory: i64,
+    pub(super) pool: u32,
+}
+
+impl Host {
+    pub(super) fn fits(&self, part: Part) -> bool {
+        self.cores >= part.cores && self.memory >= part.memory
+    }
 }
 
 #[derive(Clone, Debug)]
-struct Pool {
-    hosts: Range<usize>,
+pub(super) struct Pool {
+    pub(super) hosts: Range<usize>,
     /// GPUs that nobody uses.
     whole: i64,
     /// What is left of each GPU that several use.
     slots: Vec<i64>,
     /// All that is free, in thousandths.
-    free: i64,
+    pub(super) free: i64,
 }
 
 impl Pool {
@@ -46,8 +69,8 @@ impl Pool {
         }
     }
 
-    /// How well a part fits, the lowest best: whether it breaks a whole GPU, and what is free.  None where it does not.
-    fn fit(&self, gpus: i64) -> Option<(bool, i64)> {
+    /// How well a part fits, the lowest best: whether it breaks a whole GPU, and what is free.  None where it does not fit.
+    pub(super) fn fit(&self, gpus: i64) -> Option<(bool, i64)> {
         if gpus == 0 || gpus >= WHOLE {
             return (self.whole >= gpus / WHOLE).then_some((false, self.free));
         }
@@ -108,51 +131,49 @@ impl Pool {
     }
 }
 
-/// What is free.
+/// What is free on each host and in each pool.
 #[derive(Clone, Debug)]
-pub(super) struct Cluster {
-    hosts: Vec<Host>,
-    pools: Vec<Pool>,
-    /// All that there is, in thousandths.
-    pub(super) all_cores: i64,
-    pub(super) all_gpus: i64,
+pub(super) struct Free {
+    pub(super) hosts: Vec<Host>,
+    pub(super) pools: Vec<Pool>,
 }
 
-impl Cluster {
-    pub(super) fn new(given: &Hosts<'_>) -> Self {
-        let hosts: Vec<Host> = given.cores.iter().zip(given.memory).map(|(&cores, &memory)| Host { cores, memory }).collect();
+impl Free {
+    fn new(given: &Hosts<'_>) -> Self {
+        let each = given.cores.iter().zip(given.memory).zip(given.pool);
+        let hosts = each.map(|((&cores, &memory), &pool)| Host { cores, memory, pool }).collect();
         let mut first = 0;
         let pools = (0_u32..).zip(given.gpus).map(|(pool, &gpus)| {
             let last = first + given.pool[first..].iter().take_while(|&&p| p == pool).count();
             let hosts = std::mem::replace(&mut first, last)..last;
             Pool { hosts, whole: i64::from(gpus), slots: Vec::new(), free: i64::from(gpus) * WHOLE }
         });
-        let pools: Vec<Pool> = pools.collect();
-        let all_cores = given.cores.iter().sum();
-        Self { hosts, all_cores, all_gpus: pools.iter().map(|p| p.free).sum(), pools }
+        Self { hosts, pools: pools.collect() }
     }
 
     /// Parts of a job that a pool has room for, counted up to `enough`.
-    pub(super) fn room(&self, pool: u32, enough: i64, cores: i64, memory: i64, gpus: i64) -> i64 {
-        let pool = &self.pools[pool as usize];
-        let most = pool.room(gpus).min(enough);
+    fn room(&self, pool: &Pool, enough: i64, part: Part) -> i64 {
+        let most = pool.room(part.gpus).min(enough);
         let mut count = 0;
         for host in &self.hosts[pool.hosts.clone()] {
             if count >= most {
                 break;
             }
-            let by_cores = if cores > 0 { host.cores / cores } else { enough };
-            let by_memory = if memory > 0 { host.memory / memory } else { enough };
+            let by_cores = if part.cores > 0 { host.cores / part.cores } else { enough };
+            let by_memory = if part.memory > 0 { host.memory / part.memory } else { enough };
             count += by_cores.min(by_memory);
         }
         count.min(most)
     }
 
     /// Whether all parts of a job fit.
-    pub(super) fn could(&self, parts: u32, cores: i64, memory: i64, gpus: i64) -> bool {
+    pub(super) fn could(&self, parts: u32, part: Part) -> bool {
+        if parts == 1 {
+            return self.spot(part).is_some();
+        }
         let mut left = i64::from(parts);
-        for pool in 0..self.pools.len() {
-            left -= self.room(pool as u32, left, cores, memory, gpus);
+        for pool in &self.pools {
+            left -= self.room(pool, left, part);
             if left <= 0 {
                 return true;
             }
@@ -160,62 +181,139 @@ impl Cluster {
         false
     }
 
-    /// Place all parts of a job, or nothing.
-    pub(super) fn place_all(&mut self, parts: u32, cores: i64, memory: i64, gpus: i64) -> Option<Vec<Placement>> {
-        let mut placed = Vec::with_capacity(parts as usize);
-        for _ in 0..parts {
-            if let Some(one) = self.place(cores, memory, gpus) {
-                placed.push(one);
-            } else {
-                self.free(&placed, cores, memory, gpus);
-                return None;
-            }
-        }
-        Some(placed)
+    /// The first host that has room for a part.
+    pub(super) fn spot(&self, part: Part) -> Option<u32> {
+        self.pools.iter().filter(|pool| pool.fit(part.gpus).is_some()).find_map(|pool| self.spot_in(pool, part))
     }
 
-    fn place(&mut self, cores: i64, memory: i64, gpus: i64) -> Option<Placement> {
-        let mut best: Option<((bool, i64, i64), u32, usize)> = None;
-        for (number, pool) in self.pools.iter().enumerate() {
-            let Some((breaks, free)) = pool.fit(gpus) else { continue };
-            if best.is_some_and(|(key, _, _)| (breaks, free) > (key.0, key.1)) {
+    /// The first host of a pool that has the cores and the memory of a part.
+    pub(super) fn spot_in(&self, pool: &Pool, part: Part) -> Option<u32> {
+        pool.hosts.clone().find(|&host| self.hosts[host].fits(part)).map(|host| host as u32)
+    }
+
+    /// Whether a part fits on a host.
+    pub(super) fn fits(&self, host: u32, part: Part) -> bool {
+        let host = &self.hosts[host as usize];
+        host.fits(part) && self.pools[host.pool as usize].fit(part.gpus).is_some()
+    }
+
+    /// The host to which a part goes, looked for on all of them.
+    fn best(&self, part: Part) -> Option<u32> {
+        let mut best: Option<((bool, i64, i64), usize)> = None;
+        for pool in &self.pools {
+            let Some((breaks, free)) = pool.fit(part.gpus) else { continue };
+            if best.is_some_and(|(key, _)| (breaks, free) > (key.0, key.1)) {
                 continue;
             }
-            for host in pool.hosts.clone() {
-                let at = &self.hosts[host];
-                let key = (breaks, free, at.cores);
-                if at.cores >= cores && at.memory >= memory && best.is_none_or(|(least, _, _)| key < least) {
-                    best = Some((key, number as u32, host));
+            for at in pool.hosts.clone() {
+                let host = &self.hosts[at];
+                let key = (breaks, free, host.cores);
+                if host.fits(part) && best.is_none_or(|(least, _)| key < least) {
+                    best = Some((key, at));
                 }
             }
         }
-        let (_, pool, host) = best?;
-        let slot = if gpus > 0 && gpus < WHOLE { self.pools[pool as usize].slot(gpus) } else { NOT_SHARED };
-        let placement = Placement { pool, host: host as u32, slot };
-        self.take(&[placement], cores, memory, gpus).then_some(placement)
+        best.map(|(_, host)| host as u32)
+    }
+
+    /// Where a part on a host would be.
+    fn placement(&mut self, host: u32, part: Part) -> Placement {
+        let pool = self.hosts[host as usize].pool;
+        let slot = if part.shares() { self.pools[pool as usize].slot(part.gpus) } else { NOT_SHARED };
+        Placement { pool, host, slot }
     }
 
     /// Take what is placed; false, and nothing taken, where it is not free.
-    pub(super) fn take(&mut self, placed: &[Placement], cores: i64, memory: i64, gpus: i64) -> bool {
+    pub(super) fn take(&mut self, placed: &[Placement], part: Part) -> bool {
         for (count, one) in placed.iter().enumerate() {
-            let host = &mut self.hosts[one.host as usize];
-            if host.cores < cores || host.memory < memory || !self.pools[one.pool as usize].take(gpus, one.slot) {
-                self.free(&placed[..count], cores, memory, gpus);
+            if !self.take_one(*one, part) {
+                self.free(&placed[..count], part);
                 return false;
             }
-            host.cores -= cores;
-            host.memory -= memory;
         }
         true
     }
 
+    fn take_one(&mut self, one: Placement, part: Part) -> bool {
+        let host = &mut self.hosts[one.host as usize];
+        if !host.fits(part) || !self.pools[one.pool as usize].take(part.gpus, one.slot) {
+            return false;
+        }
+        host.cores -= part.cores;
+        host.memory -= part.memory;
+        true
+    }
+
     /// Give back what is placed.
-    pub(super) fn free(&mut self, placed: &[Placement], cores: i64, memory: i64, gpus: i64) {
+    pub(super) fn free(&mut self, placed: &[Placement], part: Part) {
         for one in placed {
             let host = &mut self.hosts[one.host as usize];
-            host.cores += cores;
-            host.memory += memory;
-            self.pools[one.pool as usize].give(gpus, one.slot);
+            host.cores += part.cores;
+            host.memory += part.memory;
+            self.pools[one.pool as usize].give(part.gpus, one.slot);
+        }
+    }
+}
+
+/// What is free now, and the order in which hosts are asked.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    pub(super) free: Free,
+    order: Order,
+    /// All that there is, in thousandths.
+    pub(super) all_cores: i64,
+    pub(super) all_gpus: i64,
+}
+
+impl Cluster {
+    pub(super) fn new(given: &Hosts<'_>) -> Self {
+        let free = Free::new(given);
+        let order = Order::new(&free);
+        Self { order, all_cores: given.cores.iter().sum(), all_gpus: free.pools.iter().map(|p| p.free).sum(), free }
+    }
+
+    /// Whether a part that fitted nowhere fits now that something on a host became free.
+    pub(super) fn opens(&self, host: u32, part: Part) -> bool {
+        let one = &self.free.hosts[host as usize];
+        if part.gpus == 0 {
+            return one.fits(part);
+        }
+        self.free.pools[one.pool as usize].fit(part.gpus).is_some() && (one.fits(part) || self.order.has(&self.free, one.pool, part))
+    }
+
+    /// Whether all parts of a job fit.
+    pub(super) fn could(&self, parts: u32, part: Part) -> bool {
+        if parts == 1 { self.best(part).is_some() } else { self.free.could(parts, part) }
+    }
+
+    fn best(&self, part: Part) -> Option<u32> {
+        // which GPU a share goes to depends on how the others are shared: no order of hosts holds that
+        if part.shares() { self.free.best(part) } else { self.order.best(&self.free, part) }
+    }
+
+    /// Place all parts of a job, or nothing.
+    pub(super) fn place(&mut self, parts: u32, part: Part) -> Option<Vec<Placement>> {
+        let mut placed = Vec::with_capacity(parts as usize);
+        for _ in 0..parts {
+            let Some(host) = self.best(part) else {
+                self.free(&placed, part);
+                return None;
+            };
+            let one = self.free.placement(host, part);
+            self.order.remove(&self.free, host);
+            self.free.take_one(one, part);
+            self.order.insert(&self.free, host);
+            placed.push(one);
+        }
+        Some(placed)
+    }
+
+    /// Give back what is placed.
+    pub(super) fn free(&mut self, placed: &[Placement], part: Part) {
+        for one in placed {
+            self.order.remove(&self.free, one.host);
+            self.free.free(std::slice::from_ref(one), part);
+            self.order.insert(&self.free, one.host);
         }
     }
 }

@@ -70,6 +70,10 @@ CoresPerGpu = Annotated[
     int,
     Parameter(name="--cores-per-gpu", help="processors of a job that have one GPU, where the log has no GPUs (Standard Workload Format)"),
 ]
+HostPrice = Annotated[
+    float,
+    Parameter(name="--host-price", help="price of a host over that of a GPU in a fixed node: then pools may have fewer hosts"),
+]
 Fewest = Annotated[bool, Parameter(name="--fewest", help="look for the fewest GPUs that are enough")]
 Seeds = Annotated[int, Parameter(name="--seeds", help="times that the days of the log are drawn again, for the 90 % ranges")]
 DrawsOption = Annotated[int, Parameter(name="--draws", help="draws for the range of each recording")]
@@ -90,6 +94,7 @@ def pool(
     policy: PolicyOption = "backfill",
     trunk: Trunk = None,
     cores_per_gpu: CoresPerGpu = 1,
+    host_price: HostPrice = 0.0,
     fewest: Fewest = True,
     seeds: Seeds = 8,
     draws: DrawsOption = 200,
@@ -108,7 +113,7 @@ def pool(
         answer = of_jobs(
             jobs, nodes, targets(on) or DEFAULT_ON, classes=_recordings(classes, no_cache), reach=_reaches(reach),
             load=None if load is None else parse(load, "1"), resident=resident, keep=keep, policy=policy,
-            trunk=None if trunk is None else parse(trunk, "B/s"), cores_per_gpu=cores_per_gpu, search=fewest,
+            trunk=None if trunk is None else parse(trunk, "B/s"), cores_per_gpu=cores_per_gpu, host_price=host_price, search=fewest,
             seeds=seeds, draws=draws, seed=seed,
         )  # fmt: skip
     emit(answer, answer.table().to_dicts(), show, format, output)
@@ -175,12 +180,11 @@ def _print_fewest(console: Console, answer: Pool) -> None:
         if few is None:
             table.add_row(_name(c), "not enough", "", "", "")
             continue
-        premium = "" if few.premium is None else _ranged(few.premium, "1")
-        table.add_row(_name(c), _ranged(few.gpus, ""), _ranged(few.hosts, ""), f"{few.cores_per_gpu:.3g}", premium)
+        premium = "" if few.premium is None else _whole_percent(few.premium)
+        table.add_row(_name(c), _ranged(few.gpus, ""), f"{few.hosts.value:,.0f}", f"{few.cores_per_gpu:.3g}", premium)
     console.print(table)
-    console.print(
-        Text("premium: what a pooled GPU may cost more than one of the fewest fixed nodes; hosts that are saved come on top", "dim")
-    )
+    priced = f"a host costs {answer.host_price:g} of these" if answer.host_price else "beside as many hosts"
+    console.print(Text(f"premium: what a pooled GPU may cost more than one of the fewest fixed nodes; {priced}", "dim"))
 
 
 def _print_classes(console: Console, answer: Pool) -> None:
@@ -205,6 +209,17 @@ def _print_classes(console: Console, answer: Pool) -> None:
 
 def _name(cluster: Cluster) -> Text:
     return Text("fixed, nothing changes" if cluster.machine == "fixed" else plain(cluster.machine, 28))
+
+
+def _whole_percent(measure: Measure) -> str:
+    """Return a share and its range; digits behind the point only below 10 %.
+
+    >>> from turnbuckle.questions.pool.question import Measure
+    >>> _whole_percent(Measure(0.374, 0.18, 0.374)), _whole_percent(Measure(0.042, 0.042, 0.042))
+    ('37% [18, 37]', '4.2%')
+    """
+    text, *ends = (f"{n * 100:.0f}" if abs(n) >= 0.0995 else f"{n * 100:.1f}" for n in (measure.value, measure.low, measure.high))
+    return f"{text}%" + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
 
 
 def _ranged(measure: Measure, unit: str) -> str:

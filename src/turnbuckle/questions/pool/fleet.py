@@ -85,9 +85,10 @@ class Fleet:
 
     def _mixed(self) -> Int:
         """Return the fixed nodes in an order of which every beginning has the kinds in proportion."""
-        kinds = np.stack([self.cores, self.memory, self.gpus], axis=1)
-        _, kind = np.unique(kinds, axis=0, return_inverse=True)
-        kind = kind.reshape(-1)
+        kind = np.zeros(self.hosts, dtype=np.int64)
+        for column in (self.cores, self.memory, self.gpus):
+            each, index = np.unique(column, return_inverse=True)
+            kind = np.unique(kind * len(each) + index.reshape(-1), return_inverse=True)[1].reshape(-1)
         order = np.argsort(kind, kind="stable")
         rank = np.empty(len(kind), dtype=np.int64)
         rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])

@@ -6,16 +6,18 @@ reaches, the jobs slower by what its distance does to their class.  "Nothing cha
 A log is one draw of what might have been submitted.  Its value is the log as it is; the range holds 90 % of what its days in a drawn
 order give (`Stream.again`), each at both ends of what is not known of the slowdown.  All clusters see the same draws.
 
-The fewest GPUs are those with which a pool keeps what the fixed nodes give, found by halving.  Pooling saves where the fixed nodes need
-more for the same jobs: so many times as much may a pooled GPU cost.
+The fewest GPUs are those with which a pool keeps what the fixed nodes give, beside as many hosts as the fewest fixed nodes, found by
+halving.  Pooling saves where the fixed nodes need more for the same jobs: so many times as much may a pooled GPU cost.
 
-    premium = fewest GPUs of fixed nodes / fewest GPUs of a pool - 1
+    premium = (fewest GPUs of fixed nodes + price of a host x hosts saved) / fewest GPUs of a pool - 1
+
+Without a price of hosts none are saved.  With one, the best of some numbers of hosts is taken, from the fewest that are enough on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -45,6 +47,10 @@ DEFAULT_ON: Final = ("cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link")
 SEEDS, DRAWS, LEVEL = 8, 200, 0.90
 #: What a smaller cluster may give away and keeps what the fixed nodes give: of throughput, and of the mean run time as waiting.
 TOLERANCE: Final = 0.01
+#: The first step away from what the draw before needed is so small a part of it.
+_STEPS: Final = 256
+#: Numbers of hosts that are looked at where hosts have a price.
+_SPLITS: Final = 5
 #: Numbers that a cluster has with a range.
 _MEASURES: Final = ("utilisation", "core_utilisation", "stranded", "stranded_cores", "waiting", "waiting_95", "useful_gpus")
 
@@ -82,7 +88,7 @@ class Fewest(Declared):
     Attributes
     ----------
     gpus : of the jobs as they are, with the range over draws.
-    hosts : of that cluster.
+    hosts : of that cluster: as many as the fewest fixed nodes, unless hosts have a price.
     premium : what a pooled GPU may cost more than one of the fewest fixed nodes; None for these.
     """
 
@@ -141,6 +147,7 @@ class Pool(Shown):
     resident: bool
     policy: Policy
     keep: Keep
+    host_price: float
     seeds: int
     seed: int
     events: int
@@ -199,6 +206,8 @@ class _Asked:
     trunk: float | None
     mean: bool
     events: int = 0
+    host_price: float = 0.0
+    nearest: dict[str, int] = field(default_factory=dict)
 
     def run(
         self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, trunk: float | None = None, patience: float = np.inf
@@ -226,6 +235,19 @@ class _Asked:
         """Return whether throughput is what has to be kept: jobs that stay do not wait."""
         return self.keep == "throughput" or not bool(np.isfinite(stream.work).all())
 
+    def least(self, what: str, most: int, enough: Callable[[int], bool]) -> int:
+        """Return the smallest count that is enough, looked for near the one of the draw before."""
+        self.nearest[what] = least(most, enough, self.nearest.get(what))
+        return self.nearest[what]
+
+    def unchanged(self, fleet: Fleet, slow: Sequence[Slowdown]) -> list[Result]:
+        """Simulate all variants on the fixed nodes, where both ends of the slowdown are one."""
+        out: dict[int, Result] = {}
+        for variant in self.variants:
+            if id(variant.stream) not in out:
+                out[id(variant.stream)] = self.run(fleet, slow, variant)
+        return [out[id(variant.stream)] for variant in self.variants]
+
     def enough(self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, before: Result, trunk: float | None = None) -> bool:
         """Return whether a smaller cluster gives what the fixed nodes give; given up as soon as jobs have waited too long."""
         stream = variant.stream
@@ -248,6 +270,7 @@ def of_jobs(
     policy: Policy = "backfill",
     trunk: float | None = None,
     cores_per_gpu: int = 1,
+    host_price: float = 0.0,
     search: bool = True,
     seeds: int = SEEDS,
     draws: int = DRAWS,
@@ -268,6 +291,7 @@ def of_jobs(
     policy : who may start before a job that came earlier.
     trunk : bandwidth that the jobs of a pool have between them for each of its GPUs [B/s]; None where they never wait for it.
     cores_per_gpu : of a log without GPUs: processors that have one; 0 for none.
+    host_price : price of a host over that of a GPU in a fixed node; at 0 as many hosts stand beside the pool as the fewest fixed nodes.
     search : whether the fewest GPUs are looked for.
     seeds, draws, seed : draws of the jobs, draws of each recording's range, and the seed of both.
 
@@ -275,7 +299,7 @@ def of_jobs(
     ------
     ProfileError : P070, P071.  UsageError : A447 to A452.  CannotAnswer : A206, A207.
     """
-    _in_range(load, trunk, seeds, cores_per_gpu)
+    _in_range(load, trunk, seeds, cores_per_gpu, host_price)
     ties: dict[str, Tie] = {}
     if isinstance(jobs, Stream):
         stream = jobs
@@ -300,9 +324,9 @@ def of_jobs(
     again = [] if resident else [stream.again(seed + k) for k in range(seeds)]
     ends: tuple[End, ...] = ("low", "high") if any(s.low < s.high for each in slow for s in each) else ("value",)
     variants = [_Variant(stream, "value"), *(_Variant(s, end) for s in again or [stream] for end in ends)]
-    asked = _Asked(variants, "any" if resident else policy, keep, trunk, stream.drawn is not None)
+    asked = _Asked(variants, "any" if resident else policy, keep, trunk, stream.drawn is not None, host_price=host_price)
     unchanged = [UNCHANGED] * len(stream.classes)
-    before = [asked.run(fleet, unchanged, v) for v in variants]
+    before = asked.unchanged(fleet, unchanged)
     nodes_needed = _fewest_nodes(asked, fleet, unchanged, before) if search else None
     fewest = None if nodes_needed is None else _of_nodes(asked, nodes_needed)
     clusters = [_cluster("fixed", "fixed nodes, nothing changes", fleet, (1, "a node"), asked, unchanged, before, fewest)]
@@ -314,17 +338,18 @@ def of_jobs(
         clusters.append(_cluster(machine.name, machine.title, pooled, (hosts, why), asked, each, results, fewest))
     first, last = stream.window
     return Pool(
-        stream.source, len(stream), last - first, 0.0 if resident else stream.gpu_load, resident, asked.policy, keep, seeds, seed,
-        asked.events, tuple(clusters), stream.findings,
+        stream.source, len(stream), last - first, 0.0 if resident else stream.gpu_load, resident, asked.policy, keep, host_price, seeds,
+        seed, asked.events, tuple(clusters), stream.findings,
     )  # fmt: skip
 
 
-def _in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int) -> None:
+def _in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int, host_price: float) -> None:
     given = (
         ("--load", load, 0.01, 10.0),
         ("--trunk", trunk, 1.0, 1e15),
         ("--seeds", seeds, 0, 1000),
         ("--cores-per-gpu", cores_per_gpu, 0, 10_000),
+        ("--host-price", host_price, 0.0, 1000.0),
     )
     for option, value, least, most in given:
         if value is not None and not least <= value <= most:
@@ -364,13 +389,28 @@ def _cluster(
 # --- the fewest GPUs --------------------------------------------------------------------------------------------------
 
 
-def least(most: int, enough: Callable[[int], bool]) -> int:
+def least(most: int, enough: Callable[[int], bool], near: int | None = None) -> int:
     """Return the smallest count from 1 to `most` that is enough, by halving; `most` is.
 
-    >>> least(100, lambda n: n >= 37)
-    37
+    Parameters
+    ----------
+    near : a count to begin at, from which steps double until they are past the answer.
+
+    >>> least(100, lambda n: n >= 37), least(100, lambda n: n >= 37, near=40), least(100, lambda n: n >= 37, near=12)
+    (37, 37, 37)
     """
     low, high = 0, most
+    if near is not None and low < near < high:
+        step = max(1, near // _STEPS)
+        falls = enough(near)
+        low, high = (low, near) if falls else (near, high)
+        while high - low > step:
+            probe = high - step if falls else low + step
+            if enough(probe) == falls:
+                low, high, step = (low, probe, 2 * step) if falls else (probe, high, 2 * step)
+            else:
+                low, high = (probe, high) if falls else (low, probe)
+                break
     while high - low > 1:
         middle = (low + high) // 2
         if enough(middle):
@@ -389,7 +429,7 @@ def _fewest_nodes(asked: _Asked, fleet: Fleet, slow: Sequence[Slowdown], before:
             return asked.enough(fleet.fewer(count), slow, variant, base)
 
         if id(variant.stream) not in out:  # both ends are one on fixed nodes
-            out[id(variant.stream)] = fleet.fewer(least(fleet.hosts, enough))
+            out[id(variant.stream)] = fleet.fewer(asked.least("nodes", fleet.hosts, enough))
     return [out[id(variant.stream)] for variant in asked.variants]
 
 
@@ -402,23 +442,42 @@ def _of_pool(
     asked: _Asked, fleet: Fleet, reach: int, slow: Sequence[Slowdown], before: Sequence[Result], results: Sequence[Result],
     fixed: Sequence[Fleet],
 ) -> Fewest | None:  # fmt: skip
-    """Return the fewest hosts of a pool, and the fewest GPUs beside them; None where all do not keep what the fixed nodes give.
+    """Return the fewest GPUs of a pool beside the hosts of the fewest fixed nodes; None where all do not keep what the fixed nodes give.
 
-    `fixed` has the fewest fixed nodes, of each variant.
+    `fixed` has the fewest fixed nodes, of each variant.  Where hosts have a price, fewer of them may stand beside more GPUs.
     """
     if not asked.keeps(results[0], before[0], asked.variants[0].stream):
         return None
-    few = []
-    for variant, base in zip(asked.variants, before, strict=True):
+    few, premiums = [], []
+    for variant, base, nodes in zip(asked.variants, before, fixed, strict=True):
 
         def hosted(count: int, variant: _Variant = variant, base: Result = base) -> bool:
             return asked.enough(fleet.fewer(count).composed(reach), slow, variant, base, asked.trunk)
 
-        pooled = fleet.fewer(least(fleet.hosts, hosted)).composed(reach)
+        def smallest(hosts: int, variant: _Variant = variant, base: Result = base) -> Fleet:
+            pooled = fleet.fewer(hosts).composed(reach)
 
-        def enough(count: int, pooled: Fleet = pooled, variant: _Variant = variant, base: Result = base) -> bool:
-            return asked.enough(pooled.with_gpus(count), slow, variant, base, asked.trunk)
+            def enough(count: int) -> bool:
+                return asked.enough(pooled.with_gpus(count), slow, variant, base, asked.trunk)
 
-        few.append(pooled.with_gpus(least(pooled.all_gpus, enough)))
-    premium = [nodes.all_gpus / max(pooled.all_gpus, 1) - 1.0 for nodes, pooled in zip(fixed, few, strict=True)]
-    return replace(_of_nodes(asked, few), premium=asked.spread(premium))
+            return pooled.with_gpus(asked.least("GPUs", pooled.all_gpus, enough))
+
+        # jobs that are slower may need more hosts than fixed nodes
+        most = nodes.hosts if hosted(nodes.hosts) else asked.least("more hosts", fleet.hosts, hosted)
+        counts = [most]
+        if asked.host_price:
+            fewest = asked.least("hosts", most, hosted)
+            counts += [int(n) for n in np.unique(np.linspace(fewest, most, _SPLITS).astype(np.int64)) if n < most]
+        priced = [(_premium(nodes, pooled, asked.host_price), pooled) for pooled in map(smallest, counts)]
+        premium, pooled = max(priced, key=lambda pair: pair[0])
+        few.append(pooled)
+        premiums.append(premium)
+    return replace(_of_nodes(asked, few), premium=asked.spread(premiums))
+
+
+def _premium(fixed: Fleet, pooled: Fleet, host_price: float) -> float:
+    """Return what a pooled GPU may cost more than one of the fixed nodes, at equal cost of hosts and GPUs.
+
+    `host_price` is that of a host over that of a GPU in a fixed node.
+    """
+    return (fixed.all_gpus + host_price * (fixed.hosts - pooled.hosts)) / max(pooled.all_gpus, 1) - 1.0

@@ -41,6 +41,7 @@ class Stream:
     divided : whether the parts follow from the size of a node, because the log does not say them.
     findings : what was set aside or assumed.
     drawn : draws another stream like this one from a seed; None draws days of this one again.
+    standing : so many of the first jobs ran before the log begins: every draw of its days has them once.
     """
 
     source: str
@@ -56,6 +57,7 @@ class Stream:
     divided: bool = False
     findings: tuple[Finding, ...] = ()
     drawn: Callable[[int], Stream] | None = None
+    standing: int = 0
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -94,10 +96,11 @@ class Stream:
             return self.drawn(seed)
         day = np.floor(self.arrival / BLOCK).astype(np.int64)
         days = int(day[-1]) + 1
-        first = np.searchsorted(day, np.arange(days + 1))
+        first = np.maximum(np.searchsorted(day, np.arange(days + 1)), self.standing)
         chosen = np.random.Generator(np.random.Philox(seed)).integers(0, days, days)
-        rows = np.concatenate([np.arange(first[d], first[d + 1]) for d in chosen])
-        at = np.concatenate([np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen)])
+        rows = np.concatenate([np.arange(self.standing), *(np.arange(first[d], first[d + 1]) for d in chosen)])
+        shifts = (np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen))
+        at = np.concatenate([np.zeros(self.standing), *shifts])
         out = self.taken(rows)
         return replace(out, arrival=out.arrival + at)
 
@@ -113,7 +116,7 @@ class Stream:
         chance = np.random.Generator(np.random.Philox(seed)).random(len(last))
         every = [*whole, last.taken(np.flatnonzero(chance < copies - int(copies)))]
         joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in every]) for name in COLUMNS}
-        return replace(self, **joined, drawn=None).sorted()
+        return replace(self, **joined, drawn=None, standing=0).sorted()
 
     def staying(self) -> Stream:
         """Return the same jobs one after the other, each of which stays."""
