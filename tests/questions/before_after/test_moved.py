@@ -240,3 +240,18 @@ def test_real_runs(shared: Path) -> None:
         shown[name] = window(far)
     assert (shown["jacobi_gh200"].chosen, shown["jacobi_gh200"].period) == ("iterations", 5)
     assert all(0 < len(found.rows) <= 400 for found in shown.values())
+
+
+@pytest.mark.shared
+def test_a_stretch_shows_the_change_and_not_what_other_work_hides(shared: Path) -> None:
+    """The host of this run is milliseconds ahead of its GPU: most calls begin late on the target, and few delay anything."""
+    file = shared / "traces/kineto/tracelens_h100_models/google_owlv2-large-patch14-ensemble__1016001.json.gz"
+    seen = run_of(file)
+    run = moved(seen.profile, seen.source, load("cdi-row-api"), nething("hold"))
+    shown = window(run, 100)
+    rows = run.table[shown.rows].filter("critical_after")
+    late = rows["projected_end"].to_numpy() - rows["end_ns"].to_numpy() * 1e-9
+    whole = run.projection.seconds - run.projection.measured_seconds
+    assert shown.chosen == "change" and whole > 0
+    assert late[-1] - late[0] > 0.1 * whole
+    assert len(shown.rows) < 0.01 * run.table.height

@@ -162,7 +162,7 @@
     const longest = Math.max(now.high, told.measured, ...told.targets.map((t) => t.seconds));
     const coloured = (answer) => answer.parts.map((length, i) => [length, told.parts[i].colour, told.parts[i].words]);
     bars.replaceChildren(
-      bar("by hand", now.seconds, now.parts ? coloured(now) : [[now.low, "var(--accent)", "at least"], [now.high - now.low, "var(--line)", "at most as much more"]], longest),
+      bar("by hand", now.seconds, now.parts ? coloured(now) : [[now.low, "var(--c4a5560,#4a5560)", "at least"], [now.high - now.low, "var(--line)", "at most as much more"]], longest),
       bar("as recorded", told.measured, coloured(recorded), longest),
       ...told.targets.filter((_, i) => boxes[i]?.checked !== false).map((t) => bar(t.name, t.seconds, null, longest, t.colour)),
     );

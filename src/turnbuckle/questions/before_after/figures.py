@@ -109,6 +109,9 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     start, end = (table[c].to_numpy() * 1e-9 - first for c in ("start_ns", "end_ns"))
     later, until = (table[c].to_numpy() - shown.projected_first for c in ("projected_start", "projected_end"))
     ends = np.flatnonzero(end <= length * (1 + 1e-9))
+    reaches = float(until[ends].max()) if len(ends) else 0.0
+    if shown.chosen == "change" and (critical := table["critical_after"].to_numpy()[ends]).any():
+        ends = ends[critical]  # the stretch is one of the path: a call beside it may run early or late
     final = int(ends[np.argmax(end[ends])]) if len(ends) else int(np.argmax(end))
     took, takes = float(min(end[final], length)), float(until[final])
     row = ROWS[len(tracks) > FEW]
@@ -116,7 +119,7 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     lower = HEAD + len(tracks) * row + GAP
     name = f"projected on {shorten(clean(run.target.title), 40)}: {_apart(takes - took)}"
     since = shown.projected_first
-    last = takes + max(length - took, 0.0)
+    last = max(takes + max(length - took, 0.0), reaches)
     panels = (
         _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0),
         _Panel(name, later, until, run.path_after, since, height_of, lower + HEAD, last, since - first),

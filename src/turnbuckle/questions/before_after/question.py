@@ -325,6 +325,10 @@ class Window:
     period: int = 0
 
 
+#: A stretch of the repeating part is shown if it changes by this share of what the stretch of the whole run does that changes most.
+_MATTERS: Final = 0.25
+
+
 def window(run: Moved, most: int = 400) -> Window:
     """Choose a part of `run` that represents the rest, of `most` activities at most.
 
@@ -345,7 +349,11 @@ def window(run: Moved, most: int = 400) -> Window:
         if iterations:
             return _cut(run, begin, end, most, "iterations", iterations, period)
         bounds = begin, end
-    return _cut(run, *_most_change(run, *bounds, most), most, "change")
+    change, begin, end = _most_change(run, *bounds, most)
+    most_of_all = _most_change(run, 0, int(ends.max()) + 1, most)
+    # an iteration that hides the change stands for nothing of it
+    begin, end = most_of_all[1:] if change < _MATTERS * most_of_all[0] else (begin, end)
+    return _cut(run, begin, end, most, "change")
 
 
 def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: int = 0, period: int = 0) -> Window:
@@ -356,26 +364,33 @@ def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: 
         rows = rows[:most]
         last = int(starts[rows[-1]]) + 1
     inside = rows[starts[rows] >= first]
-    anchor = inside[0] if len(inside) else rows[0] if len(rows) else None
+    # of a stretch of the critical path the moment is the path's own: a call that waits for it may begin late
+    leads = inside[run.table["critical_after"].to_numpy()[inside]] if chosen == "change" else inside
+    anchor = next((some[0] for some in (leads, inside, rows) if len(some)), None)
     projected_first = first * 1e-9
     if anchor is not None:
         projected_first = float(run.table["projected_start"][int(anchor)]) - (int(starts[anchor]) - first) * 1e-9
     return Window(first, last, projected_first, rows, chosen, iterations, period)
 
 
-def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[int, int]:
-    """Return the bounds [ns] of the part between two times that holds most of the change."""
+def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[float, int, int]:
+    """Return the most by which the critical path changes in a part between two times [s], and the bounds of that part [ns]."""
     table = run.table.filter(pl.col("start_ns").is_between(first, last, closed="left"))
     starts = table["start_ns"].to_numpy()
     if len(starts) <= most:
-        return first, last
-    weight = (table["longer"].abs() + table["added"].abs()).to_numpy()
-    critical = np.where(table["critical_after"].to_numpy(), weight, 0.0)
-    held = np.concatenate([[0.0], np.cumsum(critical if critical.any() else weight)])
-    sums = held[most:] - held[:-most]
+        return np.inf, first, last
+    # by how much the critical path runs late so far, which leaves an activity at its end; a delay that something else hides is none
+    late = table["projected_end"].to_numpy() - table["end_ns"].to_numpy() * 1e-9
+    critical = table["critical_after"].to_numpy()
+    stays = critical & table["critical_before"].to_numpy()
+    if (critical := stays if stays.any() else critical).any():
+        latest = np.maximum.accumulate(np.where(critical, np.arange(len(late)), int(np.argmax(critical))))
+        late = late[latest]
+    late = np.concatenate([[float(table["projected_start"][0]) - int(starts[0]) * 1e-9], late])
+    changes = (late[most:] - late[:-most]) * (1.0 if late[-1] >= late[0] else -1.0)
     # without any change every part is as good, so take the middle
-    place = int(np.argmax(sums)) if sums.max() > 0 else len(sums) // 2
-    return int(starts[place]), int(starts[place + most]) if place + most < len(starts) else last
+    place = int(np.argmax(changes)) if changes.max() > _STILL_NS * 1e-9 else len(changes) // 2
+    return float(changes[place]), int(starts[place]), int(starts[place + most]) if place + most < len(starts) else last
 
 
 def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
