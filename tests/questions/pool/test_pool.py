@@ -25,6 +25,7 @@ from turnbuckle.questions.pool.question import least, of_jobs
 from turnbuckle.questions.pool.simulation import simulate
 from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, one_way, published
 from turnbuckle.questions.pool.stream import Stream
+from turnbuckle.show.figures.figure import draw
 
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
 EVER = (-math.inf, math.inf)
@@ -243,6 +244,19 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     stream = poisson(300, 20, 60, 9)
     one, two = (of_jobs(stream, "8:2x6", seeds=3, seed=4).as_dict() for _ in range(2))
     assert one == two
+
+
+def test_figures_show_what_the_answer_holds() -> None:
+    answer = of_jobs(poisson(300, 20, 60, 9, gpus=3), "64:4x20", ["cdi-rack-link", "cdi-row-link"], seeds=2)
+    drawn = {f.name: f for f in draw(answer.figures())}
+    assert list(drawn) == ["pool-fewest", "pool-use"] and all(f.svg.startswith("<svg") for f in drawn.values())
+    fewest = {c.machine: c.fewest.gpus.value for c in answer.clusters if c.fewest is not None}
+    assert {r["machine"]: r["value"] for r in drawn["pool-fewest"].rows} == fewest and len(fewest) == 3
+    for c in answer.clusters:
+        parts = {r["part"]: r["share"] for r in drawn["pool-use"].rows if r["machine"] == c.machine}
+        assert sum(parts.values()) == pytest.approx(1) and parts["in use"] == pytest.approx(c.utilisation.value)
+    few = of_jobs(poisson(30, 20, 60, 9), "64:4x20", "cdi-row-link", seeds=0, search=False)
+    assert [f.name for f in few.figures()] == ["pool-use"]
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import openpyxl
 import pytest
 
@@ -47,7 +48,7 @@ def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
 
 def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite) -> None:
     drawn = {f.name: f for f in draw(figures(suite))}
-    assert list(drawn) == ["suite-mix", "suite-map", "suite-premium", "suite-turn", "suite-parts"]
+    assert list(drawn) == ["suite-mix", "suite-map", "suite-premium", "suite-turn", "suite-parts", "suite-kernels", "suite-copies"]
     assert all(f.svg.startswith("<svg") for f in drawn.values())
     assert {r["target"]: r["value"] for r in drawn["suite-mix"].rows} == {
         m.target: m.node_hours.value for m in suite.mixes if m.target != SELF
@@ -55,6 +56,18 @@ def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Su
     for a in suite.applications:
         parts = [r["share"] for r in drawn["suite-parts"].rows if r["application"] in (a.name, a.name[:24])]
         assert a.name == HOSTILE or sum(parts) == pytest.approx(1)
+
+
+def test_kernels_and_copies_are_those_of_the_recordings(suite: Suite) -> None:
+    drawn = {f.name: f for f in figures(suite)}
+    run = tb.read(EXAMPLES / "dgemm-like-synthetic.sqlite", use_cache=False)
+    seconds = (run.trace.kernels["end_ns"] - run.trace.kernels["start_ns"]).to_numpy() * 1e-9
+    row = next(r for r in drawn["suite-kernels"].rows if r["application"] == "dgemm")
+    assert [row[k] for k in ("p5", "p50", "p95")] == pytest.approx(np.quantile(seconds, [0.05, 0.5, 0.95]).tolist())
+    assert seconds[seconds < row["typical"]].sum() <= seconds.sum() / 2 <= seconds[seconds <= row["typical"]].sum()
+    for direction in ("h2d", "d2h"):
+        shown = sum(r["count"] for r in drawn["suite-copies"].rows if (r["application"], r["direction"]) == ("dgemm", direction))
+        assert shown == sum(f.bins["count"].sum() for (d, _), f in run.fits.items() if d == direction)
 
 
 def test_lines_cross_where_the_ranking_turns(suite: Suite) -> None:
@@ -71,7 +84,7 @@ def test_the_page_loads_nothing_and_says_the_answer(suite: Suite) -> None:
     assert "default-src &#39;none&#39;" in text and not re.search(r"(?:src|href)=[\"']?https?:", text)
     assert "<script>alert" not in text and "\x1b" not in text and "SYNTHETIC" in text
     best = suite.ranked[0]
-    assert f"{best.node_hours.value:.3f}" in text and text.count("<figure") == 5
+    assert f"{best.node_hours.value:.3f}" in text and text.count("<figure") == 7
     assert len(text) < 400_000
 
 

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
+from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.asked import targets
 from turnbuckle.show.terminal.cells import plain, seconds
-from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, listed
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected
@@ -99,6 +100,7 @@ def pool(
     seeds: Seeds = 8,
     draws: DrawsOption = 200,
     seed: Seed = 20261121,
+    charts: Charts = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
@@ -116,6 +118,8 @@ def pool(
             trunk=None if trunk is None else parse(trunk, "B/s"), cores_per_gpu=cores_per_gpu, host_price=host_price, search=fewest,
             seeds=seeds, draws=draws, seed=seed,
         )  # fmt: skip
+    if charts is not None:
+        save(answer.figures(), charts)
     emit(answer, answer.table().to_dicts(), show, format, output)
     return 0
 

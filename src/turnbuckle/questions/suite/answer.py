@@ -13,6 +13,7 @@ from turnbuckle.foundation.findings import Finding, merge
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.suite.portfolio import Estimate, Portfolio
+from turnbuckle.questions.suite.recorded import Recorded
 from turnbuckle.show.text import NARROW, probability
 
 #: Name of the machines that the recordings were made on.
@@ -50,6 +51,7 @@ class Application(Declared):
     replay : how its activities were added up.
     cells : on each target, in the order asked.
     projections : behind the cells.
+    recorded : its kernels and copies, as the figures show them.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Application(Declared):
     findings: tuple[Finding, ...]
     projections: tuple[Projection, ...] = field(repr=False)
     provenance: dict[str, Any] = field(repr=False)
+    recorded: Recorded = field(repr=False)
 
 
 @dataclass(frozen=True)

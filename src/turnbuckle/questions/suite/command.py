@@ -10,9 +10,10 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from turnbuckle.foundation import registry
+from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import Charts, NoCache, Output, Recorded
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
 
@@ -49,6 +50,7 @@ def suite(
     replay: Replay = "auto",
     draws: Draws = None,
     seed: Seed = 20261121,
+    charts: Charts = None,
     format: Formats = "table",
     output: Output = None,
     no_cache: NoCache = False,
@@ -62,6 +64,8 @@ def suite(
         answer = of_files(
             workload, targets(on) or (), model=model, draws=draws_of(draws), seed=seed, use_cache=not no_cache, command=command_line()
         )
+    if charts is not None:
+        save(answer.figures(), charts)
     if format in _FILES:
         write: Callable[[Suite, Path], Path] = registry.load("services", f"suite {format}")
         print(write(answer, output or Path(_FILES[format])))

@@ -6,6 +6,7 @@ from typing import Final
 
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
+from turnbuckle.questions.suite.recorded import copies_figure, kernels_figure
 from turnbuckle.questions.suite.tables import ratio, share, titles
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -21,7 +22,14 @@ _NUMBERS: Final = 170
 
 def figures(suite: Suite) -> list[Figure]:
     """Return the figures of a suite."""
-    every = (mix_figure(suite), map_figure(suite), premium_figure(suite), turn_figure(suite), parts_figure(suite))
+    every = (mix_figure(suite), map_figure(suite), premium_figure(suite), turn_figure(suite), *recorded_figures(suite))
+    return [figure for figure in every if figure is not None]
+
+
+def recorded_figures(suite: Suite) -> list[Figure]:
+    """Return the figures of what was recorded: parts of each run, its kernels, its copies."""
+    names, each = [a.name for a in suite.applications], [a.recorded for a in suite.applications]
+    every = (parts_figure(suite), kernels_figure(names, each), copies_figure(names, each))
     return [figure for figure in every if figure is not None]
 
 

@@ -11,7 +11,7 @@ from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.suite.answer import SELF, Mix, Suite
-from turnbuckle.questions.suite.figures import map_figure, mix_figure, nearest_turn, parts_figure, premium_figure, turn_figure
+from turnbuckle.questions.suite.figures import map_figure, mix_figure, nearest_turn, premium_figure, recorded_figures, turn_figure
 from turnbuckle.questions.suite.tables import flips_table, mix_table, money_table, runs_table, share, titles, versus_table
 from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import clean, listed, percent, plural, probability, signed
@@ -55,7 +55,7 @@ def page(suite: Suite) -> str:
         "applications": _section([map_figure(suite)], [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)]),
         "cost": _section([premium] if premium else [], money),
         "turns": _section([turn] if turn else [], [flips] if flips else [], no_turn),
-        "runs": _section([parts_figure(suite)], [_recordings(suite)]),
+        "runs": _section(recorded_figures(suite), [_recordings(suite)]),
         "validity": _section([], [_findings(suite)], _doubts(suite)),
         "provenance": _section([], [], text=json.dumps(suite.as_dict()["provenance"], indent=2, ensure_ascii=True, default=str)),
     }

@@ -30,6 +30,7 @@ from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
 from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, of_recordings, read_portfolio
+from turnbuckle.questions.suite.recorded import recorded
 
 _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 
@@ -110,7 +111,7 @@ def _application(
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
     return Application(
         member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays, tuple(cells),
-        tuple(seen.values()), tuple(answer.projections), answer.provenance(),
+        tuple(seen.values()), tuple(answer.projections), answer.provenance(), recorded(run),
     )  # fmt: skip
 
 
