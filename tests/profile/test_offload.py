@@ -116,3 +116,12 @@ def test_lines_of_the_map(launch: float, alpha: float, added: float, transfer: f
         assert kernel >= 0
         if kernel > 1e-9:
             assert disaggregation_penalty(added, kernel + transfer + launch, launch=True) == pytest.approx(percent / 100)
+
+
+def test_means_do_not_hang_on_the_order_of_a_sum() -> None:
+    """The mean of 2,000 kernels is the sum of their nanoseconds over their number, to the bit; sums of seconds differ from order to order."""
+    lengths = [1_000 + 7 * i * i % 90_001 for i in range(2_000)]
+    starts = np.concatenate([[0], np.cumsum(lengths[:-1])]).tolist()
+    seen = profile_of(kernels=[on_device(start, start + length) for start, length in zip(starts, lengths, strict=True)])
+    (row,) = offload_map(seen, launch_s=1e-6).to_dicts()
+    assert row["kernel_s"] == sum(lengths) * 1e-9 / 2_000

@@ -181,7 +181,9 @@ def _by_name(kinds: Sequence[KernelKind], draws: Draws) -> Float:
 def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
     low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
     share = low + (high - low) * below(_by_name(kinds, draws))
-    compute = _columns([_computes(k, pair, source, target) for k in kinds], draws)
+    by_rate = {(k.bound, k.precision): k for k in kinds}
+    known = {rate: _computes(k, pair, source, target) for rate, k in by_rate.items()}
+    compute = _columns([known[k.bound, k.precision] for k in kinds], draws)
     return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
 
 

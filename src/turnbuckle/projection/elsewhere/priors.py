@@ -344,7 +344,11 @@ def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers:
 
 def vendor(machine: Machine) -> str:
     """Return the vendor of a machine's GPUs: ``nvidia``, ``amd``, ``intel``, or empty where no name shows it."""
-    text = " ".join((*machine.recognise, machine.title, machine.name.replace("-", " ")))
+    return _named(" ".join((*machine.recognise, machine.title, machine.name.replace("-", " "))))
+
+
+@lru_cache(256)  # asked for every class of kernels and every price of a pair
+def _named(text: str) -> str:
     return next((name for name, pattern in _VENDORS if pattern.search(text)), "")
 
 

@@ -6,12 +6,16 @@ from pathlib import Path
 from types import ModuleType
 
 from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Profile, Source
 from turnbuckle.show.terminal.recording import inspected
 
 
 def _untimed(path: Path) -> ModuleType | None:
-    """Return the module that inspects a file without times, such as a schedule; None for every other file."""
+    """Return the module that inspects a file without times, such as a schedule; None for every other file.
+
+    Asked after no reader took the file: the modules take longer to load than a small recording to read.
+    """
     for entry in registry.entries("untimed").values():
         module: ModuleType = entry.load()
         if module.sniff(path):
@@ -25,9 +29,12 @@ def overview(
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.show.terminal import projections as show
 
-    if _untimed(profile) is not None:
+    try:
+        seen = inspected(profile, source, no_cache, part)
+    except TurnbuckleError:
+        if _untimed(profile) is None:
+            raise
         return inspect(profile, source=source, format=format, no_cache=no_cache, part=part)
-    seen = inspected(profile, source, no_cache, part)
     show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
     return 0
 
@@ -47,10 +54,13 @@ def inspect(
     from turnbuckle.show.terminal import projections as show
 
     given: dict[str, object] = {"--minus": minus, "--source": source, **part.given()}
-    if (untimed := _untimed(profile)) is not None:
+    try:
+        seen = inspected(profile, source, no_cache, part)
+    except TurnbuckleError:
+        if (untimed := _untimed(profile)) is None:
+            raise
         untimed.inspect(profile, format, output, given)
         return 0
-    seen = inspected(profile, source, no_cache, part)
     if minus is not None:
         show.emit_placement(seen, inspected(minus, source, no_cache, part), format, output)
     else:

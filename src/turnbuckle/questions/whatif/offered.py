@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int, Text
 from turnbuckle.machine import Machine
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
-from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.profile import Profile, naming_ranges
+from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared
+from turnbuckle.trace.window import numbered_steps
 
 #: Classes of call that neither start work nor wait for it, and may stand between two calls that are merged.
 _BESIDE: Final = ("query", "event", "module", "other", "stream", "")
@@ -109,6 +112,21 @@ class Seen:
         return np.asarray(named.fill_null("").to_list(), dtype=object)
 
     @cached_property
+    def ranges(self) -> pl.DataFrame:
+        """Return the ranges that name host work."""
+        return naming_ranges(self.profile.trace)
+
+    @cached_property
+    def range_words(self) -> list[str]:
+        """Return the names of `ranges`."""
+        return self.profile.trace.text(self.ranges).str.replace(SERIAL, "").to_list()
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """Return the ranges that number a step, in the order of their begins."""
+        return numbered_steps(self.profile.trace).sort("start_ns")
+
+    @cached_property
     def track(self) -> Int:
         """Return the host thread or device stream of each activity, as its number in ``profile.tracks``."""
         return self.profile.activities["track"].gather(self.graph.activity).cast(int).to_numpy()
@@ -140,6 +158,26 @@ class Seen:
         """Return all device work, stream by stream in the order of its begins."""
         work = np.flatnonzero(~np.isin(self.ready.run.category[self.piece], ("api", "mpi")))
         return work[np.lexsort((self.begins[work], self.track[work]))]
+
+    @cached_property
+    def kernels(self) -> tuple[Int, Int, Int]:
+        """Return per activity the kernel that it starts, and those behind and ahead of it on its stream; -1 where there is none."""
+        work, count = self.work, len(self.kind)
+        kernel = self.kind[work] == "kernel"
+        place = np.arange(len(work))
+        behind = np.full(count, -1, dtype=np.int64)
+        ahead = np.full(count, -1, dtype=np.int64)
+        if len(work):
+            last = np.maximum.accumulate(np.where(kernel, place, -1))
+            following = np.minimum.accumulate(np.where(kernel, place, len(work))[::-1])[::-1]
+            behind[work] = np.where(last >= 0, work[np.maximum(last, 0)], -1)
+            ahead[work] = np.where(following < len(work), work[np.minimum(following, len(work) - 1)], -1)
+            behind[work[(behind[work] >= 0) & (self.track[behind[work]] != self.track[work])]] = -1
+            ahead[work[(ahead[work] >= 0) & (self.track[ahead[work]] != self.track[work])]] = -1
+        started = np.full(count, -1, dtype=np.int64)
+        kernels = work[kernel & (self.caller[work] >= 0)]
+        started[self.caller[kernels]] = kernels
+        return started, behind, ahead
 
     @cached_property
     def needed_ns(self) -> Int:

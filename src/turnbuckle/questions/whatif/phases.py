@@ -19,7 +19,7 @@ from turnbuckle.profile.dependencies.dependencies import EDGE, begin
 from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.graphs import priced_as, relagged, waiting
 from turnbuckle.questions.whatif.offered import Edit, Seen
-from turnbuckle.questions.whatif.places import open_ranges, range_words
+from turnbuckle.questions.whatif.places import open_ranges
 
 #: Phases that are asked about, those that take longest.
 _MOST_PHASES: Final = 4
@@ -55,7 +55,7 @@ def phases(seen: Seen) -> Iterator[Phase]:
     edges, after = edges[order], after[order]
     lag = graph.lag_ns[edges]
     rows = open_ranges(seen, after, seen.begins[after] - lag // 2)
-    words = range_words(seen)
+    words = seen.range_words
     name = np.array(
         [words[r] if r >= 0 else f"before {seen.name[a]}" for r, a in zip(rows.tolist(), after.tolist(), strict=True)], dtype=object
     )

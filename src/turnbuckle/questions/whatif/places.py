@@ -10,10 +10,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.fields import Declared
-from turnbuckle.profile.profile import naming_ranges
-from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.questions.whatif.offered import Seen
-from turnbuckle.trace.window import numbered_steps
 
 #: Places that an edit names, those that take longest.
 _NAMED: Final = 3
@@ -46,7 +43,7 @@ def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
         return ()
     work = ~np.isin(seen.ready.run.category[seen.piece[activities]], ("api", "mpi"))
     call = np.where(work, seen.caller[activities], activities)
-    host, words = np.where(call >= 0, call, activities), range_words(seen)
+    host, words = np.where(call >= 0, call, activities), seen.range_words
     rows = pl.DataFrame(
         {
             "call": [seen.name[c] or None if c >= 0 else None for c in call.tolist()],
@@ -67,18 +64,12 @@ def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
     )
 
 
-def range_words(seen: Seen) -> list[str]:
-    """Return the names of the ranges that `open_ranges` numbers."""
-    ranges = naming_ranges(seen.profile.trace)
-    return seen.profile.trace.text(ranges).str.replace(SERIAL, "").to_list()
-
-
 def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
     """Return the innermost range of each call's thread that is open at a time [ns after the run's start], by its row; -1 outside all.
 
     Ranges of one thread nest, so that of those open at an instant the last begun is the innermost.
     """
-    ranges = naming_ranges(seen.profile.trace)
+    ranges = seen.ranges
     out = np.full(len(calls), -1, dtype=np.int64)
     if not ranges.height:
         return out
@@ -108,7 +99,7 @@ def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
 
 def _steps(seen: Seen, times_ns: Int) -> list[int | None]:
     """Return the number of the step in which each time lies; None outside all."""
-    steps = numbered_steps(seen.profile.trace).sort("start_ns")
+    steps = seen.steps
     if not steps.height:
         return [None] * len(times_ns)
     starts, ends = (steps[c].to_numpy() - seen.profile.first_ns for c in ("start_ns", "end_ns"))
@@ -119,21 +110,7 @@ def _steps(seen: Seen, times_ns: Int) -> list[int | None]:
 
 def _kernels(seen: Seen, activities: Int) -> list[str | None]:
     """Return the kernel that goes with each activity; None where none does."""
-    work, count = seen.work, len(seen.kind)
-    kernel = seen.kind[work] == "kernel"
-    place = np.arange(len(work))
-    behind = np.full(count, -1, dtype=np.int64)
-    ahead = np.full(count, -1, dtype=np.int64)
-    if len(work):
-        last = np.maximum.accumulate(np.where(kernel, place, -1))
-        following = np.minimum.accumulate(np.where(kernel, place, len(work))[::-1])[::-1]
-        behind[work] = np.where(last >= 0, work[np.maximum(last, 0)], -1)
-        ahead[work] = np.where(following < len(work), work[np.minimum(following, len(work) - 1)], -1)
-        behind[work[(behind[work] >= 0) & (seen.track[behind[work]] != seen.track[work])]] = -1
-        ahead[work[(ahead[work] >= 0) & (seen.track[ahead[work]] != seen.track[work])]] = -1
-    started = np.full(count, -1, dtype=np.int64)
-    kernels = work[kernel & (seen.caller[work] >= 0)]
-    started[seen.caller[kernels]] = kernels
+    started, behind, ahead = seen.kernels
     to_device = seen.kind[activities] == "copy_h2d"
     of = np.where(to_device, ahead[activities], np.where(seen.kind[activities] == "launch", started[activities], behind[activities]))
     return [seen.name[k] or None if k >= 0 else None for k in of.tolist()]

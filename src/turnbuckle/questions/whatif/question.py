@@ -11,7 +11,7 @@ The range of a saving goes from the end of least gain to that of most gain, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.project import priced
@@ -275,6 +276,7 @@ class _Asked:
     unchanged: tuple[Unchanged, ...]
     draws: int
     seed: int
+    prices: dict[tuple[int, int], Durations] = field(default_factory=dict, repr=False)
 
     def gain(self, edit: Edit, chosen: Sequence[Edit]) -> Gain:
         """Return what edits save together, described as `edit`."""
@@ -282,12 +284,20 @@ class _Asked:
         savings = []
         for k, (declared, machine) in enumerate(zip(self.targets, self.unchanged, strict=True)):
             pair, was = Pair(self.run.source, declared), machine.seconds
-            least, most = (float(np.squeeze(run_times(one, priced(one, pair, _MODEL)))) for one in ends)
+            least, most = (self._seconds(one, pair, k) for one in ends)
             shares = [1.0 - seconds / was if was else 0.0 for seconds in ((least + most) / 2, least, most)]
             low, high = self._range(k, ends, shares) if self.draws else (None, None)
             savings.append(Saving(machine.target, machine.title, (least + most) / 2, least, most, shares[0], low, high))
         where = places(self.seen, edit.activities)
         return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, where, tuple(savings))
+
+    def _seconds(self, one: Prepared, pair: Pair, target: int) -> float:
+        """Return the run time on one of the machines at its stated values [s]; runs of the same pieces share their durations."""
+        durations = self.prices.get((id(one.run), target))
+        if durations is None:
+            # durations hold their pieces, so that no other pieces get their identity
+            durations = self.prices[id(one.run), target] = priced(one, pair, _MODEL)
+        return float(np.squeeze(run_times(one, durations)))
 
     def _range(self, target: int, ends: Sequence[Prepared], shares: Sequence[float]) -> tuple[float, float]:
         """Return the range of a saving: from least gain to most, each through its draws."""

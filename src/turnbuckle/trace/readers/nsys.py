@@ -12,13 +12,13 @@ import polars as pl
 from turnbuckle._native import read_nsys
 from turnbuckle.trace.ids import process_number, thread_number
 from turnbuckle.trace.readers.parts.native import native_trace
-from turnbuckle.trace.readers.parts.sqlite_tables import MAGIC
+from turnbuckle.trace.readers.parts.sqlite_tables import MAGIC, names
 from turnbuckle.trace.trace import Trace
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file may be an export: any SQLite file is tried, so that the error can name what its tables are."""
-    return head.startswith(MAGIC)
+    """Return whether the file is an export: SQLite with its table of texts, which neither nvprof nor rocprof writes."""
+    return head.startswith(MAGIC) and "StringIds" in (tables := names(path)) and not any(table.startswith("rocpd_") for table in tables)
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
