@@ -119,7 +119,7 @@ def test_lines_of_the_map(launch: float, alpha: float, added: float, transfer: f
 
 
 def test_means_do_not_hang_on_the_order_of_a_sum() -> None:
-    """The mean of 2,000 kernels is the sum of their nanoseconds over their number, to the bit; sums of seconds differ from order to order."""
+    """The mean of 2,000 kernels is the sum of their nanoseconds over their number, to the bit: seconds add up by their order."""
     lengths = [1_000 + 7 * i * i % 90_001 for i in range(2_000)]
     starts = np.concatenate([[0], np.cumsum(lengths[:-1])]).tolist()
     seen = profile_of(kernels=[on_device(start, start + length) for start, length in zip(starts, lengths, strict=True)])
