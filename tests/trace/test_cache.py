@@ -62,6 +62,20 @@ def test_the_second_look_reads_nothing_and_says_the_same(reads: list[str], run: 
     assert entries()[0].name.startswith(first.facts["sha256"][:16] + "-")
 
 
+def test_the_second_look_asks_no_reader_whose_file_it_is(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = read(run)
+    monkeypatch.setattr(nsys, "sniff", lambda head, path: pytest.fail("the format was looked for"))
+    assert alike(first, read(run)) and reads == ["run.sqlite"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_any_more_is_refused(reads: list[str], run: Path) -> None:
+    read(run)
+    run.chmod(0)
+    with pytest.raises(ProfileError, match="P010"):
+        read(run)
+
+
 def test_tables_are_read_when_they_are_asked_for(reads: list[str], run: Path) -> None:
     read(run)
     second = read(run)

@@ -67,6 +67,12 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
     """
     place = Path(path)
+    if use_cache:
+        # before the format is looked for: an entry belongs to a content
+        cached = cache.load(place, lambda: read(place, use_cache=False, threads=threads, progress=progress))
+        if cached is not None:
+            _head(place)  # raises where the file may not be read any more
+            return cached
     if parquet.sniff(b"", place):
         return _read(parquet, place, use_cache, threads, progress)
     if nsys_tables.sniff(b"", place):
@@ -87,21 +93,12 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
 
 
 def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
-    def read_file() -> Trace:
-        try:
-            trace: Trace = reader.read(path, threads=threads, progress=progress)
-        except OSError as error:
-            raise error_of("P005.parts", where=str(path), found=str(error)) from None
-        return trace
-
-    if not use_cache or not getattr(reader, "CACHED", True) or kineto.archive(path):
-        return read_file()
-    cached = cache.load(path, read_file)
-    if cached is not None:
-        return cached
-    stat_before = path.stat()
-    trace = read_file()
-    distrust = cache.store(path, trace, stat_before)
+    before = path.stat() if use_cache and getattr(reader, "CACHED", True) and not kineto.archive(path) else None
+    try:
+        trace: Trace = reader.read(path, threads=threads, progress=progress)
+    except OSError as error:
+        raise error_of("P005.parts", where=str(path), found=str(error)) from None
+    distrust = None if before is None else cache.store(path, trace, before)
     return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
 
 
