@@ -32,9 +32,12 @@ def clean(text: object, longest: int = LONGEST) -> str:
     >>> clean("gemm\\x1b[31m\\u202egnp.exe")
     'gemm\\\\u{1b}[31m\\\\u{202e}gnp.exe'
     """
+    text = str(text)
+    if len(text) <= longest and text.isascii() and text.isprintable():
+        return text
     out: list[str] = []
     marks = 0
-    for c in str(text)[: longest + 1]:
+    for c in text[: longest + 1]:
         kind = unicodedata.category(c)
         marks = marks + 1 if kind in ("Mn", "Me") else 0
         if marks > MARKS:
