@@ -19,7 +19,7 @@ from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.terminal.projections import print_projections
 from turnbuckle.show.text import clean, percent, probability, signed
 from turnbuckle.show.unknowns import advice, parameter_label, unknown_label
-from turnbuckle.show.verdict import sentence, three_sentences, verdicts, what_would_change
+from turnbuckle.show.verdict import headline, sentence, three_sentences, verdicts, what_would_change
 
 
 def projection(target: str, change: float, low: float, high: float, **more: Any) -> Projection:
@@ -132,6 +132,31 @@ def test_the_sentence_names_every_target_once() -> None:
     assert said.startswith("Against the recorded 2.000\xa0s, near is 10\xa0% faster (8.0\xa0% to 12\xa0%); ")
     assert "mid stays within 5\xa0%" in said and "far (+20\xa0%, [+15, +30]\xa0%) lies beyond 5\xa0%" in said
     assert all(said.count(p.target) == 1 for p in asked)
+
+
+NEAR, MID, FAR = projection("near", -0.1, -0.12, -0.08), projection("mid", 0.01, 0.0, 0.02), projection("far", 0.2, 0.15, 0.3)
+OPEN = projection("row", 0.03, 0.01, 0.09)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([NEAR], "Near is 10 % faster (8.0 % to 12 %)."),
+        ([MID], "Mid stays within 5 % of the recorded time."),
+        ([FAR, projection("self", 0, 0, 0)], "Far costs more than 5 %, +20 % [+15, +30] %."),
+        (
+            [NEAR, NEAR, MID, OPEN, OPEN, FAR],
+            "2 of 6 machines are faster, near most: 10 % faster (8.0 % to 12 %); mid stays within 5 % of the recorded time; "
+            "2 are undecided at 5 % (50 % and 50 % likely within it); far costs more than 5 %, +20 % [+15, +30] %.",
+        ),
+        ([MID, MID], "No machine asked is surely faster; both machines stay within 5 % of the recorded time."),
+        ([OPEN, FAR, FAR], "No machine asked is surely faster; row is 50 % likely to cost less than 5 %; "
+         "2 of 3 machines cost more than 5 %, far most: +20 % [+15, +30] %."),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_the_headline_sorts_the_targets_by_verdict(asked: list[Projection], said: str) -> None:
+    assert headline(verdicts(asked)).replace("\xa0", " ") == said
 
 
 def test_a_target_is_never_certain() -> None:

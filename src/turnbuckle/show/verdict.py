@@ -146,36 +146,40 @@ def headline(targets: list[Verdict]) -> str:
     if not asked:
         return ""
     of_kind = {kind: [v for v in asked if v.kind == kind] for kind in ("faster", "inside", "undecided", "over")}
-    parts = []
-    if faster := of_kind["faster"]:
+    counted = _counted(list(of_kind.values()), len(asked))
+    faster, inside, undecided, over = of_kind.values()
+    parts = [] if faster or len(asked) == 1 else ["No machine asked is surely faster"]
+    if faster:
         best = min(faster, key=lambda v: v.change)
         gain = f"{signed(-best.change).lstrip('+')} faster{_range(best)}"
-        parts.append(f"{best.name} is {gain}" if len(faster) == 1 else f"{_some(faster, asked)} are faster, {best.name} most: {gain}")
-    elif len(asked) > 1:
-        parts.append("No machine asked is surely faster")
-    if inside := of_kind["inside"]:
-        parts.append(f"{_some(inside, asked)} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time")
-    if undecided := of_kind["undecided"]:
-        words = [_undecided(v) for v in undecided]
-        parts.append(listed(words) if len(words) <= _NAMED else f"{_some(undecided, asked)} are undecided at {percent(LINE)}")
-    if over := of_kind["over"]:
-        named = [f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over[:_NAMED]]
-        lose = listed(named) if len(over) <= _NAMED else _some(over, asked)
-        parts.append(f"{lose} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}")
+        parts.append(f"{best.name} is {gain}" if len(faster) == 1 else f"{counted[0]} are faster, {best.name} most: {gain}")
+    if inside:
+        parts.append(f"{counted[1]} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time")
+    if undecided:
+        likely = listed([probability(v.inside) for v in undecided if v.inside is not None and not v.withheld])
+        alone = _undecided(undecided[0]) if len(undecided) == 1 else ""
+        parts.append(
+            alone
+            or f"{counted[2]} are undecided at {percent(LINE)}"
+            + (f" ({likely} likely within it)" if likely and len(undecided) <= 3 else "")
+        )
+    if over:
+        worst = max(over, key=lambda v: v.change)
+        loss = f"{signed(worst.change)}{' ' + worst.interval if worst.interval else ''}"
+        most = f"{worst.name} most: {loss}" if len(over) > 1 else loss
+        parts.append(f"{counted[3]} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}, {most}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
 
 
-#: Targets that a headline names; of more it gives the number.
-_NAMED: Final = 2
-
-
-def _some(some: list[Verdict], asked: list[Verdict]) -> str:
-    """Return the name of a single target, and otherwise how many of all these are."""
-    if len(some) == 1:
-        return some[0].name
-    every = "both machines" if len(some) == 2 else f"all {len(some)} machines"
-    return every if len(some) == len(asked) else f"{len(some)} of {len(asked)} machines"
+def _counted(groups: list[list[Verdict]], asked: int) -> list[str]:
+    """Return the name of a group's only target, and otherwise their number; the first number says of how many."""
+    words, first = [], True
+    for group in groups:
+        number = ("both" if asked == 2 else f"all {asked}") if len(group) == asked else str(len(group))
+        words.append(group[0].name if len(group) == 1 else f"{number} {f'of {asked} ' * (len(group) < asked)}machines" if first else number)
+        first = first and len(group) < 2
+    return words
 
 
 def sentence(targets: list[Verdict], measured_seconds: float) -> str:
