@@ -166,6 +166,22 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
     "doctor in/dgemm.sqlite --format json": lambda i: tb.doctor(i / "dgemm.sqlite").as_dict(),
     "reproduce --paper slack --format json": lambda _: tb.reproduce(["slack"]).as_dict(),
+    "calibrate in/measured_nvbandwidth/measured.txt --beside in/measured_rocm_sizes/measured.txt --format json": lambda i: {
+        "parameters": [
+            {
+                "parameter": c.parameter,
+                "value": c.scale.value,
+                "unit": "1",
+                "error": c.scale.error,
+                "source": c.scale.source,
+                "note": c.scale.note,
+            }
+            for c in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"])
+            .beside(tb.calibrate([i / "measured_rocm_sizes" / "measured.txt"]))
+            .changes
+            if c.scale
+        ]
+    },
     "calibrate in/measured_nvbandwidth/measured.txt --format json": lambda i: {
         k: v for k, v in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"]).as_dict().items() if k != "machine_file"
     },
