@@ -20,15 +20,18 @@ from rich.text import Text
 from turnbuckle._native import __build__
 from turnbuckle._native import __version__ as native
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.findings import Finding
-from turnbuckle.machine import all_machines
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.units import show as show_unit
+from turnbuckle.machine import Machine, all_machines, load
+from turnbuckle.machine.measured.topology import Topology, cpu_list, in_words
+from turnbuckle.machine.measured.topology import read as read_topology
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.summary import summary
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
 from turnbuckle.show.terminal.drawing import plain_text
-from turnbuckle.show.terminal.options import FormatOption
+from turnbuckle.show.terminal.options import FormatOption, Source
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected
 from turnbuckle.show.terminal.tables import unframed
@@ -55,14 +58,56 @@ class Checks(Shown):
         return f"{len(states)} checks: {', '.join(f'{states.count(s)} {s}' for s in ('ok', 'look', 'bad') if s in states)}"
 
 
-def examined(profile: str | Path | None = None) -> Checks:
-    """Check the installation, and a recording if one is given: ``turnbuckle doctor``.
+def examined(
+    profile: str | Path | None = None,
+    *,
+    node_topology: str | Path | None = None,
+    cpus: str | None = None,
+    source: str | Machine | None = None,
+) -> Checks:
+    """Check the installation, and a recording and the place of a node's GPUs if they are given: ``turnbuckle doctor``.
+
+    Parameters
+    ----------
+    profile : a recording.
+    node_topology : what ``nvidia-smi topo -m``, ``rocm-smi --showtopo`` or ``lstopo --of xml`` printed on the node.
+    cpus : the CPUs that the program ran on, as ``0-15,32``; None takes those that it states as allowed.
+    source : the machine that it ran on, whose link the GPUs' are held against.
 
     Raises
     ------
     ProfileError : the recording cannot be read.
+    UsageError : A486 to A488, the topology or the list of CPUs.
     """
-    return Checks([*installation(), *(recording(Path(profile)) if profile is not None else [])])
+    lines = [*installation(), *(recording(Path(profile)) if profile is not None else [])]
+    if node_topology is not None:
+        lines += placed(
+            read_topology(Path(node_topology)), None if cpus is None else cpu_list(cpus), None if source is None else load(source)
+        )
+    return Checks(lines)
+
+
+def placed(node: Topology, cpus: frozenset[int] | None, machine: Machine | None) -> list[dict[str, Any]]:
+    """Say where each GPU stands, whether the CPUs that drive it stand on its side, and whether its link is as the machine's file says."""
+    out = []
+    drive = node.allowed if cpus is None else cpus
+    stated = None if machine is None else machine.value("link.h2d.bandwidth")
+    for gpu in node.gpus:
+        about = [f"NUMA node {gpu.numa}"] if gpu.numa is not None else []
+        about += [f"CPUs {in_words(gpu.cpus)[:60]}"] if gpu.cpus else []
+        about += [f"link of {show_unit(gpu.link_bandwidth, 'B/s')}"] if gpu.link_bandwidth else []
+        out.append(_line("ok" if about else "look", gpu.name, ", ".join(about) or f"{node.tool} does not say where it stands"))
+        if drive and gpu.cpus and not drive & gpu.cpus:
+            flaw = finding("A484", 1, f"it stands beside CPUs {in_words(gpu.cpus)[:60]}, the program ran on {in_words(drive)[:60]}")
+            out.append(_line("look", gpu.name, f"A484: {flaw.meaning}: {flaw.detail}; {flaw.advice}"))
+        if stated and gpu.link_bandwidth and gpu.link_bandwidth < _AS_STATED * stated:
+            flaw = finding("A485", 1, f"{show_unit(gpu.link_bandwidth, 'B/s')}, not {show_unit(stated, 'B/s')}")
+            out.append(_line("look", gpu.name, f"A485: {flaw.meaning}: {flaw.detail}; {flaw.advice}"))
+    return out
+
+
+#: A link is as stated from this share of the stated bandwidth on: files round, and some count the line code.
+_AS_STATED = 0.9
 
 
 def show(console: Console, answer: Checks) -> None:
@@ -200,7 +245,17 @@ def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
     return _line("ok", what, good) if found is None else _line("look", what, f"{found.count:,}: {found.meaning}; {found.advice}")
 
 
-def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
-    """Check the installation, and a recording if one is given: schema, clock, start-up, coverage, overhead, secrets."""
-    emit(examined(profile), "checks", show, format, None)
+def doctor(
+    profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None,
+    /,
+    *,
+    node_topology: Annotated[
+        Path | None, Parameter(help="where a node's GPUs stand, as nvidia-smi topo -m, rocm-smi --showtopo or lstopo --of xml prints it")
+    ] = None,
+    cpus: Annotated[str | None, Parameter(help="CPUs that the program ran on, as 0-15,32; those that lstopo may use if left out")] = None,
+    source: Source = None,
+    format: FormatOption = "table",
+) -> int:
+    """Check the installation, and a recording or a node's topology if given: schema, clock, coverage, secrets; GPUs' NUMA side, link."""
+    emit(examined(profile, node_topology=node_topology, cpus=cpus, source=source), "checks", show, format, None)
     return 0
