@@ -83,7 +83,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
 
 def _mean(column: str) -> pl.Expr:
     """Return the mean of times of whole nanoseconds [s]: whole numbers have one sum, whatever the order in which threads add them up."""
-    return (pl.col(column) * 1e9).round().cast(pl.Int64).sum() * 1e-9 / pl.len()
+    return (pl.col(column) * 1e9).round().cast(pl.Int64).sum() / 1e9 / pl.len()
 
 
 def _charge(profile: Profile, kernels: pl.DataFrame) -> tuple[Float, Float]:

@@ -105,13 +105,13 @@ def _walked(
     seconds = np.zeros(groups.count)
     called = np.zeros(len(groups.caller), dtype=np.bool_)
     paid = np.zeros((groups.count, len(_PAID)), dtype=np.bool_)
-    for k in pieces:
-        low, high = curve.at[k], ends[k]
-        middle, step = (low + high) / 2, (high - low) * 1e-3
-        # close to the middle, so that no kink of the price lies between the points
-        values = change(np.array([[middle - step], [middle], [middle + step]])).values
-        direction = (values[2] - values[0]) / (2 * step)
-        path = replay.path_at(values[1])
+    low, high = curve.at[pieces], ends[pieces]
+    middle, step = (low + high) / 2, (high - low) * 1e-3
+    # close to the middle, so that no kink of the price lies between the points
+    before, here, beyond = (change(slacks[:, None]).values for slacks in (middle - step, middle, middle + step))
+    for number, k in enumerate(pieces.tolist()):
+        direction = (beyond[number] - before[number]) / (2 * step[number])
+        path = replay.path_at(here[number])
         # if no delivery and no return is delayed, the calls themselves take longer
         in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)
