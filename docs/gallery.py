@@ -33,7 +33,8 @@ Every figure, and what draws it. `run.sqlite` is the synthetic sample that ships
 ENTRIES = (
     ("The report", "turnbuckle report run.sqlite --on nvlink-c2c,gh200,cdi-row-link -o report.html", "", r"accuracy.*|.*-[23]"),
     ("Edits of the program", 'tb.read("run.sqlite").whatif(on=["self", "cdi-row-link"], draws=0).figures()', "", ""),
-    ("A mix of programs", 'tb.suite("mix.toml", draws=200).figures()', "suite.md", ""),
+    ("A mix of programs", "turnbuckle suite mix.toml --draws 200 --charts figures", "suite.md", ""),
+    ("GPUs to share", "turnbuckle pool jobs.toml --on cdi-rack-link,cdi-row-link --charts figures", "", ""),
     ("Copies on other nodes", "turnbuckle transfers run.sqlite --charts figures", "", ""),
     ("Cores a GPU", "turnbuckle cores runs.csv --charts figures", "", ""),
     (
@@ -82,7 +83,7 @@ def _before(code: str, page: str) -> Iterator[examples.Step]:
         for step in block.steps:
             if step.code_is == "python":
                 yield step
-            elif code.split(" --")[0].startswith(" ".join(step.code.split()[:2])) or code.startswith("tb."):
+            elif code.startswith(" ".join(step.code.split()[:2])):
                 return
 
 

@@ -15,6 +15,7 @@ DRAWN = {
     "surface": "the-report-surface",
     "whatif": "edits-of-the-program-edits",
     "suite": "a-mix-of-programs-suite-map",
+    "pool": "gpus-to-share-pool-fewest",
     "transfers": "copies-on-other-nodes-transfers-by-size",
     "cores": "cores-a-gpu-cores",
     "sweep": "sweeps-sweep-run-over-mode",
