@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Entry point of the ``turnbuckle`` command; ends the process with the exit code of `turnbuckle.cli.run`."""
+    """Run the ``turnbuckle`` command; end the process with the exit code of `turnbuckle.cli.run`."""
     import errno
     import os
 

@@ -126,7 +126,7 @@ def _line(state: str, what: str, detail: str) -> dict[str, Any]:
 
 
 def installation() -> list[dict[str, Any]]:
-    """Versions, native core, catalogue, cache."""
+    """Return the checks of the installation: versions, native core, catalogue, cache."""
     own = version("turnbuckle")
     machines = all_machines()
     return [
@@ -166,7 +166,7 @@ def _cache() -> dict[str, Any]:
 
 
 def recording(path: Path) -> list[dict[str, Any]]:
-    """What a recording can and cannot be used for."""
+    """Return what a recording can and cannot be used for."""
     answer = inspected(path, None, False)
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}

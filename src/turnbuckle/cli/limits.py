@@ -46,7 +46,7 @@ _IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemErro
 
 
 def shortage(error: BaseException) -> TurnbuckleError | None:
-    """The coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
+    """Return the coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -186,7 +186,7 @@ def load() -> None:
 
 
 def _limit(kind: int) -> int | None:
-    """A soft limit; None where there is none."""
+    """Return a soft limit; None where there is none."""
     soft = resource.getrlimit(kind)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 

@@ -25,7 +25,7 @@ machines_app = App(name="machines", help="The machines Turnbuckle knows: list th
 
 
 def rows(machine: Machine) -> list[dict[str, Any]]:
-    """Every number of one machine: parameter, change (empty where it stands alone), value, unit, error, nature, source, note."""
+    """Return every number of one machine: parameter, change (empty where it stands alone), value, unit, error, nature, source, note."""
     out = [{"parameter": n, "change": "", **_number(p)} for n, p in machine.parameters.items()]
     if machine.relative:
         out += [{"parameter": c.parameter, "change": word, **_number(p)} for c in machine.changes for word, p in c.parts().items()]
@@ -38,7 +38,7 @@ def _number(p: Any) -> dict[str, Any]:
 
 
 def list_all(format: str) -> int:
-    """One line a machine."""
+    """Print one line for each machine."""
     listed = [
         {
             "name": m.name,
@@ -66,7 +66,7 @@ def list_all(format: str) -> int:
 
 
 def show(name: str, format: str) -> int:
-    """One machine in full."""
+    """Print one machine in full."""
     machine = load(name)
     numbers = rows(machine)
     if format != "table":

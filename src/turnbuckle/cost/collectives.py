@@ -64,7 +64,7 @@ class Fabric:
 
     @property
     def gpu_bandwidth(self) -> float:
-        """Bandwidth of a GPU to all others of its node [B/s]."""
+        """Return the bandwidth of a GPU to all others of its node [B/s]."""
         return sum(self.gpu_wires)
 
     def inside(self, each: int) -> float:

@@ -16,7 +16,7 @@ RECORDED: Final = "jacobi-opencl-pocl.trace.csv"
 
 @contextmanager
 def sample(name: str = SAMPLE) -> Iterator[Path]:
-    """Path of a sample while the context lasts; the README beside them says what each is.
+    """Yield the path of a sample while the context lasts; the README beside them says what each is.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class _Node:
 
     @property
     def grouping(self) -> bool:
-        """Whether the key only groups others, of the same object."""
+        """Return whether the key only groups others, of the same object."""
         return bool(self.below) and not self.path and not self.many and not any(name.startswith("<") for name in self.below)
 
 
@@ -176,7 +176,7 @@ def plain(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """A JSON document without infinities and NaN: both become null."""
+    """Return a JSON document without infinities and NaN: both become null."""
     if isinstance(value, dict):
         return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

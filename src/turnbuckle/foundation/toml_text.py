@@ -29,13 +29,13 @@ class Positions:
     values: dict[Path, Place]
 
     def key(self, path: Path) -> Place:
-        """Position of the key itself, or of the nearest table around it."""
+        """Return the position of the key itself, or of the nearest table around it."""
         while path and path not in self.keys:
             path = path[:-1]
         return self.keys.get(path, (1, 1))
 
     def value(self, path: Path) -> Place:
-        """Position of the value, or of its key where the value is a table written with a header."""
+        """Return the position of the value, or of its key where the value is a table written with a header."""
         return self.values.get(path) or self.key(path)
 
 

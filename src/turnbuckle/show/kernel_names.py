@@ -16,7 +16,7 @@ _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 
 
 def parts(name: str) -> tuple[str, list[str]]:
-    """A name without return type, parameters and template arguments, and its template arguments, nested ones left out.
+    """Return a name without return type, parameters and template arguments, and its template arguments, nested ones left out.
 
     >>> parts("void ns::scale<float, ns::Op<int>::Inner, (int)4>(float *, int)")
     ('ns::scale<…>', ['float', 'ns::Op::Inner', '4'])
@@ -52,12 +52,12 @@ def parts(name: str) -> tuple[str, list[str]]:
 
 
 def _tidy(argument: str) -> str:
-    """One template argument in short: no cast, no lambda's tail."""
+    """Return one template argument in short: no cast, no lambda's tail."""
     return _LEADING.sub("", argument.strip()).removesuffix("::").strip()
 
 
 def kernel_labels(names: Sequence[str], width: int = 48) -> list[str]:
-    """One label a name, all different, at most about `width` characters.
+    """Return one label for each name, all different, at most about `width` characters.
 
     >>> kernel_labels(["void k<a::Add<int>, 4>(int)", "void k<a::Mul<int>, 4>(int)", "dot"])
     ['k<a::Add>', 'k<a::Mul>', 'dot']

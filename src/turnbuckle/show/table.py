@@ -62,5 +62,5 @@ class Table:
 
 
 def cells(*texts: str | Cell) -> list[Cell]:
-    """A row; plain texts become cells."""
+    """Return a row; plain texts become cells."""
     return [t if isinstance(t, Cell) else Cell(t) for t in texts]

@@ -83,7 +83,7 @@ def _with_own(v: Verdict) -> str:
 
 
 def coupling_words(p: Projection) -> str:
-    """The change behind a ratio: link, latency and bandwidth each way, delay added to calls."""
+    """Return the change behind a ratio: link, latency and bandwidth each way, delay added to calls."""
     c = p.coupling
     link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))} → {COUPLING_WORDS.get(c['target'], clean(c['target']))}"
     if p.target == "self":
@@ -161,7 +161,7 @@ def _of_kernels(p: Projection) -> str:
 
 
 def arrow(before: float | None, after: float | None, unit: str) -> str:
-    """``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
+    """Return ``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
     if before is None and after is None:
         return ""
     a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))

@@ -27,7 +27,7 @@ MINUS: Final = "\N{MINUS SIGN}"
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """Text that shows what it holds: control, format and unassigned characters become ``\\u{..}``, tabs and ends of line spaces.
+    """Return text that shows what it holds: control, format and unassigned characters become ``\\u{..}``, tabs and ends of line spaces.
 
     >>> clean("gemm\\x1b[31m\\u202egnp.exe")
     'gemm\\\\u{1b}[31m\\\\u{202e}gnp.exe'
@@ -55,7 +55,7 @@ def clean(text: object, longest: int = LONGEST) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters, the middle left out: both ends of a name tell it apart.
+    """Return at most `width` characters, the middle left out: both ends of a name tell it apart.
 
     >>> shorten("abcdefghijkl", 7)
     'abcd…kl'
@@ -77,7 +77,7 @@ def folded(text: str, width: int) -> str:
 
 
 def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool = False) -> str:
-    """A quantity with its unit; a dash where there is none.  `all_digits` keeps zeros at the end.
+    """Return a quantity with its unit; a dash where there is none.  `all_digits` keeps zeros at the end.
 
     >>> number(2.02e-6, "s"), number(None, "s"), number(1.04, "s", 4, all_digits=True)
     ('2.02\\xa0µs', '–', '1.040\\xa0s')
@@ -95,7 +95,7 @@ def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool 
 
 
 def _padded(digits_text: str, digits: int) -> str:
-    """A decimal number with zeros up to `digits` significant digits."""
+    """Return a decimal number with zeros up to `digits` significant digits."""
     significant = len(digits_text.lstrip("-0.").replace(".", ""))
     missing = digits - significant
     if missing <= 0:
@@ -104,7 +104,7 @@ def _padded(digits_text: str, digits: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """A run time as results state it: four digits.
+    """Return a run time as results state it: four digits.
 
     >>> seconds(1.0404)
     '1.040\\xa0s'
@@ -113,7 +113,7 @@ def seconds(value: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """An interval of run times in one unit.
+    """Return an interval of run times in one unit.
 
     >>> span(0.99472, 1.0002), span(0.0124, 0.0131)
     ('0.995 to 1.000\\xa0s', '12.40 to 13.10\\xa0ms')
@@ -124,12 +124,12 @@ def span(low: float, high: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with groups of three."""
+    """Return a whole number with groups of three."""
     return DASH if value is None else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def percent(share: float | None, digits: int = 3) -> str:
-    """A share as a percentage, without decimals where they say nothing.
+    """Return a share as a percentage, without decimals where they say nothing.
 
     >>> percent(0.12345), percent(0.0), percent(0.00004)
     ('12.3\\xa0%', '0\\xa0%', '<\\xa00.01\\xa0%')
@@ -151,7 +151,7 @@ def percent(share: float | None, digits: int = 3) -> str:
 
 
 def signed(share: float, digits: int = 2) -> str:
-    """A change with its sign.
+    """Return a change with its sign.
 
     >>> signed(0.0312), signed(-0.091), signed(0.0), signed(2.4)
     ('+3.1\\xa0%', '−9.1\\xa0%', '0\\xa0%', '+240\\xa0%')
@@ -165,7 +165,7 @@ def signed(share: float, digits: int = 2) -> str:
 
 
 def bounds(low: float, high: float) -> str:
-    """An interval of changes.
+    """Return an interval of changes.
 
     >>> bounds(-0.01, 0.054)
     '[−1.0, +5.4]\\xa0%'
@@ -174,7 +174,7 @@ def bounds(low: float, high: float) -> str:
 
 
 def factor(value: float, digits: int = 3) -> str:
-    """A ratio, as ``1.043×``.
+    """Return a ratio, as ``1.043×``.
 
     >>> factor(1.04, 4), factor(0.5), factor(12.31)
     ('1.040×', '0.500×', '12.3×')
@@ -183,7 +183,7 @@ def factor(value: float, digits: int = 3) -> str:
 
 
 def probability(value: float) -> str:
-    """A probability from draws: never certainty.
+    """Return a probability from draws: never certainty.
 
     >>> probability(0.934), probability(1.0), probability(0.0)
     ('93\\xa0%', '>\\xa099\\xa0%', '<\\xa01\\xa0%')
@@ -196,7 +196,7 @@ def probability(value: float) -> str:
 
 
 def plural(n: int, singular: str, many: str = "") -> str:
-    """A number of things.
+    """Return a number of things.
 
     >>> plural(1, "copy", "copies"), plural(2, "kernel")
     ('1 copy', '2 kernels')
@@ -205,7 +205,7 @@ def plural(n: int, singular: str, many: str = "") -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words in a sentence.
+    """Return words in a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

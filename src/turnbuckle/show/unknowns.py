@@ -21,7 +21,7 @@ _ADVICE: Final = terms("advice")
 
 
 def parameter_label(name: str) -> str:
-    """A machine parameter in words.
+    """Return a machine parameter in words.
 
     >>> parameter_label("link.h2d.latency")
     'copy latency, host to device'
@@ -36,7 +36,7 @@ def parameter_label(name: str) -> str:
 
 
 def unknown_label(name: str) -> str:
-    """An uncertain number of `Projection.drivers` in words.
+    """Return an uncertain number of `Projection.drivers` in words.
 
     >>> unknown_label("common/distance of a row"), unknown_label("gh200/launch.latency"), unknown_label("kernel alpha")
     ('distance of a row', 'launch latency (gh200)', 'kernel speed ratio')
@@ -59,5 +59,5 @@ def unknown_label(name: str) -> str:
 
 
 def advice(name: str) -> str:
-    """What to measure so that this number is no longer in doubt."""
+    """Return what to measure so that this number is no longer in doubt."""
     return next(text for pattern, text in _ADVICE.items() if re.search(pattern, name))

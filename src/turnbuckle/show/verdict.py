@@ -67,17 +67,17 @@ class Verdict:
 
     @property
     def interval(self) -> str:
-        """The interval for print; empty where nothing was drawn."""
+        """Return the interval for print; empty where nothing was drawn."""
         return "" if self.inside is None or self.kind == "self" else bounds(self.low, self.high)
 
     @property
     def sure(self) -> str:
-        """How likely the target is inside the line."""
+        """Return how likely the target is inside the line."""
         return "" if self.inside is None else probability(self.inside)
 
 
 def verdicts(projections: list[Projection]) -> list[Verdict]:
-    """One verdict a projection, in the same order."""
+    """Return one verdict for each projection, in the same order."""
     colour = colours([p.target for p in projections])
     return [_verdict(p, n, c) for p, n, c in zip(projections, names(projections), colour, strict=True)]
 
@@ -183,7 +183,7 @@ def _counted(groups: list[list[Verdict]], asked: int) -> list[str]:
 
 
 def sentence(targets: list[Verdict], measured_seconds: float) -> str:
-    """The whole answer in one sentence, from the numbers."""
+    """Return the whole answer in one sentence, from the numbers."""
     asked = [v for v in targets if v.kind != "self"]
     if not asked:
         return f"The run took {seconds(measured_seconds)}; nothing was projected, so this report only says what was recorded."
@@ -233,12 +233,12 @@ def _verb(of: list[Verdict], singular: str, plural: str) -> str:
 
 
 def on_timeline(targets: list[Verdict]) -> bool:
-    """Whether the answers are the timeline's: their parts then add up along the critical path, not over exposed time."""
+    """Return whether the answers are the timeline's: their parts then add up along the critical path, not over exposed time."""
     return any(v.projection.replay == "timeline" for v in targets if v.kind != "self")
 
 
 def three_sentences(targets: list[Verdict]) -> list[str]:
-    """What the run is made of, what the best target gains and where, what the worst loses and where."""
+    """Return what the run is made of, what the best target gains and where, what the worst loses and where."""
     asked = [v for v in targets if v.kind != "self"]
     if not asked:
         return []
@@ -271,7 +271,7 @@ def three_sentences(targets: list[Verdict]) -> list[str]:
 
 
 def _where(p: Projection, sign: int) -> str:
-    """Which parts the change comes from, the largest first."""
+    """Return which parts the change comes from, the largest first."""
     change = {part: sign * p.change[part] for part in PARTS}
     total = sum(c for c in change.values() if c > 0)
     named = {"copy": "copies", "launch": "launches", "kernel": "kernels", "other": "waiting and other host calls"}
@@ -290,7 +290,7 @@ def _where(p: Projection, sign: int) -> str:
 
 
 def what_would_change(targets: list[Verdict]) -> list[str]:
-    """What could turn a verdict round: the unknown behind it, the order of activities, a finding."""
+    """Return what could turn a verdict round: the unknown behind it, the order of activities, a finding."""
     out = []
     warned: dict[str, tuple[str, list[str]]] = {}
     for v in targets:

@@ -53,7 +53,7 @@ class MessageGraph:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes that the messages need."""
+        """Return the number of nodes that the messages need."""
         return int(max(self.source.max(initial=-1), self.target.max(initial=-1))) + 1
 
 

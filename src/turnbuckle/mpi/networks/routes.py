@@ -64,7 +64,7 @@ class Graph:
 
     @cached_property
     def _next(self) -> list[dict[int, int]]:
-        """Neighbours of each switch, and the link to each neighbour."""
+        """Return the neighbours of each switch, and the link to each neighbour."""
         out: list[dict[int, int]] = [{} for _ in range(self.hosts)]
         for k, (a, b) in enumerate(self.ends):
             out[a][b], out[b][a] = 2 * self.hosts + 2 * k, 2 * self.hosts + 2 * k + 1
@@ -94,7 +94,7 @@ class Graph:
 
     @property
     def looked(self) -> int:
-        """Number of cables visited so far in the search for routes."""
+        """Return the number of cables visited so far in the search for routes."""
         return self._search.looked
 
     def route(self, source: int, target: int) -> list[int]:

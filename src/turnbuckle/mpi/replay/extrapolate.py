@@ -57,7 +57,7 @@ class Grid:
 
     @property
     def assumed(self) -> tuple[int, ...]:
-        """Dimensions of two ranks that are assumed to be rings, which a recording cannot show."""
+        """Return the dimensions of two ranks that are assumed to be rings, which a recording cannot show."""
         return tuple(i for i, (g, ring) in enumerate(zip(self.shape, self.periodic, strict=True)) if g == 2 and ring)
 
     def __str__(self) -> str:

@@ -149,7 +149,7 @@ class Traffic:
 
     @cached_property
     def compute_seconds(self) -> Float:
-        """Time of each rank (thread) outside exchanges [s], shape (ranks,)."""
+        """Return the time of each rank (thread) outside exchanges [s], shape (ranks,)."""
         return self.work_seconds()
 
     def kept(self) -> dict[str, tuple[int, float]]:

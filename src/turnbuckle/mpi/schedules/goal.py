@@ -101,12 +101,12 @@ class Goal:
 
     @property
     def sends(self) -> Int:
-        """Indices of the sends."""
+        """Return the indices of the sends."""
         return np.flatnonzero(self.kind == SEND)
 
     @property
     def receives(self) -> Int:
-        """Indices of the receives."""
+        """Return the indices of the receives."""
         return np.flatnonzero(self.kind == RECEIVE)
 
     def described(self, operation: int) -> str:
@@ -118,7 +118,7 @@ class Goal:
 
     @property
     def figures(self) -> Figures:
-        """Counts of the schedule."""
+        """Return the counts of the schedule."""
         lone = len(self.matched.lone_sends) + len(self.matched.lone_receives)
         met = self.matched
         shorter = int((self.amount[self.receives][met.receive] < self.amount[self.sends][met.send]).sum())

@@ -68,12 +68,12 @@ class Application:
 
     @property
     def printed_gain(self) -> list[float]:
-        """Least and most gain of GPUDirect in the digits of the paper [1]."""
+        """Return the least and most gain of GPUDirect in the digits of the paper [1]."""
         return [end.value for end in self.gain]
 
     @property
     def printed_increases(self) -> dict[int, list[float]]:
-        """Least and most increase of communication in the digits of the paper, by ranks [1]."""
+        """Return the least and most increase of communication in the digits of the paper, by ranks [1]."""
         return {ranks: [end.value for end in ends] for ranks, ends in self.increases.items()}
 
 
@@ -272,7 +272,7 @@ class Replayed:
 
     @property
     def small_payload(self) -> float:
-        """Share of the bytes of the pattern in messages below 32 KB."""
+        """Return the share of the bytes of the pattern in messages below 32 KB."""
         return small_payload(self.pattern)
 
     def compared(self) -> Iterator[Compared]:

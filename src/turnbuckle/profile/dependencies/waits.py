@@ -103,7 +103,7 @@ def _named(host: Host, profile: Profile) -> pl.DataFrame:
 
 
 def _stream_number(device: Device, process: Int, context: Int, stream: Int) -> Int:
-    """Number of the stream at each place; a context that is not recorded (0 in old versions) is any that has the stream."""
+    """Return the number of the stream at each place; a context that is not recorded (0 in old versions) is any that has the stream."""
     exact = {(p, c, s): i for i, (p, c, s) in enumerate(device.where.tolist())}
     loose = {(p, s): i for i, (p, _, s) in reversed(list(enumerate(device.where.tolist())))}
     places = zip(process.tolist(), context.tolist(), stream.tolist(), strict=True)

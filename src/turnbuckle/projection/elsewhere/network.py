@@ -114,12 +114,12 @@ class Prices:
 
     @property
     def gpu_bandwidth(self) -> float | None:
-        """Bandwidth of a GPU to the others of its node [B/s]; None where no kernels are priced."""
+        """Return the bandwidth of a GPU to the others of its node [B/s]; None where no kernels are priced."""
         return None if self.fabric is None else self.fabric.gpu_bandwidth
 
     @property
     def ranks_per_node(self) -> int | None:
-        """GPUs of a node that take part in collectives; None where no kernels are priced."""
+        """Return the GPUs of a node that take part in collectives; None where no kernels are priced."""
         return None if self.fabric is None else self.fabric.ranks_per_node
 
 
@@ -161,7 +161,7 @@ class Carried(Declared):
 
     @property
     def error(self) -> float:
-        """Relative error (log-sd) of the change that the network makes; 0 where no kernels are priced, for files of networks state none."""
+        """Return the relative error (log-sd) of the network's change; 0 where no kernels are priced (files of networks state none)."""
         return KERNEL_ERROR if self.kernels else 0.0
 
     @property

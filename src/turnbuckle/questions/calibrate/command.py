@@ -150,7 +150,7 @@ def calibrate(
 
 
 def _layer(pings: Path, base: str, name: str | None, format: str, output: Path | None) -> int:
-    """A remoting layer from programs that ran through it: what they say, and a machine file on the layer that was known."""
+    """Write a remoting layer from programs that ran through it: what they say, and a machine file on the layer that was known."""
     from turnbuckle.questions.calibrate.layer import calibrated, read_pings
 
     if name is not None and not is_name(name):

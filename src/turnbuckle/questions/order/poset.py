@@ -151,7 +151,7 @@ def _places(rows: pl.DataFrame) -> dict[int, str]:
 
 
 def _in_one_order(track: Int, starts: Int) -> Bool:
-    """Mask of the activities that come in one order on their track in all runs: per track, the longest such sequence."""
+    """Return the mask of the activities that come in one order on their track in all runs: per track, the longest such sequence."""
     kept = np.ones(starts.shape[1], dtype=np.bool_)
     for number in np.unique(track):
         in_order = np.flatnonzero(track == number)

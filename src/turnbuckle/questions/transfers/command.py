@@ -116,7 +116,7 @@ def transfers(
 
 
 def _flat(option: str, words: list[str] | None) -> list[str]:
-    """The words of an option that takes several, also with commas; none where it is left out."""
+    """Return the words of an option that takes several, also with commas; none where it is left out."""
     found = listed(words or [])
     if words is not None and not found:
         raise error_of("A024.empty", option=option)
@@ -132,7 +132,7 @@ def _above(value: float, option: str) -> float:
 
 
 def _read(word: str, source: MachineName | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
-    """A recording, or measured copies: the first bytes tell."""
+    """Return a recording, or measured copies, as the first bytes tell."""
     name, equals, file = word.partition("=")
     if not equals or not name or not file or Path(word).exists():
         name, file = "", word
@@ -152,7 +152,7 @@ def _read(word: str, source: MachineName | None, size: float | None, no_cache: b
 
 
 def _text_of(place: Path) -> str | None:
-    """The text of a small file, or None where it is something else."""
+    """Return the text of a small file, or None where it is something else."""
     try:
         if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
             return None
@@ -169,7 +169,7 @@ def _text_of(place: Path) -> str | None:
 
 
 def _apart(found: list[Transfers]) -> list[Transfers]:
-    """Names that occur twice get a number."""
+    """Number names that occur twice."""
     names = [f.name for f in found]
     return [
         replace(f, name=f"{f.name} ({names[: k + 1].count(f.name)})" if names.count(f.name) > 1 else f.name) for k, f in enumerate(found)
@@ -201,7 +201,7 @@ def _class(direction: str, memory: str) -> str:
 
 
 def _print_application(console: Console, on: list[Projected], subject: Transfers) -> None:
-    """What is the same on every node, with the answer first."""
+    """Print what is the same on every node, with the answer first."""
 
     count, projected = subject.rows.height, on[0]
     console.print(Text.assemble((plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
@@ -225,7 +225,7 @@ def _print_application(console: Console, on: list[Projected], subject: Transfers
 
 
 def _answer(projected: Projected, count: int) -> Text:
-    """All transfers on one node, in a line."""
+    """Return all transfers on one node, in a line."""
 
     total = projected.total
     words = f"{seconds(total.seconds)} projected on {plain(projected.target)}"
@@ -276,7 +276,7 @@ def _off(error: Error) -> str:
 
 
 def _print_summary(console: Console, judged: list[Projected]) -> None:
-    """The paper's Tables III and IV, a row an application."""
+    """Print the paper's Tables III and IV, a row for each application."""
     columns = ("application", "node", "transfers", *WORDS)
     table = titled(console, "by application: WMAPE and spread [%]", *columns, words=("node",))
     errors = {a: [e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)] for a in WORDS}

@@ -56,7 +56,7 @@ _WAYS: Final[dict[str, Way]] = {"h2d": "read", "d2h": "write", "p2p": "write"}
 
 
 def percentage_errors(actual: ArrayLike, predicted: ArrayLike) -> Float:
-    """Absolute percentage error of each transfer, 100 |A - P| / A [%]; shape (n,).
+    """Return the absolute percentage error of each transfer, 100 |A - P| / A [%]; shape (n,).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def percentage_errors(actual: ArrayLike, predicted: ArrayLike) -> Float:
 
 
 def wmape(actual: ArrayLike, predicted: ArrayLike) -> float:
-    """Weighted mean absolute percentage error, 100 sum |A - P| / sum A [%].
+    """Return the weighted mean absolute percentage error, 100 sum |A - P| / sum A [%].
 
     AHEAD, section VI-C: each transfer's absolute percentage error weighs as much as its share of the time.  The text then asks
     for the average of those n products, which would divide by n once more; the sum is meant and is taken here (D7).
@@ -97,7 +97,7 @@ def wmape(actual: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def weighted_spread(actual: ArrayLike, predicted: ArrayLike) -> float:
-    """Standard deviation of the absolute percentage errors about `wmape`, weighted like it by measured time [%] (D7).
+    """Return the standard deviation of the absolute percentage errors about `wmape`, weighted like it by measured time [%] (D7).
 
     >>> weighted_spread([1.0, 1.0], [1.5, 2.0])
     25.0
@@ -224,7 +224,7 @@ class Projected(Declared):
         return self.totals[-1]
 
     def latencies(self) -> list[dict[str, Any]]:
-        """Return (L+O) of each class: seconds, bytes of the copies it was seen in, their number, where it is from."""
+        """Return the (L+O) of each class: seconds, bytes of the copies it was seen in, their number, where it is from."""
         return [
             {"direction": d, "memory": m, "seconds": v.seconds, "size_bytes": v.size_bytes, "copies": v.copies, "source": v.source}
             for (d, m), v in self.latency.items()
@@ -257,7 +257,7 @@ class Study(Shown):
         return f"Transfers of {', '.join(names)} on {', '.join(nodes)}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Totals as a flat table."""
+        """Return the totals as a flat table."""
         return [
             {"application": p.application, "target": p.target, "link": p.link}
             | {k: v for k, v in t.as_dict().items() if k not in ("drivers", "interval")}
@@ -361,7 +361,7 @@ def study(
     all_of_there: bool = False,
     latency: float | None = None,
 ) -> Study:
-    """Every application on every node asked for.
+    """Return every application on every node asked for.
 
     Parameters
     ----------

@@ -71,17 +71,17 @@ class Transfers:
 
     @property
     def classes(self) -> list[Class]:
-        """Direction and memory kind of what there is, in the order of the directions."""
+        """Return the direction and memory kind of what there is, in the order of the directions."""
         found = self.rows.select("direction", "memory").unique().rows()
         return sorted(((str(d), str(m)) for d, m in found), key=lambda c: copy_order(*c))
 
     def of(self, which: Class) -> pl.DataFrame:
-        """The rows of one class."""
+        """Return the rows of one class."""
         return self.rows.filter((pl.col("direction") == which[0]) & (pl.col("memory") == which[1]))
 
 
 def words(which: Class) -> str:
-    """A class in words.
+    """Return a class in words.
 
     >>> words(("h2d", "pinned")), words(("d2d", "device")), words(("h2d", "unknown"))
     ('h2d pinned', 'd2d', 'h2d, memory unknown')
@@ -131,7 +131,7 @@ def each_copy(rows: pl.DataFrame) -> Pieces:
 
 
 def measured(read: Measured, name: str = "") -> Transfers:
-    """The points of measured curves as transfers, one each; messages between ranks of a host or over a network are left out.
+    """Return the points of measured curves as transfers, one each; messages between ranks of a host or over a network are left out.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class Latency:
 
 
 def latencies(transfers: Transfers, wanted: Sequence[Class], given: float | None = None) -> dict[Class, Latency]:
-    """(L+O) of the classes wanted: the median time of its smallest copies (the paper's one-byte copy).
+    """Return the (L+O) of the classes wanted: the median time of its smallest copies (the paper's one-byte copy).
 
     Where a class has no copy of 4096 B or less it takes another's (the same direction first; host and device classes never
     mix), else what a line through its smallest and its largest copies leaves at no bytes, else that of the node's link; else it is
@@ -204,7 +204,7 @@ def _of_link(transfers: Transfers, which: Class) -> Latency | None:
 
 
 def _points(transfers: Transfers, which: Class) -> tuple[Float, Float]:
-    """Sizes and times of a class; none of a rate with many messages in flight, which holds no latency."""
+    """Return the sizes and times of a class; none of a rate with many messages in flight, which holds no latency."""
     if any(c.streamed and (c.direction, c.memory) == which for c in transfers.curves):
         return np.zeros(0), np.zeros(0)
     rows = transfers.of(which)
@@ -230,7 +230,7 @@ def _borrowed(transfers: Transfers, which: Class, own: Mapping[Class, Latency]) 
 
 
 def _intercept(transfers: Transfers, which: Class) -> Latency | None:
-    """Two points of LogGP (Boyer et al. 2013): the smallest copies and the largest, where they differ enough."""
+    """Return two points of LogGP (Boyer et al. 2013): the smallest copies and the largest, where they differ enough."""
     size, seconds = _points(transfers, which)
     if not len(size) or size.max() < MIN_SPAN * size.min():
         return None
@@ -257,7 +257,7 @@ class Compared:
 
 
 def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -> Compared:
-    """Which transfers of one node have a measured time on the other.
+    """Return which transfers of one node have a measured time on the other.
 
     Against curves, each transfer takes the time of its size there, inside the measured sizes.  Two recordings are matched by
     class and size in the order of their copies, so that two runs of one program meet copy by copy.
@@ -306,7 +306,7 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
 
 
 def _counterpart(which: Class, there: Transfers) -> Class | None:
-    """The same class on the other node; the only one of its direction where one of the two kinds of memory was not recorded."""
+    """Return the same class on the other node; the only one of its direction where one of the two kinds of memory was not recorded."""
     if which in there.classes:
         return which
     same = [c for c in there.classes if c[0] == which[0]]

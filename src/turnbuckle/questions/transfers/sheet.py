@@ -41,7 +41,7 @@ class Sheet:
 
     @property
     def link_name(self) -> str:
-        """The link between host and device in words."""
+        """Return the link between host and device in words."""
         found = self.links.get("h2d")
         return found.name if found is not None else "no packet model"
 
@@ -122,7 +122,7 @@ def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[s
 
 
 def _is_machine(name: str) -> bool:
-    """Whether a machine is named, and no link: a machine of the catalogue that is called like a link has that link and no more."""
+    """Return whether a machine is named, and no link: a machine of the catalogue that is called like a link has that link and no more."""
     return (name in names() and not is_link(name)) or name.endswith(".toml") or "/" in name
 
 
@@ -137,7 +137,7 @@ def _link(name: str) -> Link:
 
 
 def _value(machine: Machine, name: ParameterName) -> float | None:
-    """A parameter of a machine, or what a relative machine sets it to."""
+    """Return a parameter of a machine, or what a relative machine sets it to."""
     if not machine.relative:
         return machine.value(name)
     return next((c.set.value for c in machine.changes if c.parameter == name and c.set is not None), None)

@@ -44,7 +44,7 @@ _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 
 
 def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Copies of B on its data sheet or its machine file, as every question prices them, with the lines that A's copies show."""
+    """Yield the copies of B on its data sheet or its machine file, as every question prices them, with the lines that A's copies show."""
     size = question.number("copied_size")
     here, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
     there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, size)
@@ -63,12 +63,12 @@ def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 
 def _kind(memory: str) -> str:
-    """Copies that the host stages are a question of their own: no data sheet says how fast it does."""
+    """Return the kind of question; copies that the host stages are one of their own, because no data sheet says how fast it is."""
     return "pageable" if memory == "pageable" else "transfers"
 
 
 def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """B's copies, migrations or messages on the line fitted to A's, or the larger ones of a file on the line of the smaller ones.
+    """Yield B's copies, migrations or messages on the line fitted to A's, or the larger ones of a file on the line of the smaller ones.
 
     A line that is carried to another machine (``on_other = "machine"``) has its priors in the interval as well.
     """
@@ -119,7 +119,7 @@ def _decades(size: Float) -> Int:
 
 
 def _carried(question: Ask, direction: str) -> str:
-    """What decides on another machine: its link, its host's staging, its devices; empty on the machine that the line is of."""
+    """Return what decides on another machine: its link, its host's staging, its devices; empty on the machine that the line is of."""
     if not question.text("on_other"):
         return ""
     if direction in ("d2d", "p2p"):
@@ -128,7 +128,7 @@ def _carried(question: Ask, direction: str) -> str:
 
 
 def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], carried: str = "") -> tuple[float, float]:
-    """90 % interval of a sum over copies, given by size decade, from the errors of the fitted line, its scatter and another machine."""
+    """Return the 90 % interval of a sum over copies by size decade, from the errors of the fitted line, its scatter and another machine."""
     known = max(fit.bandwidth or 0.0, 0.0)
     latency = (
         fit.latency_s * np.exp(min(fit.latency_error / fit.latency_s, 1.0) * normals("validate/latency", DRAWS, SEED))
@@ -158,7 +158,7 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], 
 
 
 def _numbered(case: Case, question: Ask, fit: LinkFit, number: Number, kind: str) -> Row:
-    """A sum of copies that is known by its count, its bytes and its time alone: what a line needs."""
+    """Return a sum of copies that is known by its count, its bytes and its time alone: what a line needs."""
     if not number.count or not number.size_bytes:
         raise error_of("A192.copies", where=case.name, found=number.what)
     mean = np.array([number.size_bytes / number.count])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.markup import escape
-from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
 
@@ -12,26 +11,21 @@ NAME_WIDTH = 60
 
 
 def plain(text: object, width: int = NAME_WIDTH) -> str:
-    """Text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
+    """Return text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return printable if len(printable) <= width else printable[: width - 1] + "…"
 
 
 def clean(text: object, width: int = NAME_WIDTH) -> str:
-    """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
+    """Return text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
     return escape(plain(text, width))
 
 
-def on_one_line(name: object) -> Text:
-    """A name in a table: cut where the terminal ends, so that each row stays one line."""
-    return Text(plain(name), no_wrap=True, overflow="ellipsis")
-
-
 def seconds(value: float | None) -> str:
-    """A time for people; a dash where there is none."""
+    """Return a time for people; a dash where there is none."""
     return "-" if value is None else quantity(value, "s")
 
 
 def ns(value: int | None) -> str:
-    """Nanoseconds for people."""
+    """Return nanoseconds for people."""
     return seconds(None if value is None else value * 1e-9)

@@ -20,7 +20,7 @@ class Terminal(Console):
     """A console that leaves a reader who went away to `turnbuckle.cli.run`: that is no failure of the command."""
 
     def on_broken_pipe(self) -> None:
-        """Called inside the handler of the broken pipe: let it go on."""
+        """Let the handler of a broken pipe go on."""
         raise BrokenPipeError
 
     def note(self, words: str, style: str = "dim") -> None:
@@ -36,7 +36,7 @@ def as_html(show: Callable[[Terminal, Any], object], answer: Any) -> str:
 
 
 def console_for(output: Path | None) -> Terminal:
-    """The terminal for a table.  Raises A010 where an output file was named: tables are not written to files."""
+    """Return the terminal for a table.  Raises A010 where an output file was named: tables are not written to files."""
     if output is not None:
         raise error_of("A010.option", found=f"--output {output.name}")
     return Terminal(soft_wrap=False, highlight=False)

@@ -87,17 +87,17 @@ NO_PART = PartOptions()
 
 
 def listed(words: Sequence[str]) -> list[str]:
-    """`--on a,b --on c` -> [a, b, c]."""
+    """Return the words of an option: `--on a,b --on c` -> [a, b, c]."""
     return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def flat(names: Sequence[str] | None) -> list[str] | None:
-    """`listed`, or None for an option that is left out."""
+    """Return `listed`, or None for an option that is left out."""
     return None if names is None else listed(names)
 
 
 def rank_counts(text: str, fix: str) -> list[int]:
-    """`32,256` -> [32, 256].  Raises A074, with how the option is given."""
+    """Return numbers of ranks: `32,256` -> [32, 256].  Raises A074, with how the option is given."""
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
@@ -105,7 +105,7 @@ def rank_counts(text: str, fix: str) -> list[int]:
 
 
 def lambdas_of(words: list[str] | None) -> dict[str, float]:
-    """`--lambda data=10,control=10` -> {data: 10, control: 10}.  Raises A004 for what is no number."""
+    """Return lambdas by class: `--lambda data=10,control=10` -> {data: 10, control: 10}.  Raises A004 for what is no number."""
     out: dict[str, float] = {}
     for word in flat(words) or []:
         name, _, value = word.partition("=")

@@ -35,7 +35,7 @@ _OF_A_RECORDING: Final = (
 
 
 def provenance() -> dict[str, Any]:
-    """Tool, version, command line, and name and SHA-256 of every input that the command line names."""
+    """Return tool, version, command line, and name and SHA-256 of every input that the command line names."""
 
     from turnbuckle.trace.readers.parquet import digest
 
@@ -163,7 +163,7 @@ def write_frame(frame: Any, format: str, output: Path | None) -> None:
 
 
 def flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dictionaries as one row: {"a": {"b": 1}} -> {"a.b": 1}; lists are left out."""
+    """Return nested dictionaries as one row: {"a": {"b": 1}} -> {"a.b": 1}; lists are left out."""
     out: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, dict):

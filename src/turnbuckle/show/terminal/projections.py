@@ -82,7 +82,7 @@ def show(console: Console, answer: Answer | Run | Any, what: str = "") -> None:
 
 
 def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
-    """The head lines, then where time goes, then (unless brief) calls, kernels and copies."""
+    """Print the head lines, then where time goes, then (unless brief) calls, kernels and copies."""
     profile, facts = answer.run.profile, answer.run.profile.trace.facts
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold cyan")
@@ -144,12 +144,12 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
 
 
 def many(count: int, singular: str, more: str) -> str:
-    """`1 kernel`, `2 kernels`."""
+    """Return `1 kernel`, `2 kernels`."""
     return f"{count:,} {singular if count == 1 else more}"
 
 
 def launch_line(answer: Answer) -> str:
-    """What a launch keeps the host busy for, and how late an idle device begins."""
+    """Return what a launch keeps the host busy for, and how late an idle device begins."""
     launch = summary.launch(answer.run.profile)
     if not launch["count"]:
         return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
@@ -159,7 +159,7 @@ def launch_line(answer: Answer) -> str:
 
 
 def coverage_lines(profile: Profile) -> list[str]:
-    """What of the launches has rows on a device, and what of the device's time has its call."""
+    """Return what of the launches has rows on a device, and what of the device's time has its call."""
     shares = coverage(profile)
     rows, launches, graphs = shares["device_rows"], shares["launches"], shares["graph_launches"]
     clauses = []
@@ -172,7 +172,7 @@ def coverage_lines(profile: Profile) -> list[str]:
 
 
 def print_projections(console: Console, answer: Answer) -> None:
-    """One line a target, what changes under it, and what to measure to be surer."""
+    """Print one line for each target, what changes under it, and what to measure to be surer."""
     if not answer.projections:
         return
     targets = verdicts(answer.projections)
@@ -212,7 +212,7 @@ def print_projections(console: Console, answer: Answer) -> None:
 
 
 def card_line(answer: Answer) -> str:
-    """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
+    """Return how good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
     if answer.model is None or not answer.model.carded or answer.network is not None:
         return ""
     in_words = registry.load("services", "card in words")
@@ -226,7 +226,7 @@ def card_line(answer: Answer) -> str:
 
 
 def print_findings(console: Console, answer: Answer, brief: bool) -> None:
-    """Findings, worst first; `brief` leaves out what changes no number."""
+    """Print findings, worst first; `brief` leaves out what changes no number."""
     findings: list[Finding] = list(answer.findings)
     seen = {f.code for f in findings}
     for p in answer.projections:
@@ -243,7 +243,7 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
 
 
 def print_next(console: Console, answer: Answer, what: str) -> None:
-    """Always say what to do next."""
+    """Say what to do next."""
     file = clean(answer.run.profile.trace.name, 200)
     asked = tuple(p.target for p in answer.projections)
     following = {
@@ -262,7 +262,7 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
 
 
 def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -> None:
-    """Traffic bound for the network card: the spread run minus the packed one."""
+    """Write the traffic bound for the network card: the spread run minus the packed one."""
     frame = nic_bound(spread.profile, packed.profile)
     if format == "json":
         write_json(
@@ -289,7 +289,7 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
 
 
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
-    """The additive model on five numbers as printed in a paper or a table."""
+    """Write the additive model on five numbers as printed in a paper or a table."""
     if is_markup(format):
         raise error_of("A056", found=f"--format {format}", cause="five printed numbers make no table", fix="--format json or csv")
     classes = ("gpu", "control", "data", "cpu", "mpi", "total")

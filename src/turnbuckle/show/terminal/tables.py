@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def is_table(given: Recorded) -> TypeGuard[Path]:
-    """Whether a file is taken for a table: by its name, so that a recording is never read as text."""
+    """Return whether a file is taken for a table: by its name, so that a recording is never read as text."""
     return isinstance(given, Path) and given.suffix.lower() in (".csv", ".txt", ".tsv")
 
 
 def span(low: float, high: float, unit: str, value: float | None = None) -> str:
-    """Both ends with their unit, said once where it is the same, and not at all where the value before them has it."""
+    """Return both ends with their unit, said once where it is the same, and not at all where the value before them has it."""
     ends = [show(v, unit).partition(" ") for v in (low, high)]
     units = {e[2] for e in ends}
     if len(units) > 1:
@@ -34,7 +34,7 @@ def span(low: float, high: float, unit: str, value: float | None = None) -> str:
 
 
 def unframed(*columns: str, words: Container[str] | None = None, title: str = "", heading: bool = True) -> Table:
-    """A table without frame: `words`, the first column if None, are text, the others numbers; nothing is ever cut."""
+    """Return a table without frame: `words`, the first column if None, are text, the others numbers; nothing is ever cut."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim", show_header=heading)
     for k, column in enumerate(columns):
         text = k == 0 if words is None else column in words
@@ -43,7 +43,7 @@ def unframed(*columns: str, words: Container[str] | None = None, title: str = ""
 
 
 def titled(console: Console, title: str, *columns: str, words: tuple[str, ...] = ()) -> Table:
-    """A table under its title: the first column and `words` are text, the others numbers; nothing is ever cut, whatever the width."""
+    """Return a table under its title: the first column and `words` are text, the others numbers; nothing is cut, whatever the width."""
     console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
@@ -53,7 +53,7 @@ def titled(console: Console, title: str, *columns: str, words: tuple[str, ...] =
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """What is doubtful about an answer, and what to do about it."""
+    """Print what is doubtful about an answer, and what to do about it."""
     for f in findings:
         console.print()
         detail = f" ({plain(f.detail, 400)})" if f.detail else ""

@@ -65,12 +65,12 @@ class Point:
 
     @property
     def measured(self) -> float:
-        """Median of the run times [s]."""
+        """Return the median of the run times [s]."""
         return statistics.median(self.seconds)
 
     @property
     def base(self) -> float:
-        """Median of the run times without delay [s]."""
+        """Return the median of the run times without delay [s]."""
         return statistics.median(self.undelayed)
 
     def interval(self, model: str = MODEL) -> tuple[float, float]:

@@ -91,7 +91,7 @@ class GpuDirectStudy(Declared):
 
     @property
     def at(self) -> int:
-        """Ranks per node of the shape of more than one node on which GPUDirect gains most, or of the first shape where the gain is
+        """Return the ranks per node of the shape of several nodes on which GPUDirect gains most, or of the first shape where the gain is
         unknown.
         """
         return self.answered.best
@@ -103,7 +103,7 @@ class GpuDirectStudy(Declared):
 
     @property
     def pers(self) -> list[Per]:
-        """Bandwidths of the cases."""
+        """Return the bandwidths of the cases."""
         return list(dict.fromkeys(c.per for c in self.cases))
 
     def classes(self, ranks_per_node: int, *, between: bool = True) -> list[SizeClass]:
@@ -117,13 +117,13 @@ class GpuDirectStudy(Declared):
 
     @property
     def copies_share(self) -> float:
-        """Share of copies in the run time by host copies, which bounds the effect of GPUDirect (nan where the chain was not followed)."""
+        """Return the share of copies in the run time by host copies: a bound of GPUDirect's effect (nan without a chain)."""
         row = self.answered.row(self.at, "hostcopy")
         return row.chain_copies_seconds / row.seconds if row.seconds else 0.0
 
     @property
     def without_copies(self) -> float:
-        """Share of the run time by host copies that vanishes in another replay with free copies."""
+        """Return the share of the run time by host copies that vanishes in another replay with free copies."""
         host, free = (self.answered.row(self.at, path).seconds for path in ("hostcopy", "host"))
         return 1.0 - free / host if host else 0.0
 
@@ -148,12 +148,12 @@ class GpuDirectStudy(Declared):
 
     @property
     def word(self) -> str:
-        """Answer to whether GPUDirect helps the communication of this run: that of the plain answer."""
+        """Return the answer to whether GPUDirect helps the communication of this run: that of the plain answer."""
         return self.answered.verdict.word
 
     @property
     def verdict(self) -> str:
-        """Answer in three sentences: the run, its messages by size, and the largest possible gain."""
+        """Return the answer in three sentences: the run, its messages by size, and the largest possible gain."""
         answered = self.answered
         if self.word == "cannot be told" or not answered.setup.paid.copies or answered.recorded_on_host:
             return self.answered.verdict.sentence

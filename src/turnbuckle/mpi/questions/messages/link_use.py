@@ -32,7 +32,7 @@ class LinkUse(Declared):
 
     @property
     def busiest_card(self) -> int:
-        """Node whose NIC is busiest while the node communicates."""
+        """Return the node whose NIC is busiest while the node communicates."""
         return int(self.in_communication.argmax())
 
 

@@ -146,7 +146,7 @@ class Answered(Shown):
 
     @property
     def shapes(self) -> list[int]:
-        """Ranks per node of the node shapes asked for."""
+        """Return the ranks per node of the node shapes asked for."""
         return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
 
     def table(self) -> pl.DataFrame:
@@ -173,7 +173,7 @@ class Answered(Shown):
 
     @property
     def grid(self) -> str:
-        """Grid by which the run was repeated to more ranks, with its assumptions; empty where it was not repeated."""
+        """Return the grid by which the run was repeated to more ranks, with its assumptions; empty where it was not repeated."""
         if self.setup.ranks in (0, self.traffic.ranks):
             return ""
         recorded_grid = grid_of(self.traffic)
@@ -181,7 +181,7 @@ class Answered(Shown):
 
     @property
     def described(self) -> str:
-        """Description of the network in words."""
+        """Return the description of the network in words."""
         network = network_of(self.setup, 1)
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
         made = network.made_of
@@ -199,7 +199,7 @@ class Answered(Shown):
 
     @cached_property
     def buffers(self) -> str:
-        """Where the buffers of messages are, and whether that is recorded, stated or assumed."""
+        """Return where the buffers of messages are, and whether that is recorded, stated or assumed."""
         if recorded_places := stated(self.setup.buffers, self.traffic):
             return recorded_places.sentence
         if assumed(self.setup.buffers, self.traffic):
@@ -208,18 +208,18 @@ class Answered(Shown):
 
     @property
     def recorded_on_host(self) -> bool:
-        """Whether no buffer is in device memory, as recorded."""
+        """Return whether no buffer is in device memory, as recorded."""
         places = stated(self.setup.buffers, self.traffic)
         return places is not None and not places.device + places.unknown
 
     @property
     def recorded_buffers(self) -> str:
-        """Where the buffers are if that is recorded, to end a sentence with; else empty."""
+        """Return where the buffers are if that is recorded, to end a sentence with; else empty."""
         return f"; {self.buffers}" if stated(self.setup.buffers, self.traffic) else ""
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Answer to whether GPUDirect helps."""
+        """Return the answer to whether GPUDirect helps."""
         best = self.best
         gain = self.gain(best)
         word, low, high, decides = decided(gain, self.points)
@@ -267,7 +267,7 @@ class Answered(Shown):
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings about calls without a counterpart, the first by rank, call and time; or about flaws of a graph."""
+        """Return the findings about calls without a counterpart, the first by rank, call and time; or about flaws of a graph."""
         if isinstance(self.traffic, OperationGraph):
             return list(self.traffic.findings)
         alone = (
@@ -280,7 +280,7 @@ class Answered(Shown):
 
     @property
     def collectives(self) -> int | None:
-        """Number of collectives; None for a graph, whose operations have no names, so that its collectives appear as messages only."""
+        """Return the number of collectives; None for a graph: its operations have no names, and its collectives appear as messages only."""
         return None if isinstance(self.traffic, OperationGraph) else sum(len(r.block_bytes) for r in self.traffic.rounds)
 
     def kept_calls(self) -> dict[str, tuple[int, float]] | None:

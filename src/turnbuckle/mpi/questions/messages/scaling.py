@@ -152,12 +152,12 @@ class Law(Declared):
 
     @property
     def recorded_values(self) -> dict[str, float]:
-        """Recorded value by number of ranks, as a text."""
+        """Return the recorded value by number of ranks, as a text."""
         return {str(n): value for n, value in self.recorded.items()}
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the range."""
+        """Return the ends of the range."""
         return self.low, self.high
 
 
@@ -218,7 +218,7 @@ class Scaled(Declared):
 
     @property
     def counts(self) -> list[int]:
-        """Numbers of ranks that were recorded."""
+        """Return the numbers of ranks that were recorded."""
         return list(self.laws[0].recorded)
 
     def rows(self) -> list[dict[str, object]]:

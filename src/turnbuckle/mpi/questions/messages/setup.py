@@ -131,12 +131,12 @@ class Setup:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs of each node."""
+        """Return the number of GPUs of each node."""
         return self.gpus_per_node or self.ranks_per_node * self.driven
 
     @property
     def driven(self) -> int:
-        """Number of GPUs that each rank drives, one where nothing tells (`driving`)."""
+        """Return the number of GPUs that each rank drives, one where nothing tells (`driving`)."""
         return max(self.gpus_per_rank, 1)
 
     @property
@@ -146,7 +146,7 @@ class Setup:
 
     @property
     def paid(self) -> Paths:
-        """Costs of copies and pins for a message of a buffer that has been sent before."""
+        """Return the costs of copies and pins for a message of a buffer that has been sent before."""
         copying = self.network if isinstance(self.network, Machine) or not self.network else read_network(self.network).machine
         preset = of_machine(copying) if self.costs == "physics" else SEED_G
         return replace(
@@ -157,14 +157,14 @@ class Setup:
 
     @property
     def pins(self) -> Literal["never", "once", "each"]:
-        """How often memory is pinned: by physics it stays pinned, in the paper it is pinned for every message."""
+        """Return how often memory is pinned: by physics it stays pinned, in the paper it is pinned for every message."""
         if self.pinned == "by costs":
             return "once" if self.costs == "physics" else "each"
         return self.pinned
 
     @property
     def break_even_bytes(self) -> float:
-        """Size from which GPUDirect is faster by the closed forms; 0 where it always is, infinite where it never is [B]."""
+        """Return the size from which GPUDirect is faster by the closed forms; 0 where it always is, infinite where it never is [B]."""
         return break_even_bytes(self.paid)
 
     def as_dict(self) -> dict[str, Any]:

@@ -63,27 +63,27 @@ class SizeClass(Declared):
 
     @property
     def speedup(self) -> float:
-        """Time by host copies over time by GPUDirect, less 1."""
+        """Return the time by host copies over time by GPUDirect, less 1."""
         return self.hostcopy_seconds / self.gpudirect_seconds - 1.0
 
     @property
     def elapsed_speedup(self) -> float:
-        """Elapsed time, with waiting for partners, by host copies over that by GPUDirect, less 1."""
+        """Return the elapsed time, with waiting for partners, by host copies over that by GPUDirect, less 1."""
         return self.hostcopy_elapsed_seconds / self.gpudirect_elapsed_seconds - 1.0
 
     @property
     def alone_speedup(self) -> float:
-        """Time by host copies over time by GPUDirect, less 1, from the closed forms."""
+        """Return the time by host copies over time by GPUDirect, less 1, from the closed forms."""
         return self.hostcopy_alone_seconds / self.gpudirect_alone_seconds - 1.0
 
     @property
     def faster(self) -> Faster:
-        """Path that carries messages of this size faster."""
+        """Return the path that carries messages of this size faster."""
         return _faster(self.speedup)
 
     @property
     def faster_elapsed(self) -> Faster:
-        """Path that carries messages of this size faster with waiting for partners."""
+        """Return the path that carries messages of this size faster with waiting for partners."""
         return _faster(self.elapsed_speedup)
 
 
@@ -271,7 +271,7 @@ class Crossover:
 
     @property
     def told(self) -> str:
-        """Description of the crossover: a size, or the two sizes between which the run has no messages.
+        """Return the description of the crossover: a size, or the two sizes between which the run has no messages.
 
         >>> Crossover(28571.0, 20480.0, 40960.0).told, Crossover(35e3, 8e3, 2e6).told
         ('at 28.6 kB', 'between 8 kB and 2 MB, where this run has no messages')

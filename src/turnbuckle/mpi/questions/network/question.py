@@ -81,12 +81,12 @@ class Answered(Declared):
 
     @property
     def best(self) -> Row:
-        """Fastest topology; among equals the one with the fewest links."""
+        """Return the fastest topology; among equals the one with the fewest links."""
         return min(self.rows, key=lambda r: (r.seconds, r.links))
 
     @property
     def worst(self) -> Row:
-        """Slowest topology."""
+        """Return the slowest topology."""
         return max(self.rows, key=lambda r: r.seconds)
 
 

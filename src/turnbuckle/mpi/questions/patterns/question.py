@@ -49,12 +49,12 @@ class Gain:
 
     @property
     def gain(self) -> float:
-        """Gain of communication."""
+        """Return the gain of communication."""
         return self.hostcopy_seconds / self.gpudirect_seconds - 1.0 if self.gpudirect_seconds > 0 else 0.0
 
     @property
     def run_gain(self) -> float:
-        """Gain of the run time."""
+        """Return the gain of the run time."""
         return self.hostcopy_run_seconds / self.gpudirect_run_seconds - 1.0 if self.gpudirect_run_seconds > 0 else 0.0
 
 

@@ -71,12 +71,12 @@ class Calls:
 
     @property
     def first(self) -> int:
-        """Earliest begin of the containers' first states [ns]."""
+        """Return the earliest begin of the containers' first states [ns]."""
         return int(self._first.min(initial=LARGEST_NS))
 
     @property
     def earliest_end(self) -> int:
-        """Earliest end of the calls that do not end before they begin [ns]."""
+        """Return the earliest end of the calls that do not end before they begin [ns]."""
         end = self.calls["end"]
         return int(end[end >= self.calls["start"]].min(initial=LARGEST_NS))
 

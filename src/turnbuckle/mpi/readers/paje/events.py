@@ -146,7 +146,7 @@ class Events(Lines):
 
     @property
     def count(self) -> int:
-        """Number of all events so far."""
+        """Return the number of all events so far."""
         return self._taken + len(self.events)
 
     def calls(self) -> Bool:
@@ -283,7 +283,7 @@ class _WordNumbers:
 
     @property
     def used(self) -> bool:
-        """Whether the table holds any words."""
+        """Return whether the table holds any words."""
         return len(self._words) > 0
 
     def of(self, words: Words, more: _More) -> NDArray[np.int32] | None:

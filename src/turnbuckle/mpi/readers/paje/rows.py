@@ -206,7 +206,7 @@ class Rows:
 
     @property
     def silent(self) -> int:
-        """Number of messages whose other end is unknown."""
+        """Return the number of messages whose other end is unknown."""
         return int((self._kinds[self._columns["partner"] == NO] == MESSAGE).sum())
 
     def __len__(self) -> int:

@@ -62,7 +62,7 @@ class Calls:
 
     @property
     def thread(self) -> NDArray[np.int32]:
-        """Thread of each call, as its index in `key`."""
+        """Return the thread of each call, as its index in `key`."""
         return np.repeat(np.arange(len(self.key), dtype=np.int32), np.diff(self.first))
 
 

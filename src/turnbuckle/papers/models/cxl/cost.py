@@ -33,8 +33,8 @@ Law = Callable[[Float], Float]
 #: Size of a cache line [B], and time of an access to it [s] (CXL 1.1, as the report has it).
 LINE_BYTES: Final = 64
 LINE_SECONDS: Final = 40e-9
-#: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the report's pessimistic and optimistic ends.
-LEAST_SHARE, MOST_SHARE = 0.6, 0.9
+#: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the pessimistic end of the report, whose optimistic one is 0.9.
+LEAST_SHARE: Final = 0.6
 #: Start-up of a PCIe transfer behind the report's figures [s] (decision D6).
 START_UP: Final = 738e-9
 

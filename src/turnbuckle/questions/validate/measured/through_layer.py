@@ -50,12 +50,12 @@ class Point:
 
     @property
     def measured(self) -> float:
-        """Median of the run times [s]."""
+        """Return the median of the run times [s]."""
         return statistics.median(self.seconds)
 
 
 def points(recordings: Path, measurements: Path, layer: Machine, source: str | None = None) -> tuple[float, float, list[Point]]:
-    """The cost of a command [s], its relative error, and every point that it was not taken from.
+    """Return the cost of a command [s], its relative error, and every point that it was not taken from.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _run(recording: Path, program: Mapping[str, Any], source: str | None) -> Run
 
 
 def through_layer(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """A's programs through a layer: a row a program and distance, and what stands beside them in one row a model.
+    """Yield a row for each of A's programs at each distance through a layer, and one row for each model that stands beside them.
 
     ``nothing``: the recorded run time.  ``api``: every crossing call blocks for one way.  ``link``: a longer link.
     """

@@ -10,7 +10,7 @@ _UNNAMED: Final = "(anonymous namespace)"
 
 
 def short(name: str) -> str:
-    """A function's own name: no return type, no namespaces, no template arguments, no parameters.
+    """Return a function's own name: no return type, no namespaces, no template arguments, no parameters.
 
     >>> [short(n) for n in ("void ns::scale<float>(float*, int)", "cupy_fill", "(anonymous namespace)::f(int)", "a::operator()(int)")]
     ['scale', 'cupy_fill', 'f', 'operator()']
@@ -39,7 +39,7 @@ def short(name: str) -> str:
 
 
 def _last_identifier(name: str) -> str:
-    """The last identifier of a mangled name before its template arguments or parameters."""
+    """Return the last identifier of a mangled name before its template arguments or parameters."""
     position = 2 + (name[2:3] == "N")
     last = name
     while match := re.compile(r"(?:NK?|S[0-9A-Z]*_|St|L)?(\d{1,4})").match(name, position):
