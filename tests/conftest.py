@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import runs
 from example_counts import examples
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
@@ -68,6 +70,13 @@ def shared() -> Path:
             pytest.fail(f"the shared traces are required here but {folder} does not hold them")
         pytest.skip("the shared real traces are not beside this clone (set TURNBUCKLE_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _samples_read_once() -> Iterator[None]:
+    """A recording that ships is read once, whoever asks for it: its `Run` holds its profile, graph and fits."""
+    with runs.read_once(runs.samples()):
+        yield
 
 
 @pytest.fixture(autouse=True)
