@@ -17,6 +17,7 @@ from refusals import refused
 from runs import run_of
 
 from turnbuckle.page import write
+from turnbuckle.page.by_hand import premium_section
 from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names
 from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Answer, Run
@@ -106,6 +107,12 @@ def test_a_brief_report_is_its_first_two_pages(text: str, answer: Answer) -> Non
 def test_annexes_are_folded_and_complete_without_a_script(text: str) -> None:
     for key in ("accuracy", "validity", "annex"):
         assert re.search(rf'<section id="{key}">\n<details class="folded"><summary><h2>', text), key
+
+
+def test_what_a_fabric_may_cost_is_complete_without_a_script(text: str, answer: Answer) -> None:
+    words = Page(text).text
+    rows = premium_section(verdicts(answer.projections))["rows"]
+    assert len(rows) == 3 and all(row[key] in words for row in rows for key in ("name", "penalty", "premium", "words"))
 
 
 def test_every_colour_of_a_figure_has_a_partner_or_keeps_its_paper(text: str) -> None:
