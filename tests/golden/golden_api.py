@@ -225,7 +225,20 @@ SHOWN: dict[str, Callable[[Path], Any]] = {
     "reproduce": lambda _: tb.reproduce(["slack"]),
 }
 #: Of them, those that draw figures.
-DRAWN = ("project", "slack", "slack, both", "sharing, both", "transfers", "whatif", "messages", "cores", "validate", "sweep", "suite")
+DRAWN = (
+    "project",
+    "slack",
+    "slack, both",
+    "sharing, both",
+    "transfers",
+    "whatif",
+    "messages",
+    "cores",
+    "validate",
+    "sweep",
+    "suite",
+    "pool",
+)
 
 #: Names of the first edition.
 FORMER = ("ask", "build", "inspect", "load", "tolerate", "write")

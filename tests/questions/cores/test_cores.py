@@ -197,7 +197,7 @@ def test_a_recording_without_ranks(turnbuckle: Run, tmp_path: Path) -> None:
         for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE name LIKE 'MPI%'").fetchall():
             sql.execute(f'DROP TABLE "{name}"')
     ran = turnbuckle("cores", file)
-    assert (ran.code, ran.out) == (3, "") and "A152" in ran.err and "--at" in ran.err
+    assert (ran.code, ran.out) == (3, "") and "A208" in ran.err and "--at" in ran.err
 
 
 def test_one_recording_is_too_few(turnbuckle: Run) -> None:

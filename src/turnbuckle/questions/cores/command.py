@@ -18,15 +18,17 @@ from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, NoCache, Output, PartOptions
-from turnbuckle.show.terminal.output import provenance, write_json, write_rows
+from turnbuckle.show.terminal.output import emit, provenance, write_json, write_rows
 from turnbuckle.show.terminal.recording import inspected, refuse_asked
-from turnbuckle.show.terminal.tables import print_findings, unframed
+from turnbuckle.show.terminal.tables import print_findings, titled, unframed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from turnbuckle.projection.run import Run
     from turnbuckle.questions.cores.answer import Cores
     from turnbuckle.questions.cores.oversubscription import Curve
+    from turnbuckle.questions.cores.replayed import Replayed
     from turnbuckle.questions.cores.runs import Runs
 
 Given = Annotated[
@@ -44,6 +46,7 @@ Node = Annotated[str | None, Parameter(name="--node", help="CPU cores and GPUs o
 Extrapolate = Annotated[
     bool, Parameter(name="--extrapolate", help="answer even beyond twice the most cores that were measured", negative=())
 ]
+HostSpeed = Annotated[float, Parameter(name="--host-speed", help="of one recording: speed of another CPU over that of the recorded one")]
 Draws = Annotated[int, Parameter(name="--draws", help="draws for the 90 % ranges, 100 to 100000")]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
@@ -60,17 +63,26 @@ def cores(
     extrapolate: Extrapolate = False,
     draws: Draws = 1000,
     seed: Seed = 20261121,
+    host_speed: HostSpeed = 1.0,
     charts: Charts = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
+    """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them.
+
+    One recording with context switches is replayed with fewer cores.
+    """
     from turnbuckle.questions.cores.question import cores_per_gpu
 
-    console = console_for(output) if format == "table" else None
     share, gain = parse(efficiency, "1"), parse(worth, "1")
+    if not profiles and at is None and runs.suffix.lower() != ".csv":
+        idle = {"--law": law != "auto", "--node": node is not None, "--extrapolate": extrapolate, "--charts": charts is not None}
+        return _of_one(inspected(runs, None, no_cache, part), share, host_speed, idle, format, output)
+    if host_speed != 1.0:
+        raise error_of("A471.one")
+    console = console_for(output) if format == "table" else None
     if not 0 <= seed < 2**63:
         raise error_of("A031.seed", found=str(seed))
     have = _per_gpu(node)
@@ -87,6 +99,34 @@ def cores(
     else:
         _emit(answers, seed, draws, format, output)
     return 0
+
+
+def _of_one(run: Run, efficiency: float, speed: float, idle: dict[str, bool], format: FormatOption, output: Path | None) -> int:
+    """Answer for one recording with fewer cores.  Raises A471 for an option that needs several runs."""
+    from turnbuckle.questions.cores.replayed import replayed
+
+    for option in (option for option, given in idle.items() if given):
+        raise error_of("A471.several", where=option, option=option)
+    answer = replayed(run.profile, efficiency=efficiency, speed=speed)
+    emit(answer, answer.table().to_dicts(), show_one, format, output)
+    return 0
+
+
+def show_one(console: Console, answer: Replayed) -> None:
+    """Print the cores that one recording needs, then the bounds of its run time with fewer."""
+    console.print(Text(answer.headline(), "bold"))
+    console.print()
+    gpus = f"{answer.gpus} GPU{'s' * (answer.gpus != 1)}"
+    busy = answer.busy_seconds / answer.seconds
+    console.print(Text(f"{answer.threads} threads on {gpus}, at most {answer.at_once} at once, {busy:.3g} on average"))
+    console.print()
+    table = titled(console, "the same threads with fewer cores", "cores", "cores/GPU", "run time")
+    for c in answer.counts:
+        least, most = c.least_seconds / answer.seconds, c.most_seconds / answer.seconds
+        table.add_row(f"{c.cores}", f"{c.cores_per_gpu:.3g}", f"{least:.3f}x" + (f" to {most:.3f}x" if most > least * 1.0005 else ""))
+    console.print(table)
+    console.print(Text("run time: over the recorded one; its bounds whatever order the system lets threads run in", "dim"))
+    print_findings(console, answer.findings)
 
 
 def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOptions) -> list[Runs]:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
 from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
 from turnbuckle.questions.cores.oversubscription import WORTH, curves
+from turnbuckle.questions.cores.replayed import Replayed, replayed
 from turnbuckle.questions.cores.runs import Runs, from_profiles, read_runs
 
 Choice = Literal["auto", "hybrid", "exponential", "usl", "floor"]
@@ -362,19 +363,32 @@ def _rising(runs: Runs) -> list[str]:
     return out
 
 
+@overload
+def of_runs(runs: Run, cores: None = None, **settings: Any) -> Replayed:
+    """Return the bounds of one run with fewer cores."""
+
+
+@overload
 def of_runs(runs: Sequence[Run] | str | Path, cores: Sequence[int] | None = None, **settings: Any) -> Cores:
+    """Return the cores per GPU by laws that are fitted to several runs."""
+
+
+def of_runs(runs: Run | Sequence[Run] | str | Path, cores: Sequence[int] | None = None, **settings: Any) -> Cores | Replayed:
     """Return the cores per GPU that one program needs, from runs of it with more and fewer of them: ``turnbuckle cores``.
 
     Parameters
     ----------
-    runs : recorded runs, or a table of runs (CSV) of one program.
+    runs : recorded runs, or a table of runs (CSV) of one program; or one run, which is replayed with fewer cores.
     cores : that each recorded run had; read from the recordings if left out.
-    settings : of `cores_per_gpu`: ``efficiency``, ``law``, ``worth``, ``extrapolate``, ``have``, ``draws``, ``seed``.
+    settings : of `cores_per_gpu`: ``efficiency``, ``law``, ``worth``, ``extrapolate``, ``have``, ``draws``, ``seed``; of one run those of
+        `replayed`: ``efficiency``, ``speed``.
 
     Raises
     ------
-    UsageError : A032, a table of several programs; what `read_runs` and `from_profiles` raise.
+    UsageError : A032, a table of several programs; what `read_runs`, `from_profiles` and `replayed` raise.
     """
+    if isinstance(runs, Run):
+        return replayed(runs.profile, **settings)
     if isinstance(runs, str | Path):
         programs = read_runs(runs)
         if len(programs) != 1:
