@@ -25,7 +25,7 @@ def export(
         To,
         Parameter(
             name="--to",
-            help="json: trace-event JSON for ui.perfetto.dev; goal: a schedule for LogGOPSim; chakra: an execution trace, for ASTRA-sim",
+            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace",
         ),
     ] = "json",
     on: Annotated[

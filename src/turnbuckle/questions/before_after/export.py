@@ -2,6 +2,7 @@
 
 ======== ============================================================================================================
 json     before and after as trace-event JSON (`perfetto`); needs a target
+perfetto the same as Perfetto's own protobuf (`formats.track_event`); needs a target
 goal     a schedule for LogGOPSim (`formats.goal`)
 chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
 ======== ============================================================================================================
@@ -27,14 +28,18 @@ from turnbuckle.foundation.files import whole
 from turnbuckle.machine import Machine
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
-from turnbuckle.projection.run import Run
+from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.formats import chakra, goal
+from turnbuckle.questions.before_after.formats import chakra, goal, track_event
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
 from turnbuckle.questions.before_after.forms import To
+from turnbuckle.questions.before_after.question import Moved
 
 #: Writers of schedules.
 _OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream, "chakra": chakra.stream}
+
+#: Writers of a run before and after.
+_VIEWED: Final[dict[str, Callable[[Moved, Answer, BinaryIO], object]]] = {"json": perfetto.stream, "perfetto": track_event.stream}
 
 
 def of_run(
@@ -77,10 +82,10 @@ def writer(
     if to in _OF_STEPS:
         seen = steps(run, target, model, network, apply)
         return lambda sink: _OF_STEPS[to](seen, sink)
-    if to != "json":
+    if to not in _VIEWED:
         forms = get_args(To)
         raise error_of("A482", found=to, fix=did_you_mean(to, forms) or None, forms=", ".join(forms))
     if target is None:
         raise error_of("A481", to=to)
     both, answer = perfetto.asked(run, target, model or nething(), network, apply)
-    return lambda sink: perfetto.stream(both, answer, sink)
+    return lambda sink: _VIEWED[to](both, answer, sink)

@@ -37,7 +37,7 @@ from turnbuckle.trace.ids import process_number, process_of, thread_number
 _AT_ONCE: Final = 50_000
 #: A colour of the format's own list, for what lies on the critical path (chrome://tracing shows it, Perfetto colours by name).
 _CRITICAL: Final = "terrible"
-_PATHS: Final = 1
+PATHS: Final = 1
 """Process number of the critical paths; those of the recording's processes follow."""
 _FIRST_TRACK: Final = 1000
 """Track numbers lie above all process numbers: one that equals its process's is taken for its main thread."""
@@ -105,7 +105,7 @@ def _harmless(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """One half of the file: its times [ns] and the lane of each activity."""
 
     word: str
@@ -116,37 +116,38 @@ class _Side:
     after: bool
 
 
-def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield all events as JSON texts, metadata first."""
+def sides(run: Moved) -> list[Side]:
+    """Return the measured and the projected half of a run, activities on lanes where they overlap without nesting."""
     table = run.table
     before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     after = _ns(table["projected_start"]), _ns(table["projected_end"])
     track = table["track"].to_numpy()
-    sides = [
-        _Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
-        _Side(
-            "projected",
-            clean(", with ".join([run.target.name, *([" and ".join(run.edits)] if run.edits else [])])),
-            *after,
-            lanes(track, *after),
-            True,
-        ),
+    target = clean(", with ".join([run.target.name, *([" and ".join(run.edits)] if run.edits else [])]))
+    return [
+        Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
+        Side("projected", target, *after, lanes(track, *after), True),
     ]
-    places = [_places(run.profile, side, track) for side in sides]
-    yield _metadata(run, sides, places)
-    labels = _labels(run)
-    for side, place in zip(sides, places, strict=True):
-        frame = _slices(run, labels, side, place)
+
+
+def _events(run: Moved, about: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield all events as JSON texts, metadata first."""
+    halves = sides(run)
+    track = run.table["track"].to_numpy()
+    placed = [places(run.profile, side, track) for side in halves]
+    yield _metadata(run, halves, placed)
+    names = labels(run)
+    for side, place in zip(halves, placed, strict=True):
+        frame = slices(run, names, side, place)
         for first_row in range(0, frame.height, _AT_ONCE):
             yield _slice_texts(frame.slice(first_row, _AT_ONCE), side)
-    for side, path in zip(sides, (run.path_before, run.path_after), strict=True):
-        shown = _shown(run, path)
-        if shown.height:
-            yield [_run_text(about, side, shown)]
-        for first_row in range(0, shown.height, _AT_ONCE):
-            yield _path_texts(shown.slice(first_row, _AT_ONCE), labels, side)
+    for side, path in zip(halves, (run.path_before, run.path_after), strict=True):
+        steps = shown(run, path)
+        if steps.height:
+            yield [_run_text(about, side, steps)]
+        for first_row in range(0, steps.height, _AT_ONCE):
+            yield _path_texts(steps.slice(first_row, _AT_ONCE), names, side)
         if side.after:
-            yield from _delay_texts(shown)
+            yield from _delay_texts(steps)
 
 
 def lanes(track: Int, start_ns: Int, end_ns: Int) -> Int:
@@ -200,7 +201,7 @@ def _crowded(track: Int, start: Int, end: Int) -> Int:
     return inside
 
 
-def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], int]:
+def places(profile: Profile, side: Side, track: Int) -> dict[tuple[int, int], int]:
     """Return the number in the file of each (track, lane), in display order: host threads, then streams, each by its numbers.
 
     The two sides take alternate numbers, so that no number is used twice.
@@ -215,14 +216,14 @@ def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], 
     return {pair: _FIRST_TRACK + 2 * k + side.after for k, pair in enumerate(sorted(pairs, key=place))}
 
 
-def _processes(run: Moved, side: _Side) -> dict[int | None, int]:
+def _processes(run: Moved, side: Side) -> dict[int | None, int]:
     """Return the process number of each recorded process on one side; measured and projected alternate."""
     used = run.profile.tracks.filter(pl.col("track").is_in(run.table["track"].unique().implode()))
     distinct = used["process"].unique(maintain_order=True).to_list()
-    return {process: _PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
+    return {process: PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
 
 
-def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int], int]]) -> list[str]:
+def _metadata(run: Moved, halves: list[Side], placed: list[dict[tuple[int, int], int]]) -> list[str]:
     """Return the events that name and order all tracks."""
     out: list[str] = []
 
@@ -230,34 +231,45 @@ def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int],
         event = {"ph": "M", "name": event_name, "pid": pid, "tid": tid, "args": args}
         out.append(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
 
-    say("process_name", _PATHS, 0, name="critical path")
-    say("process_sort_index", _PATHS, 0, sort_index=0)
-    tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
-    ranks = {process_of(thread): rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
-    several = len(_processes(run, sides[0])) > 1
-    for side, place in zip(sides, places, strict=True):
-        say("thread_name", _PATHS, _path_track(side), name=f"{side.word} on {side.machine}")
-        say("thread_sort_index", _PATHS, _path_track(side), sort_index=int(side.after))
-        numbers = _processes(run, side)
-        for process, pid in numbers.items():
-            rank = f", rank {ranks[process]}" if process in ranks else ""
-            process_words = f", process {thread_number(process_number(process))}" if several and process is not None else ""
-            say("process_name", pid, 0, name=f"{side.word} on {side.machine}{process_words}{rank}")
+    say("process_name", PATHS, 0, name="critical path")
+    say("process_sort_index", PATHS, 0, sort_index=0)
+    for side, place in zip(halves, placed, strict=True):
+        say("thread_name", PATHS, path_track(side), name=f"{side.word} on {side.machine}")
+        say("thread_sort_index", PATHS, path_track(side), sort_index=int(side.after))
+        for pid, name in process_names(run, halves, side):
+            say("process_name", pid, 0, name=name)
             say("process_sort_index", pid, 0, sort_index=pid)
-        for (track, lane), tid in place.items():
-            row = tracks[track]
-            pid = numbers[row["process"]]
-            name = {"thread": f"host thread {thread_number(row['thread'] or 0)}", "stream": f"GPU {row['device']} stream {row['stream']}"}
-            say("thread_name", pid, tid, name=name.get(row["what"], "host") + (f" ({lane + 1})" if lane else ""))
+        for tid, pid, name in track_names(run, side, place):
+            say("thread_name", pid, tid, name=name)
             say("thread_sort_index", pid, tid, sort_index=tid)
     return out
 
 
-def _path_track(side: _Side) -> int:
-    return _PATHS + 100 + side.after
+def process_names(run: Moved, halves: list[Side], side: Side) -> Iterator[tuple[int, str]]:
+    """Yield number and name of each process of one side."""
+    ranks = {process_of(thread): rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    several = len(_processes(run, halves[0])) > 1
+    for process, pid in _processes(run, side).items():
+        rank = f", rank {ranks[process]}" if process in ranks else ""
+        process_words = f", process {thread_number(process_number(process))}" if several and process is not None else ""
+        yield pid, f"{side.word} on {side.machine}{process_words}{rank}"
 
 
-def _labels(run: Moved) -> pl.Series:
+def track_names(run: Moved, side: Side, place: dict[tuple[int, int], int]) -> Iterator[tuple[int, int, str]]:
+    """Yield number, process and name of each track of one side."""
+    tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
+    numbers = _processes(run, side)
+    for (track, lane), tid in place.items():
+        row = tracks[track]
+        name = {"thread": f"host thread {thread_number(row['thread'] or 0)}", "stream": f"GPU {row['device']} stream {row['stream']}"}
+        yield tid, numbers[row["process"]], name.get(row["what"], "host") + (f" ({lane + 1})" if lane else "")
+
+
+def path_track(side: Side) -> int:
+    return PATHS + 100 + side.after
+
+
+def labels(run: Moved) -> pl.Series:
     """Return the name of each activity as JSON with its quotes.
 
     Each distinct name is encoded once.
@@ -277,7 +289,7 @@ def _labels(run: Moved) -> pl.Series:
     return labelled["label"]
 
 
-def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
+def slices(run: Moved, names: pl.Series, side: Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
     """Return one row per slice, track by track in time order, outer slices before those they contain."""
     table, numbers = run.table, _processes(run, side)
     of_track = {track: numbers.get(process, 0) for track, process in run.profile.tracks.select("track", "process").iter_rows()}
@@ -304,7 +316,7 @@ def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, i
         critical=pl.col("critical_after" if side.after else "critical_before"),
         flow_in=pl.when(pl.col("caller").is_in(table["number"].implode())).then("caller"),
         flow_out=pl.col("number").is_in(calls.implode()),
-    ).with_columns(placed["pid"], placed["tid"], label=labels, ts=pl.Series(side.start_ns), end=pl.Series(side.end_ns))
+    ).with_columns(placed["pid"], placed["tid"], label=names, ts=pl.Series(side.start_ns), end=pl.Series(side.end_ns))
     return frame.sort("tid", "ts", pl.col("end"), descending=[False, False, True])
 
 
@@ -319,7 +331,7 @@ def _microseconds(ns: pl.Expr) -> pl.Expr:
     )
 
 
-def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
+def _slice_texts(frame: pl.DataFrame, side: Side) -> list[str]:
     nothing = pl.lit("")
     parts: list[pl.Expr] = []
 
@@ -364,7 +376,7 @@ def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
     return cast(list[str], text.to_series().to_list())
 
 
-def _shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
+def shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
     """Return the edges of a critical path that take time [ns] and lead to an activity of the table; `at` is its row there."""
     rows = run.table.select("number").with_row_index("at")
     return (
@@ -378,8 +390,8 @@ def _shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
-    """Return the slice that contains the critical path of one side and names the answer behind it."""
+def run_words(about: dict[str, Any], side: Side) -> tuple[str, dict[str, Any]]:
+    """Return the name of the slice that contains the critical path of one side, and the answer behind it."""
     projection, made = about["projections"][0], about["provenance"]
     seconds = projection["seconds" if side.after else "measured_seconds"]
     args = {
@@ -393,18 +405,36 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
         "explained": about["critical_path_explained"],
         "findings": [f"{f['code']} {f['meaning']}" for f in [*about["findings"], *projection["findings"]]],
     }
-    first, last = int(shown["ts"][0]), int(shown["end"][-1])
-    event = {"ph": "X", "pid": _PATHS, "tid": _path_track(side), "ts": first / 1000, "dur": (last - first) / 1000}
-    return _json({**event, "name": f"{side.word} run time {show(seconds, 's', 4)}", "cat": "run", "args": args}).decode("utf-8")
+    return f"{side.word} run time {show(seconds, 's', 4)}", args
 
 
-def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
+def _run_text(about: dict[str, Any], side: Side, steps: pl.DataFrame) -> str:
+    """Return the slice that contains the critical path of one side."""
+    name, args = run_words(about, side)
+    first, last = int(steps["ts"][0]), int(steps["end"][-1])
+    event = {"ph": "X", "pid": PATHS, "tid": path_track(side), "ts": first / 1000, "dur": (last - first) / 1000}
+    return _json({**event, "name": name, "cat": "run", "args": args}).decode("utf-8")
+
+
+def step_names(steps: pl.DataFrame, names: pl.Series) -> list[str]:
+    """Return the name of each step of a critical path: of its activity, or of the wait."""
+    own = [unquoted(label) for label in names.gather(steps["at"])]
+    return [name if kind in ("run", "call") else _EDGES[kind] for kind, name in zip(steps["kind"].cast(pl.String), own, strict=True)]
+
+
+def unquoted(label: str) -> str:
+    """Return a name from its JSON text."""
+    name: str = json.loads(label)
+    return name
+
+
+def _path_texts(steps: pl.DataFrame, names: pl.Series, side: Side) -> list[str]:
     """Return the steps of a critical path: activities by their names, and the waits between them."""
     waits = {kind: json.dumps(_EDGES[kind]) for kind in KINDS if kind not in ("run", "call")}
     words = pl.col("kind").cast(pl.String).replace_strict(waits, default=None)
-    text = shown.with_columns(label=labels.gather(shown["at"])).select(
+    text = steps.with_columns(label=names.gather(steps["at"])).select(
         pl.concat_str(
-            pl.lit(f'{{"ph":"X","pid":{_PATHS},"tid":{_path_track(side)},"ts":'),
+            pl.lit(f'{{"ph":"X","pid":{PATHS},"tid":{path_track(side)},"ts":'),
             _microseconds(pl.col("ts")),
             pl.lit(',"dur":'),
             _microseconds(pl.col("end") - pl.col("ts")),
@@ -420,13 +450,13 @@ def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str
     return cast(list[str], text.to_series().to_list())
 
 
-def _delay_texts(shown: pl.DataFrame) -> Iterator[list[str]]:
+def _delay_texts(steps: pl.DataFrame) -> Iterator[list[str]]:
     """Yield how much later than recorded the critical path is, wherever that changes."""
-    changed = shown.filter((pl.col("moved_ns") != pl.col("moved_ns").shift(1)).fill_null(True))
+    changed = steps.filter((pl.col("moved_ns") != pl.col("moved_ns").shift(1)).fill_null(True))
     for first_row in range(0, changed.height, _AT_ONCE):
         text = changed.slice(first_row, _AT_ONCE).select(
             pl.concat_str(
-                pl.lit(f'{{"ph":"C","pid":{_PATHS},"tid":{_PATHS + 101},"ts":'),
+                pl.lit(f'{{"ph":"C","pid":{PATHS},"tid":{PATHS + 101},"ts":'),
                 _microseconds(pl.col("end")),
                 pl.lit(',"name":"accumulated delay","cat":"delay","args":{"us":'),
                 _microseconds(pl.col("moved_ns")),
