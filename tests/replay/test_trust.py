@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from refusals import refused
@@ -16,6 +17,7 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.order import Prepared, prepared
 from turnbuckle.questions.distance.distance import MODEL
+from turnbuckle.replay.timeline import parameters
 from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
 from turnbuckle.trace.trace import Trace
 
@@ -143,3 +145,16 @@ def test_real_runs(shared: Path, name: str, refused: bool) -> None:
     if not refused:
         assert 0.8 < found.explained <= 1.0
         assert all(d.track.startswith(("host thread ", "device ", "the run")) for d in found.doubts)
+
+
+def test_the_blocks_of_a_long_run_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, made = ready(launches(200, late=500, every=7))
+    assert made.timeline is not None
+    path = made.timeline.unchanged_path[1]
+    direction = np.arange(parameters(len(made.run)), dtype=np.float64)
+    weights, slopes = made.timeline._weights, made.timeline.slopes(path, direction)
+    monkeypatch.setattr("turnbuckle.replay.trust._BLOCK", 7)
+    monkeypatch.setattr("turnbuckle.replay.timeline._BLOCK", 7)
+    again, blocks = ready(launches(200, late=500, every=7))
+    assert again == found and blocks.timeline is not None
+    assert (blocks.timeline._weights == weights).all() and (blocks.timeline.slopes(path, direction) == slopes).all()

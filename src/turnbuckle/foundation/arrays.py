@@ -1,8 +1,9 @@
-"""Types of the arrays that columns and replays are made of, by what an element is; members of groups and their places."""
+"""Types of the arrays that columns and replays are made of, by what an element is; members of groups; memory that is returned."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,3 +37,23 @@ def turns(group: Int) -> Int:
     out = np.empty(len(group), dtype=np.int64)
     out[order] = runs(np.unique(group, return_counts=True)[1])[1]
     return out
+
+
+#: Rows from which what a step leaves behind is worth a look at the whole heap: some ten megabytes.
+_MANY: Final = 500_000
+
+
+def returned(rows: int) -> None:
+    """Return freed memory to the system after a step over so many rows, where the C library can (glibc); do nothing for few."""
+    if rows >= _MANY and (trim := _trim()) is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    import ctypes  # of no use to a small recording
+
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, returned
 from turnbuckle.foundation.errors import needs
 from turnbuckle.foundation.files import whole, write_parquet
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
@@ -164,9 +164,10 @@ def build(trace: Trace) -> Profile:
         "exposed_ns",
         "tail_exposed",
     ]
-    return Profile(
-        trace, activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row"), tracks, first, last, findings
-    )
+    activities = activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row")
+    del start, reach, felt, exposed_ns, tail, gap, alone, unnamed
+    returned(activities.height)
+    return Profile(trace, activities, tracks, first, last, findings)
 
 
 def naming_ranges(trace: Trace) -> pl.DataFrame:

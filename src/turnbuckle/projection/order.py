@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.arrays import Float, returned
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pairs
@@ -97,9 +97,15 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
         return Prepared(run, profile.seconds, sharers=sharers(profile))
-    timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
+    # what is looked for before there is a graph does not add to the memory of one
+    copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
-    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), sharers(profile), staging=staged)
+    graph = dependencies(profile)
+    returned(len(graph.time_ns))
+    timeline = TimelineReplay.compiled(graph, run, piece)
+    returned(len(graph.time_ns))
+    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged)
+    returned(len(graph.time_ns))
     return ready.to(model.replay)
 
 

@@ -241,6 +241,7 @@ class Run(Shown):
         UsageError : A014, the additive model has no machine; with a network A050, A074, A081, A091, A092, A099.
         """
         model = model or replace(nething(), replay="auto")
+        unfit = self._unfit  # before there is a graph: looking for a start-up takes memory for a while
         asked = [on] if isinstance(on, str | Machine) else on
         if asked is None and network is not None:
             asked = ["self"]
@@ -264,7 +265,7 @@ class Run(Shown):
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
-        if found := [*self._unfit, *(model.kernels.findings if model.kernels is not None else ())]:
+        if found := [*unfit, *(model.kernels.findings if model.kernels is not None else ())]:
             projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *found]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn, carried_by)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.foundation.arrays import Bool, Float, Int, Whole
+from turnbuckle.foundation.arrays import Bool, Float, Int, Whole, returned
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
@@ -31,6 +31,8 @@ Terms = tuple[Index, Index]
 _PARTS = ("launch", "kernel", "copy", "other")
 #: What a unit of added time is worth [ns].
 _ADDED = 1e9
+#: Edges that are added up together.
+_BLOCK = 1 << 18
 #: What the native core spares an edge, bit by bit: the edge itself, the first and the second term of its change.
 _LEFT_OUT, _NO_FIRST, _NO_SECOND = np.uint8(1), np.uint8(2), np.uint8(4)
 
@@ -217,9 +219,12 @@ class TimelineReplay:
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Return the change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
-        first, second = (parameter[edges] for parameter in self._terms)
-        slope = np.where(first >= 0, direction[first] * self._worth(0, edges), 0.0) * 1e-9
-        return np.asarray(slope + np.where(second >= 0, direction[second] * self._worth(1, edges), 0.0) * 1e-9)
+        out = np.empty(len(edges))
+        for some in (slice(k, k + _BLOCK) for k in range(0, len(edges), _BLOCK)):
+            first, second = (parameter[edges[some]] for parameter in self._terms)
+            slope = np.where(first >= 0, direction[first] * self._worth(0, edges[some]), 0.0) * 1e-9
+            out[some] = slope + np.where(second >= 0, direction[second] * self._worth(1, edges[some]), 0.0) * 1e-9
+        return out
 
     def gradient(self, path: Int) -> Float:
         """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""
@@ -385,20 +390,27 @@ class TimelineReplay:
         kind, count = self.graph.kind, parameters(len(self.run))
         first, second = self._terms
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
-        once = np.zeros(len(kind), dtype=np.bool_)
-        once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
-        again = np.isin(kind, [EDGE["sync"], EDGE["queue"], EDGE["meet"]]) | self.graph.begun_within
-        scales = (first >= 0) & ~again
-        network = second > 6 * len(self.run)
-        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"]) & ~self.graph.begun_within & ~network
+        once = np.ones(len(kind), dtype=np.bool_)
+        syncs = np.flatnonzero(kind == EDGE["sync"])
+        once[syncs] = False
+        once[syncs[np.unique(self.graph.target[syncs], return_index=True)[1]]] = True
+        within, network = self.graph.begun_within, 6 * len(self.run)
         weights = np.zeros(count)
         for parameter in (count - 2, count - 1):  # of several messages that a call waits for, one decides
             edges = np.flatnonzero(second == parameter)
             most = np.zeros(len(self.graph.time_ns))
             np.maximum.at(most, self.graph.target[edges], np.abs(self._worth(1, edges)))
             weights[parameter] = most.sum() if parameter == count - 2 else -most.sum()
-        weights += np.bincount(first[scales], self._worth(0, scales), count) + np.bincount(second[adds], self._worth(1, adds), count)
-        return weights * 1e-9
+        scaled, added = np.zeros(count), np.zeros(count)
+        # whole numbers of nanoseconds add up exactly, block by block
+        step = max(len(kind), 1) if "_amounts" in self.__dict__ else _BLOCK
+        for some in (slice(k, k + step) for k in range(0, len(kind), step)):
+            again = np.isin(kind[some], [EDGE["sync"], EDGE["queue"], EDGE["meet"]]) | within[some]
+            scales = (first[some] >= 0) & ~again
+            adds = (second[some] >= 0) & once[some] & (kind[some] != EDGE["meet"]) & ~within[some] & (second[some] <= network)
+            scaled += np.bincount(first[some][scales], self._worth(0, some)[scales], count)
+            added += np.bincount(second[some][adds], self._worth(1, some)[adds], count)
+        return (weights + (scaled + added)) * 1e-9
 
 
 def _compiled(
@@ -410,7 +422,9 @@ def _compiled(
     ----------
     terms, amounts : the parameters of every edge, and what a unit of each is worth [ns]; None as the kinds of edges have them.
     """
-    terms = _parameters(graph, piece, len(run)) if terms is None else terms
+    if terms is None:
+        terms = _parameters(graph, piece, len(run))
+        returned(len(graph.kind))
     made = TimelineReplay(graph, run, piece, _native(graph, run, terms, amounts))
     made.__dict__["_terms"] = terms
     if amounts is not None:
@@ -420,11 +434,12 @@ def _compiled(
 
 def _native(graph: Graph, run: Pieces, terms: Terms, amounts: tuple[Float, Float] | None) -> Timeline:
     first, second = terms
-    scaled, added = (_scaled(graph, slice(None)), np.full(len(second), _ADDED)) if amounts is None else amounts
+    # one number for all edges is no array of it
+    scaled, added = (_scaled(graph, slice(None)), np.broadcast_to(_ADDED, second.shape)) if amounts is None else amounts
     return Timeline(
         len(graph.time_ns),
-        graph.source.astype(np.uint32),
-        graph.target.astype(np.uint32),
+        graph.source.astype(np.int32, copy=False).view(np.uint32),
+        graph.target.astype(np.int32, copy=False).view(np.uint32),
         np.ascontiguousarray(graph.lag_ns),
         first.view(np.uint32),  # -1 is `NONE` there
         scaled,

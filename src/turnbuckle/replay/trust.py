@@ -26,6 +26,8 @@ LOST: Final = 0.01
 EXPLAINED: Final = 0.5
 #: A launch this many times as long as launches are in the middle is taken as recorded, unless a full queue held it.
 _SLOW: Final = 10.0
+#: Edges of a path that are looked at together.
+_BLOCK: Final = 1 << 18
 _NSYS: Final = "--trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-trace=node, all processes of the job"
 
 
@@ -88,25 +90,32 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...]
     graph, last = replay.graph, float(replay.graph.time_ns.max())
     if not last:
         return (), 0.0
-    _, path = replay.unchanged_path
-    target, edge, lag = graph.target[path], graph.kind[path], graph.lag_ns[path]
-    late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(edge == EDGE["origin"], lag, 0)
+    _, whole = replay.unchanged_path
     words, code_of_piece = np.unique(np.append(replay.run.kind.astype(str), "gap"), return_inverse=True)
-    kinds, no_work = code_of_piece[replay.piece[(target - 1) // 2]], int(code_of_piece[-1])
-    gap = np.where(edge == EDGE["host"], lag, 0)
-    slow = np.where((edge == EDGE["call"]) & (kinds == np.searchsorted(words, "launch")), lag - _SLOW * _launch_ns(replay), 0)
-    tracks = profile.activities["track"].to_numpy()[graph.activity[(target - 1) // 2]]
+    no_work, launch, typical = int(code_of_piece[-1]), np.searchsorted(words, "launch"), _SLOW * _launch_ns(replay)
+    track_of, sums, all_late = profile.activities["track"].to_numpy(), dict[int, int](), 0
+    # block by block: a path is as long as a run, and each of a dozen columns of it as well
+    for path in np.split(whole, range(_BLOCK, len(whole), _BLOCK)):
+        target, edge, lag = graph.target[path], graph.kind[path], graph.lag_ns[path]
+        owner = (target - 1) // 2
+        late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(edge == EDGE["origin"], lag, 0)
+        kinds, tracks = code_of_piece[replay.piece[owner]], track_of[graph.activity[owner]].astype(np.int64) * len(words)
+        gap = np.where(edge == EDGE["host"], lag, 0)
+        slow = np.where((edge == EDGE["call"]) & (kinds == launch), lag - typical, 0)
+        for kind, taken in ((kinds, late), (no_work, gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
+            some = np.flatnonzero(taken > 0)
+            keys, of = np.unique((tracks + kind)[some], return_inverse=True)
+            added = np.zeros(len(keys), dtype=np.int64)
+            np.add.at(added, of, taken[some])
+            for key, ns in zip(keys.tolist(), added.tolist(), strict=True):
+                sums[key] = sums.get(key, 0) + ns
+        all_late += int(late.sum())
     names, seconds = _tracks(profile), dict[tuple[str, str], int]()
-    for kind, taken in ((kinds, late), (np.full(len(path), no_work), gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
-        some = np.flatnonzero(taken > 0)
-        keys, first, of = np.unique(tracks[some].astype(np.int64) * len(words) + kind[some], return_index=True, return_inverse=True)
-        sums = np.zeros(len(keys), dtype=np.int64)
-        np.add.at(sums, of, taken[some])
-        for k in np.argsort(first):
-            key = (names[keys[k] // len(words)], str(words[keys[k] % len(words)]))
-            seconds[key] = seconds.get(key, 0) + int(sums[k])
+    for number, ns in sums.items():
+        key = (names[number // len(words)], str(words[number % len(words)]))
+        seconds[key] = seconds.get(key, 0) + ns
     ranked = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked), float(late.sum()) / last
+    return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked), float(all_late) / last
 
 
 def _launch_ns(replay: TimelineReplay) -> float:

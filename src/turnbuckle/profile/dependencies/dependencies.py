@@ -491,8 +491,10 @@ def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
     source, target, lag, paid, kind = (np.concatenate(group) for group in zip(*kept, strict=True))
     kept.clear()
     room = time[target] - time[source]
+    # few edges are shortened: pages that nothing is written to take no memory
     clipped = np.zeros(len(time), dtype=np.int64)
-    np.maximum.at(clipped, target, lag - room)
+    over = np.flatnonzero(lag > room)
+    np.maximum.at(clipped, target[over], (lag - room)[over])
     lag = np.minimum(lag, room)
     latest = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(latest, target, time[source] + lag)
