@@ -266,6 +266,7 @@ def track_names(run: Moved, side: Side, place: dict[tuple[int, int], int]) -> It
 
 
 def path_track(side: Side) -> int:
+    """Return the number of the track that holds the critical path of one side."""
     return PATHS + 100 + side.after
 
 
