@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 from refusals import refused
-from rows import THREAD, Row, call, copy, on_device
+from rows import OTHER, THREAD, Row, call, copy, on_device
 from strategies import D2H, NAMES, trace_of
 
+from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.whatif.question import Whatif, of_run
@@ -232,6 +234,23 @@ def test_host_work_beside_the_device_takes_the_longer_of_both(host: int, kernel:
     turn = 10 + kernel
     step = turn + host
     assert ends(answer, "beside physics") == pytest.approx((5 * step + 10, step + max(4 * turn + host, turn + 4 * host)), abs=0.02)
+
+
+def test_work_between_threads_that_take_turns_is_counted_once() -> None:
+    """Two threads launch in turn, 20 us after the other's call of 100 us has returned: a call then waits for both, for one work."""
+    api: list[Row] = []
+    kernels: list[Row] = []
+    for k in range(40):
+        now = k * 120 * US
+        api.append(call(now, now + 100 * US, k + 1, thread=(THREAD, OTHER)[k % 2]))
+        kernels.append(on_device(now + 10 * US, now + 30 * US, k + 1))
+    run = run_of(api=api, kernels=kernels)
+    graph = run.ordered.timeline.graph if run.ordered.timeline else None
+    assert graph is not None and np.bincount(graph.target[graph.kind == EDGE["host"]]).max() == 2, "the threads hand over"
+    answer = of_run(run, draws=0)
+    gain = next(gain for gain in answer.gains if gain.name == "beside before cudaLaunchKernel")
+    assert gain.recorded_seconds == pytest.approx(gain.count * 20e-6)
+    assert ends(answer, gain.name) == pytest.approx((40 * 120 - 20, 40 * 120 - 20 - gain.count * 20), abs=0.02)
 
 
 def test_host_work_on_the_device_takes_the_stated_ratio() -> None:

@@ -90,14 +90,14 @@ def still(one: Prepared, recorded: Graph) -> Bool:
 def waiting(one: Prepared, source: Int, target: Int, lag_ns: Int, kind: str, paid: Int | None = None) -> Prepared:
     """Return the run with further edges.
 
-    Edges lead forward in recorded time, or at one time to the begin of an activity that takes time, so that they close no ring; those that
-    do not are left out.  `paid` names the activities whose price the lags are, where their ends do not tell.
+    Edges lead forward in recorded time, or at one time to the begin of another activity that takes time, so that they close no ring; those
+    that do not are left out.  `paid` names the activities whose price the lags are, where their ends do not tell.
     """
     graph = _graph(one)
     room = graph.time_ns[target] - graph.time_ns[source]
     number = np.maximum(target - 1, 0) // 2
     length = graph.time_ns[2 * number + 2] - graph.time_ns[2 * number + 1]
-    kept = (room > 0) | ((room == 0) & (target == begin(number)) & (length > 0))
+    kept = (room > 0) | ((room == 0) & (target == begin(number)) & (length > 0) & (source != target))
     before = np.full(len(graph.kind), -1, dtype=np.int32) if graph.paid is None else graph.paid
     after = np.full(len(source), -1, dtype=np.int32) if paid is None else paid.astype(np.int32)
     longer = replace(

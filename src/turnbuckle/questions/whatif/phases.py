@@ -32,7 +32,7 @@ class Phase:
     Attributes
     ----------
     name : of the range, or ``before CALL``.
-    edges : mask of the graph's edges whose lag is its work.
+    edges : mask of the graph's edges whose lag is its work; a call that several threads hand over to has one of each thread.
     first : per time it runs, the call behind its first work, in the order of threads and times.
     seconds : what it takes together [s].
     work_ns : what each of these runs takes [ns].
@@ -49,17 +49,20 @@ def phases(seen: Seen) -> Iterator[Phase]:
     """Return the host phases of a run, the longest first; the start-up has none."""
     graph = seen.graph
     edges = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.source > 0) & (graph.target % 2 == 1) & (graph.lag_ns > 0))
-    after = graph.owner[edges].astype(np.int64)
-    edges, after = edges[seen.steady[after]], after[seen.steady[after]]
-    order = np.lexsort((seen.begins[after], seen.track[after]))
-    edges, after = edges[order], after[order]
-    lag = graph.lag_ns[edges]
+    target = graph.owner[edges].astype(np.int64)
+    edges, target = edges[seen.steady[target]], target[seen.steady[target]]
+    # a call that another thread hands over to has an edge of each thread: its work is what follows the last of them
+    order = np.lexsort((graph.lag_ns[edges], seen.begins[target], seen.track[target]))
+    last = order[np.sort(np.unique(target[order], return_index=True)[1])]
+    after, lag = target[last], graph.lag_ns[edges[last]]
     rows = open_ranges(seen, after, seen.begins[after] - lag // 2)
     words = seen.range_words
     name = np.array(
         [words[r] if r >= 0 else f"before {seen.name[a]}" for r, a in zip(rows.tolist(), after.tolist(), strict=True)], dtype=object
     )
     known, number = np.unique(name.astype(str), return_inverse=True)
+    phase_of = np.full(len(seen.begins), -1, dtype=np.int64)
+    phase_of[after] = number
     spent = np.bincount(number, weights=lag) if len(name) else np.zeros(0)
     for k in np.argsort(-spent, kind="stable").tolist():
         mine = np.flatnonzero(number == k)
@@ -67,7 +70,7 @@ def phases(seen: Seen) -> Iterator[Phase]:
         starts = np.diff(rows[mine], prepend=-2) != 0
         starts |= (rows[mine] < 0) | (np.diff(seen.track[after[mine]], prepend=-1) != 0)
         mask = np.zeros(len(graph.kind), dtype=np.bool_)
-        mask[edges[mine]] = True
+        mask[edges[phase_of[target] == k]] = True
         work = np.bincount(np.cumsum(starts) - 1, weights=lag[mine]).astype(np.int64)
         yield Phase(str(known[k]), mask, after[mine][starts], float(spent[k]) * 1e-9, work)
 
