@@ -157,6 +157,45 @@ def test_the_ranking_turns_where_a_mix_of_that_share_ties(runs: dict[str, tb.Run
     assert tied.mixes[0].cost.value == pytest.approx(tied.mixes[1].cost.value, rel=1e-12)
 
 
+def test_the_range_of_the_turn_is_that_of_the_draws_in_which_a_share_turns(runs: dict[str, tb.Run], both: Suite) -> None:
+    """In each draw both machines tie at the share, or one of them needs fewer node-hours for either application alone."""
+    answers = {name: run.project(ON, draws=DRAWS) for name, run in runs.items()}
+    seen = set()
+    for f in (f for f in both.flips if f.by == "node-hours"):
+        penalties = {}
+        for target in (f.better, f.worse):
+            of_self = {name: np.ones(DRAWS) for name in runs}
+            samples = of_self if target == "self" else {n: np.asarray(a[target].sample) / runs[n].seconds for n, a in answers.items()}
+            penalties[target] = [samples[f.application], *(s for name, s in samples.items() if name != f.application)]
+        grown, shrunk = (penalties[f.worse][k] - penalties[f.better][k] for k in (0, 1))
+        turning = grown * shrunk < -1e-12
+        assert f.turns == turning.mean()
+        seen.add((f.flips_at is not None, 0 < f.turns < 1))
+        if not turning.any():
+            assert f.low is None and f.high is None
+            continue
+        assert f.low is not None and f.high is not None
+        ties = (shrunk / (shrunk - grown))[turning]
+        low, high = np.quantile(ties, (0.05, 0.95))
+        value = [] if f.flips_at is None else [f.flips_at]
+        assert (f.low, f.high) == pytest.approx((min(low, *value), max(high, *value)) if value else (low, high), rel=1e-6)
+    assert (False, True) in seen, "a pair that no share turns at the stated values, and some share in some draws"
+
+
+def test_without_draws_the_share_that_turns_is_as_with_them_and_has_no_range(runs: dict[str, tb.Run]) -> None:
+    offers = (Offer("self", Estimate(1.0, 1.0)), Offer("nvlink-c2c", Estimate(1.1, 1.2)))
+    plain, drawn = (of_files(portfolio(runs, {"milc": 3.0, "dgemm": 1.0}, *offers), draws=draws) for draws in (0, 20))
+    assert [f.flips_at for f in plain.flips] == [f.flips_at for f in drawn.flips]
+    assert all(f.low is None and f.high is None and f.turns is None for f in plain.flips)
+    stated = [f for f in drawn.flips if f.flips_at is not None]
+    assert stated
+    for f in stated:
+        assert f.low is None or f.high is None or f.flips_at is None or f.low <= f.flips_at <= f.high
+        assert f.turns is not None and (f.low is not None or f.turns == 0)
+    # a price that is unknown moves the share by cost
+    assert any(f.low is not None and f.low < (f.flips_at or 0.0) for f in stated if f.by == "cost")
+
+
 def test_without_draws_a_range_is_the_number(runs: dict[str, tb.Run]) -> None:
     answer = of_files(list(runs.values()), "cdi-row-link", draws=0)
     assert all(m.node_hours.low == m.node_hours.value == m.node_hours.high for m in answer.mixes)

@@ -107,7 +107,10 @@ def books(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[openp
 
 def test_the_workbook_keeps_the_answer_beside_its_formulas(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
     formulas, values, _ = books
-    assert values.sheetnames == ["Mix", "Applications", "Ranges", "Sources"]
+    assert values.sheetnames == ["Mix", "Applications", "Ranges", "Turns", "Sources"]
+    for k, f in enumerate(suite.flips):
+        row = [cell.value for cell in values["Turns"][5 + k]]
+        assert row[0] == f.by and row[4:] == [v if v is None else pytest.approx(v) for v in (f.share, f.flips_at, f.low, f.high, f.turns)]
     for k, m in enumerate(suite.mixes):
         row = [cell.value for cell in values["Mix"][5 + k]]
         assert row[1:4] == pytest.approx([m.node_hours.value, m.coupling_alone.value, m.throughput.value])

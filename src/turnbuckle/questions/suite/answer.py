@@ -153,6 +153,8 @@ class Flip(Declared):
     by : ``node-hours`` or ``cost``.
     better, worse : the targets, as they rank today.
     share, flips_at : of the application's node-hours today, and where both targets come to the same; None where no share does.
+    low, high : 90 % range of `flips_at` over the draws in which some share turns the ranking; None where none does, or without draws.
+    turns : share of the draws in which some share does; None without draws.
     """
 
     by: str
@@ -161,6 +163,9 @@ class Flip(Declared):
     application: str
     share: float
     flips_at: float | None
+    low: float | None
+    high: float | None
+    turns: float | None
 
 
 @dataclass(frozen=True, repr=False)

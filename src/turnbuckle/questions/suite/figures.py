@@ -7,7 +7,7 @@ from typing import Final
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
 from turnbuckle.questions.suite.recorded import copies_figure, kernels_figure
-from turnbuckle.questions.suite.tables import ratio, share, titles
+from turnbuckle.questions.suite.tables import ratio, share, titles, turning
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, INK, RECORDED, SOFT, change_colour, change_legend, colours
@@ -199,9 +199,14 @@ def premium_figure(suite: Suite) -> Figure | None:
 
 def nearest_turn(suite: Suite) -> Flip | None:
     """Return the change of the mix that turns the first place soonest; None where none does."""
-    turns = [f for f in suite.flips if f.flips_at is not None]
+    turns = [f for f in first_place(suite) if f.flips_at is not None]
+    return min(turns, key=lambda f: abs((f.flips_at or 0.0) - f.share), default=None)
+
+
+def first_place(suite: Suite) -> list[Flip]:
+    """Return what the first place hangs on: by cost where every price is known, else by node-hours."""
     by = "cost" if all(m.cost for m in suite.mixes) else "node-hours"
-    return min((f for f in turns if f.by == by), key=lambda f: abs((f.flips_at or 0.0) - f.share), default=None)
+    return [f for f in suite.flips if f.by == by]
 
 
 def turn_figure(suite: Suite) -> Figure | None:
@@ -235,21 +240,24 @@ def turn_figure(suite: Suite) -> Figure | None:
         quantity("share", [0, 1], title=f"share of {name}", format="%"),
         quantity("value", [low - pad, high + pad], title=what, grid=True),
     )
+    band = [] if turn.low is None or turn.high is None else [{"share": turn.low, "to": turn.high}]
     layers = [
+        *([marks.cells(band, x, None, x2="to", color="#f1f6fb")] if band else []),
         marks.rules([{"share": today}], x, color=RECORDED, strokeDash=[4, 3]),
-        marks.labels([{"share": today, "label": "today"}], x, -6, color=SOFT, fontSize=10.5),
+        marks.labels([{"share": today, "label": "today"}], x, -19, color=SOFT, fontSize=10.5),
         marks.rules([{"share": turn.flips_at}], x, color=FAINT),
-        marks.labels([{"share": turn.flips_at, "label": f"turns at {percent(turn.flips_at)}"}], x, -6, color=SOFT, fontSize=10.5),
+        marks.labels([{"share": turn.flips_at, "label": f"turns at {turning(turn)}"}], x, -6, color=SOFT, fontSize=10.5),
         marks.line(rows, x, y, 2.5, series="series"),
         marks.labels(ends, x, y, "name", hue="colour", align="left", dx=8, lineBreak="\n", fontSize=11.5),
     ]
     return Figure(
         "suite-turn",
         f"The ranking hangs on {name}",
-        f"{named[turn.better]} is first while {name} has {percent(today)}, as today; {named[turn.worse]} ties at {percent(turn.flips_at)}.",
-        plot(layers, 220, (64, 190, 24, 46)),
+        f"{named[turn.better]} is first while {name} has {percent(today)}, as today; {named[turn.worse]} ties at {turning(turn)}.",
+        plot(layers, 220, (64, 190, 37, 46)),
         rows,
-        "The other applications keep their proportions. At the stated values.",
+        "The other applications keep their proportions. Lines: at the stated values."
+        + (f" Band: the 90 % range over the draws in which a share turns it, {probability(turn.turns)} of all." if turn.turns else ""),
     )
 
 

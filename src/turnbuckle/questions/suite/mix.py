@@ -62,9 +62,18 @@ def flips_at(share: float, one: float, all_together: float) -> float | None:
     >>> flips_at(0.25, -1.0, 0.5)
     0.5
     """
+    turns = float(flips_drawn(share, np.float64(one), np.float64(all_together)))
+    return None if math.isnan(turns) else turns
+
+
+def flips_drawn(share: float, one: Float | np.float64, all_together: Float | np.float64) -> Float:
+    """Return draws of `flips_at`, shape (draws,); NaN where no share turns the ranking.
+
+    >>> flips_drawn(0.25, np.array([-1.0, 1.0]), np.array([0.5, 0.5])).tolist()
+    [0.5, nan]
+    """
     if share >= 1.0:
-        return None
+        return np.full(np.shape(one), np.nan)
     others = (all_together - share * one) / (1.0 - share)
-    if others * one >= 0:
-        return None
-    return others / (others - one)
+    turns = others * one < 0
+    return np.divide(others, others - one, out=np.full(np.shape(one), np.nan), where=turns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,8 +11,16 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.suite.answer import SELF, Mix, Suite
-from turnbuckle.questions.suite.figures import map_figure, mix_figure, nearest_turn, premium_figure, recorded_figures, turn_figure
+from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
+from turnbuckle.questions.suite.figures import (
+    first_place,
+    map_figure,
+    mix_figure,
+    nearest_turn,
+    premium_figure,
+    recorded_figures,
+    turn_figure,
+)
 from turnbuckle.questions.suite.tables import flips_table, mix_table, money_table, runs_table, share, titles, versus_table
 from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import clean, listed, percent, plural, probability, signed
@@ -49,7 +58,7 @@ def page(suite: Suite) -> str:
     premium = premium_figure(suite)
     money = [table for table in (versus_table(suite, named), money_table(suite, named)) if table is not None]
     flips = flips_table(suite, named)
-    no_turn = "" if flips else "No share of one application turns the ranking of the first machine and another one."
+    no_turn = "" if flips else f"No share of one application turns the ranking of the first machine and another{_in_draws(suite.flips)}."
     sections: dict[str, dict[str, Any]] = {
         "answer": _section([mix_figure(suite)], [mix_table(suite, named)]),
         "applications": _section([map_figure(suite)], [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)]),
@@ -125,12 +134,30 @@ def _worth(suite: Suite, named: dict[str, str], best: Mix) -> str:
 def _turns(suite: Suite, named: dict[str, str]) -> str:
     turn = nearest_turn(suite)
     if turn is None or turn.flips_at is None:
-        return "" if len(suite.applications) < 2 else "No change of one program's share turns this."
+        if len(suite.applications) < 2:
+            return ""
+        return f"At the stated values no change of one program's share turns this{_in_draws(first_place(suite))}."
     side = "more than" if turn.flips_at > turn.share else "less than"
     return (
         f"By {turn.by}, {named[turn.better]} is first; {named[turn.worse]} takes its place where {clean(turn.application)} has {side} "
-        f"{percent(turn.flips_at)} of the node-hours (today {percent(turn.share)})."
+        f"{percent(turn.flips_at)} of the node-hours (today {percent(turn.share)}){_spread(turn)}."
     )
+
+
+def _spread(turn: Flip) -> str:
+    """Return the range of the share at which the ranking turns, in words; empty without draws."""
+    if turn.turns is None:
+        return ""
+    if turn.low is None or turn.high is None:
+        return "; in no draw of what is unknown does a share turn it"
+    ends = f"{percent(turn.low)} to {percent(turn.high)}"
+    return f"; 90 % range {ends} over the {probability(turn.turns)} of the draws in which a share turns it"
+
+
+def _in_draws(flips: Sequence[Flip]) -> str:
+    """Return in how many draws some share turns the ranking, in words; empty without draws."""
+    most = max((f.turns for f in flips if f.turns is not None), default=None)
+    return "" if most is None else f"; in {probability(most)} of the draws one does"
 
 
 def _synthetic(suite: Suite) -> str:

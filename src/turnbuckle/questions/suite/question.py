@@ -274,5 +274,26 @@ class _Together:
             for cost, k, other in others:
                 for n, a in enumerate(self.applications):
                     own = other * self.stated[0][k][n] - price * self.stated[0][best][n]
-                    out.append(Flip(by, self.names[best], self.names[k], a.name, a.share, mix.flips_at(a.share, own, cost - least)))
+                    flips_at = mix.flips_at(a.share, own, cost - least)
+                    ends = self._turning(by, best, k, n, flips_at)
+                    out.append(Flip(by, self.names[best], self.names[k], a.name, a.share, flips_at, *ends))
         return tuple(out)
+
+    def _turning(self, by: str, best: int, k: int, n: int, stated: float | None) -> tuple[float | None, float | None, float | None]:
+        """Return the range of the share at which the ranking turns, over the draws in which it does, and the share of those draws."""
+        if not self.draws:
+            return None, None, None
+        (one, total), (own, together) = (self._worth_drawn(by, j, n) for j in (best, k))
+        sample = mix.flips_drawn(self.shares[n], own - one, together - total)
+        turning = sample[~np.isnan(sample)]
+        if not len(turning):
+            return None, None, 0.0
+        low, high = np.quantile(turning, _TAILS).tolist()
+        ends = (low, high) if stated is None else (min(low, stated), max(high, stated))
+        return *ends, len(turning) / self.draws
+
+    def _worth_drawn(self, by: str, k: int, n: int) -> tuple[Float, Float]:
+        """Return draws of what an application and the mix take on a machine, in node-hours or in money."""
+        price = self.offers[k].price if by == "cost" else None
+        worth = price.drawn(f"{self.names[k]}/price of a node", self.draws, self.seed) if price else 1.0
+        return self.drawn[0][k][n] * worth, self.hours_drawn(k) * worth

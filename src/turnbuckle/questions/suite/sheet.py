@@ -60,11 +60,12 @@ class _Written:
 
     def all(self) -> None:
         """Write every sheet; the answer comes first."""
-        sheets = [self.book.add_worksheet(name) for name in ("Mix", _SHEET, "Ranges", "Sources")]
+        sheets = [self.book.add_worksheet(name) for name in ("Mix", _SHEET, "Ranges", "Turns", "Sources")]
         self._mix(sheets[0])
         self._applications(sheets[1])
         self._ranges(sheets[2])
-        self._sources(sheets[3])
+        self._turns(sheets[3])
+        self._sources(sheets[4])
 
     def _head(self, sheet: Worksheet, title: str, note: str, names: list[str]) -> None:
         sheet.write_string(0, 0, title, self.bold)
@@ -179,6 +180,17 @@ class _Written:
             for n, value in enumerate(v for r in ratios for v in (r.value, r.low, r.high)):
                 sheet.write_number(row, 2 + n, value, self.ratio)
             sheet.write_string(row, 8, verdict)
+
+    def _turns(self, sheet: Worksheet) -> None:
+        names = ["ranked by", "first", "against", "application", "share today", "turns at", "low", "high", "likely"]
+        note = "Share at which both machines come to the same; its 90 % range over the draws in which some share does; how many those are."
+        self._head(sheet, "What turns the ranking, as answered", note, names)
+        for k, f in enumerate(self.suite.flips):
+            for n, text in enumerate((f.by, f.better, f.worse, f.application)):
+                sheet.write_string(_TOP + k, n, clean(text))
+            for n, value in enumerate((f.share, f.flips_at, f.low, f.high, f.turns), start=4):
+                if value is not None:
+                    sheet.write_number(_TOP + k, n, value, self.share)
 
     def _sources(self, sheet: Worksheet) -> None:
         self._head(sheet, "Sources", "Where every number comes from.", ["what", "which", "SHA-256, or where"])

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from turnbuckle.projection.projection import NOISE
-from turnbuckle.questions.suite.answer import SELF, Cell, Mix, Ratio, Suite
+from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.suite.answer import SELF, Cell, Flip, Mix, Ratio, Suite
 from turnbuckle.questions.suite.portfolio import Estimate
 from turnbuckle.show.table import Cell as Shown
 from turnbuckle.show.table import Table, cells
@@ -29,7 +30,7 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
         runs_table(suite, named, ranges=not short or len(suite.mixes) <= _WIDE, short=short),
         versus_table(suite, named, today=short),
     )
-    every = (runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named))
+    every = (runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named, short=short))
     return [table for table in every if table is not None]
 
 
@@ -218,21 +219,43 @@ def _money(value: Ratio | Estimate | None, divisor: float) -> Shown:
     return Shown(middle if low == high else f"{middle} [{low}, {high}]")
 
 
-def flips_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
+def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) -> Table | None:
     """Return at which share of each application the ranking turns; None where no share of one turns it."""
     rows = [
         cells(
             f.by, _machine(named, f.better), _machine(named, f.worse), shorten(clean(f.application), _NAME), Shown(percent(f.share)),
-            Shown(percent(f.flips_at)),
+            Shown(turning(f)), *([] if f.turns is None else [Shown(probability(f.turns))]),
         )
-        for f in sorted(suite.flips, key=lambda f: abs((f.flips_at or 9.0) - f.share))
-        if f.flips_at is not None
+        for f in sorted(suite.flips, key=lambda f: abs((9.0 if f.flips_at is None else f.flips_at) - f.share))
+        if f.flips_at is not None or (f.turns or 0.0) > 1.0 - LEVEL
     ]  # fmt: skip
     if not rows:
         return None
     caption = (
         "The share of all node-hours at which both machines come to the same, if this application grows or shrinks and the "
-        "others keep their proportions; nearest to today's first. At the stated values. Pairs that no share turns are left out."
+        "others keep their proportions; nearest to today's first. "
     )
-    head = ["ranked by", "first", "against", "application", ">share today", ">turns at"]
+    head = ["ranked by", "first", "against", "application", ">today" if short else ">share today", ">turns at"]
+    if suite.draws:
+        head.append(">likely")
+        caption += (
+            "In brackets the 90 % range over the common draws in which some share turns the ranking; likely: how many of all draws those "
+            f"are. {DASH}: no share does at the stated values. Pairs that no share turns there, and in at most {percent(1.0 - LEVEL)} of "
+            "the draws, are left out."
+        )
+    else:
+        caption += "At the stated values. Pairs that no share turns are left out."
     return Table(caption, head, rows, title="what turns the ranking", shown=10)
+
+
+def turning(flip: Flip) -> str:
+    """Return the share at which the ranking turns and, where draws have one, its range.
+
+    >>> turning(Flip("cost", "a", "b", "milc", 0.75, 0.42, 0.381, 0.47, 0.99))
+    '42\\xa0% [38, 47]'
+    """
+    text = percent(flip.flips_at)
+    if flip.low is None or flip.high is None or percent(flip.low) == text == percent(flip.high):
+        return text
+    low, high = (percent(v, 2).removesuffix(f"{NARROW}%") for v in (flip.low, flip.high))
+    return f"{text} [{low}, {high}]"
