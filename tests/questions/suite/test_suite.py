@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import permutations
 from pathlib import Path
@@ -10,14 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi_rows import call, recorded, thread
 from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.projection.projection import chance_faster
+from turnbuckle.cli.app import dispatch
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.network import OnNetwork
+from turnbuckle.projection.projection import Projection, chance_faster
 from turnbuckle.questions.suite import mix
 from turnbuckle.questions.suite.answer import Suite
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, read_portfolio
 from turnbuckle.questions.suite.question import of_files
+from turnbuckle.questions.suite.tables import of_suite
+from turnbuckle.trace.ids import process_of
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 MILC, DGEMM = EXAMPLES / "milc-like-synthetic.sqlite", EXAMPLES / "dgemm-like-synthetic.sqlite"
@@ -48,13 +55,19 @@ def both(runs: dict[str, tb.Run]) -> Suite:
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
-def test_of_one_recording_it_is_project(runs: dict[str, tb.Run]) -> None:
-    answer, alone = runs["milc"].project(ON, draws=DRAWS), of_files(runs["milc"], ON, draws=DRAWS)
-    faster = answer.faster()
-    for p, cell, together in zip(answer.projections, alone.applications[0].cells, alone.mixes[1:], strict=True):
+def same(suite: Suite, projections: list[Projection]) -> None:
+    """Hold the cells of the only application, and the mix, to what `project` answers."""
+    for p, cell, together in zip(projections, suite.applications[0].cells, suite.mixes[1:], strict=True):
         assert (cell.seconds, cell.penalty.value, cell.coupling_alone.value) == (p.seconds, p.penalty, p.by_coupling.penalty)
         assert (cell.penalty.low, cell.penalty.high) == tuple(end / p.measured_seconds for end in p.ends)
         assert together.node_hours.value == p.penalty
+
+
+def test_of_one_recording_it_is_project(runs: dict[str, tb.Run]) -> None:
+    answer, alone = runs["milc"].project(ON, draws=DRAWS), of_files(runs["milc"], ON, draws=DRAWS)
+    faster = answer.faster()
+    same(alone, answer.projections)
+    for p, cell, together in zip(answer.projections, alone.applications[0].cells, alone.mixes[1:], strict=True):
         for mixed, of_project in ((together.node_hours, cell.penalty), (together.coupling_alone, cell.coupling_alone)):
             assert (mixed.low, mixed.high) == pytest.approx((of_project.low, of_project.high), rel=1e-12)
         assert together.throughput.value == pytest.approx(p.benefit, rel=1e-15)
@@ -62,6 +75,51 @@ def test_of_one_recording_it_is_project(runs: dict[str, tb.Run]) -> None:
         for other in answer.projections:
             if other is not p:
                 assert alone.pair(p.target, other.target).beats_by_coupling == faster[p.target][other.target]
+
+
+def test_of_one_recording_on_another_network_it_is_project() -> None:
+    rows = [
+        call(rank, name, (30 * k + at) * 1000, (30 * k + at + 10) * 1000, partner=1 - rank, tag=0, size_bytes=4096 << k)
+        for k in range(6)
+        for rank, name, at in ((k % 2, "Send", 0), (1 - k % 2, "Recv", 2))
+    ]
+    about = {"process": process_of(thread(0)), "correlation": 1}
+    api = [{"thread": thread(0), "start_ns": 400_000, "end_ns": 405_000, "name": "cudaLaunchKernel", **about}]
+    kernels = [{"device": 0, "context": 1, "stream": 7, "start_ns": 410_000, "end_ns": 450_000, "name": "stencil", **about}]
+    run = tb.Run.of(build(recorded(*rows, api=api, kernels=kernels)))
+    plain = of_files(run, "cdi-row-link", draws=0)
+    assert plain.network == "" and plain.as_dict()["network"] is None
+    network = OnNetwork("perlmutter", ("ranks_per_node=1",), "lassen")
+    answer = of_files(run, "cdi-row-link", draws=DRAWS, network=network)
+    projections = run.project("cdi-row-link", draws=DRAWS, network=network).projections
+    same(answer, projections)
+    assert projections[0].seconds != plain.applications[0].cells[0].seconds
+    assert answer.as_dict()["network"] == "perlmutter, ranks_per_node=1" and "perlmutter" in of_suite(answer)[0].caption
+    refused("A472", of_files, run, network="perlmutter")
+    refused("A472", of_files, run, "self", network="perlmutter")
+
+
+def test_of_one_recording_with_kernels_and_a_part_it_is_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "kernels.csv"
+    table.write_text("name, ratio, error, source\n*, 1.75, 0.1, by hand\n")
+    words = [str(MILC), "--on", "gh200", "--kernels", str(table), "--part", "steady", "--draws", "40", "--format", "json"]
+    answers = []
+    for verb in ("suite", "project"):
+        assert dispatch([verb, *words]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    (cell,), (projection,) = answers[0]["applications"][0]["targets"], answers[1]["projections"]
+    assert (cell["seconds"], cell["penalty"]["value"]) == (projection["seconds"], projection["penalty"])
+    assert cell["seconds"] != of_files(MILC, "gh200", draws=0).applications[0].cells[0].seconds
+    assert answers[0]["provenance"]["profiles"][0]["part"] == answers[1]["provenance"]["profile"]["part"] is not None
+
+
+def test_a_part_is_of_each_recording_that_names_none(runs: dict[str, tb.Run]) -> None:
+    members = (Member("a", MILC), Member("b", MILC, part="kernels"))
+    answer = of_files(Portfolio(members, (Offer("cdi-row-link"),)), draws=0, part="steady")
+    wanted = [tb.Run.read(MILC, part=part).seconds for part in ("steady", "kernels")]
+    assert [a.measured_seconds for a in answer.applications] == wanted and wanted[0] != wanted[1]
+    refused("A056", of_files, runs["milc"], part="steady")
+    refused("A070", of_files, MILC, part="nowhere=1", draws=0)
 
 
 def test_each_application_is_project_beside_others_too(runs: dict[str, tb.Run], both: Suite) -> None:

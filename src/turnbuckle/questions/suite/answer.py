@@ -181,6 +181,7 @@ class Suite(Shown):
     versus : each ordered pair of machines.
     flips : the best target beside each other one, for each application.
     draws, seed : that the mix is made of; 0 for none.
+    network : that messages between ranks go over on every target; empty where they keep their recorded time.
     """
 
     question: ClassVar[str] = "suite"
@@ -194,6 +195,7 @@ class Suite(Shown):
     draws: int
     seed: int
     command: str = ""
+    network: str = ""
 
     @property
     def name(self) -> str:

@@ -10,10 +10,28 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.show.figures.files import save
-from turnbuckle.show.terminal.asked import Alpha, Draws, Host, On, PortOption, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.asked import (
+    Alpha,
+    Draws,
+    Host,
+    KernelFile,
+    Network,
+    NetworkSet,
+    On,
+    PortOption,
+    Replay,
+    Seed,
+    SourceNetwork,
+    draws_of,
+    model_of,
+    network_of,
+    replaying,
+    targets,
+)
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import Charts, NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import PART, Charts, NoCache, Output, Recorded
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
 
@@ -37,6 +55,10 @@ Formats = Annotated[
 Workload = Annotated[
     list[Recorded], Parameter(help="a portfolio (TOML: recordings with node-hours, machines with prices), or recordings of equal weight")
 ]
+WorkloadPart = Annotated[
+    str | None,
+    Parameter(name="--part", group="Part of the recording", help=f"of each recording for which the portfolio names none. {PART}"),
+]
 
 
 def suite(
@@ -45,8 +67,12 @@ def suite(
     *,
     on: On = None,
     alpha: Alpha = "auto",
+    kernels: KernelFile = None,
     host: Host = None,
     port: PortOption = None,
+    network: Network = None,
+    network_set: NetworkSet = None,
+    source_network: SourceNetwork = None,
     replay: Replay = "auto",
     draws: Draws = None,
     seed: Seed = 20261121,
@@ -54,15 +80,27 @@ def suite(
     format: Formats = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: WorkloadPart = None,
 ) -> int:
     """Ask a workload of several recordings on several machines: who gains and who loses, the mix, cost, and what turns the ranking."""
     from turnbuckle.questions.suite.question import of_files
     from turnbuckle.questions.suite.tables import of_suite
 
-    model = replace(model_of(alpha, "nething", None, host=host, port=port), replay=replay)
+    carried_by = network_of(network, network_set, source_network)
+    if carried_by is not None and replay == "sum":
+        raise error_of("A012.network-sum", found="--replay sum")
+    model = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     with replaying():
         answer = of_files(
-            workload, targets(on) or (), model=model, draws=draws_of(draws), seed=seed, use_cache=not no_cache, command=command_line()
+            workload,
+            targets(on) or (),
+            model=model,
+            draws=draws_of(draws),
+            seed=seed,
+            network=carried_by,
+            part=part,
+            use_cache=not no_cache,
+            command=command_line(),
         )
     if charts is not None:
         save(answer.figures(), charts)

@@ -81,6 +81,7 @@ def page(suite: Suite) -> str:
         facts=[
             ("machines", listed(asked)),
             ("recorded on", listed(list(dict.fromkeys(clean(a.machine) for a in suite.applications)))),
+            *([("network", clean(suite.network))] if suite.network else []),
             ("draws", f"{suite.draws:,}, common to all programs and machines; seed {suite.seed}" if suite.draws else "none"),
         ],
     )

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,6 +140,14 @@ class Portfolio:
     offers: tuple[Offer, ...] = ()
     name: str = ""
     currency: str = "EUR"
+
+    def parted(self, part: str) -> Portfolio:
+        """Return the same workload with a part of each recording for which none is named.  Raises A056 for a run that was read already."""
+        if any(isinstance(m.recording, Run) for m in self.members):
+            raise error_of(
+                "A056", found=f"part {clipped(part, 60)}", cause="a run was read already", fix="give the part to turnbuckle.read"
+            )
+        return replace(self, members=tuple(replace(m, part=m.part or part) for m in self.members))
 
     def on(self, machines: Sequence[str | Machine]) -> Portfolio:
         """Return the same workload on the machines named: those that it has, with their prices, and others."""

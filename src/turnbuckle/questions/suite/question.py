@@ -11,7 +11,7 @@ Where a recording is so long that it gets fewer draws, the mix is made of the fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -20,12 +20,13 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
+from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import NOISE, Projection, break_even_premium, chance_faster
-from turnbuckle.projection.run import DEFAULT_TARGETS, Run
+from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
 from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
 from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus
@@ -45,6 +46,8 @@ def of_files(
     model: Model | None = None,
     draws: int | None = None,
     seed: int = SEED,
+    network: OnNetwork | str | None = None,
+    part: str | None = None,
     use_cache: bool = True,
     command: str = "",
 ) -> Suite:
@@ -54,22 +57,31 @@ def of_files(
     ----------
     workload : a portfolio, or its TOML file; or recordings or runs, each of which weighs the same.
     on : machines, or their names or files; left out, those of the portfolio, else those that `project` asks.
-    model, draws, seed : as in `Run.project`.
+    model, draws, seed, network : as in `Run.project`; today's machine keeps the messages as recorded.
+    part : of each recording for which the portfolio names none, as `Run.read` takes it.
     use_cache : keep and use the Parquet copy of a large recording.
     command : the command line that asks, for the provenance.
 
     Raises
     ------
-    UsageError : A441, A442, A443.  What `Run.read` and `Run.project` raise, with the file's name.
+    UsageError : A441, A442, A443; A056, a part of a run that was read already; A472, a network and no machine.  What `Run.read` and
+        `Run.project` raise, with the file's name.
     """
     portfolio = asked_of(workload).on([on] if isinstance(on, str | Machine) else on)
+    if part is not None:
+        portfolio = portfolio.parted(part)
     if not any(offer.name != SELF for offer in portfolio.offers):
+        if network is not None:
+            raise error_of("A472")
         portfolio = replace(portfolio, offers=(*portfolio.offers, *(Offer(name) for name in DEFAULT_TARGETS)))
     shares = mix.shares([member.weight for member in portfolio.members])
     targets = [offer.machine for offer in portfolio.offers if offer.name != SELF]
+
+    def ask(run: Run) -> Answer:
+        return run.project(targets, model=model, draws=draws, seed=seed, network=network)
+
     applications = tuple(
-        _application(member, share, targets, model, draws, seed, use_cache, command)
-        for member, share in zip(portfolio.members, shares, strict=True)
+        _application(member, share, ask, use_cache, command) for member, share in zip(portfolio.members, shares, strict=True)
     )
     together = _Together(applications, portfolio, seed)
     groups = []
@@ -77,7 +89,11 @@ def of_files(
         some = [a for a in applications if a.group == name]
         groups.append(Group(name, mix.total([a.share for a in some]), _Together(_alone(some), portfolio, seed).mixes()))
     mixes = together.mixes()
-    return Suite(portfolio, applications, mixes, tuple(groups), together.versus(), together.flips(mixes), together.draws, seed, command)
+    carried_by = on_other(network)
+    return Suite(
+        portfolio, applications, mixes, tuple(groups), together.versus(), together.flips(mixes), together.draws, seed, command,
+        "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings)),
+    )  # fmt: skip
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
@@ -91,13 +107,10 @@ def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]
     return asked_of(workload[0]) if len(workload) == 1 and not isinstance(workload[0], Run) else of_recordings(workload)
 
 
-def _application(
-    member: Member, share: float, targets: list[str | Machine], model: Model | None, draws: int | None, seed: int, use_cache: bool,
-    command: str,
-) -> Application:  # fmt: skip
+def _application(member: Member, share: float, ask: Callable[[Run], Answer], use_cache: bool, command: str) -> Application:
     try:
         run = member.run(use_cache, command)
-        answer = run.project(targets, model=model, draws=draws, seed=seed)
+        answer = ask(run)
     except TurnbuckleError as error:
         error.where = error.where or member.name
         raise

@@ -81,6 +81,8 @@ def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, s
     )
     if own:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
+    if suite.network:
+        caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
         "" if ranges or not own else "; own: with own GPU, host"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
 
@@ -51,6 +51,13 @@ Source = Annotated[
 NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its cached copy", negative=())]
 
 
+#: What a part of a recording is called.
+PART: Final = (
+    "whole; steady: without start-up; kernels: first kernel to last; 2s..3s after the first call; step=5-9; nvtx=NAME, and NAME#3 or "
+    "NAME#3-5 where it occurs several times"
+)
+
+
 @Parameter(name="*", group="Part of the recording")
 @dataclass(frozen=True)
 class PartOptions:
@@ -58,10 +65,7 @@ class PartOptions:
 
     part: Annotated[
         str,
-        Parameter(
-            help="what is asked about: whole; steady: without start-up; kernels: first kernel to last; 2s..3s after the first call; "
-            "step=5-9; nvtx=NAME, and NAME#3 or NAME#3-5 where it occurs several times"
-        ),
+        Parameter(help=f"what is asked about: {PART}"),
     ] = "whole"
     rank: Annotated[int | None, Parameter(help="only this rank")] = None
     clean_time: Annotated[
