@@ -63,6 +63,6 @@ def parsed(path: Path) -> Element:
         if len(text) > _MOST_BYTES:
             raise _Refused(f"more than {_MOST_BYTES >> 20} MiB")
         parser.Parse(text, True)
-    except (_Refused, expat.ExpatError, OSError) as error:
+    except (ValueError, LookupError, expat.ExpatError, OSError) as error:  # LookupError: an encoding that nobody knows
         raise error_of("A486", where=path.name, found=clipped(str(error), 120)) from None
     return root.inside[0]

@@ -59,6 +59,7 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Machine
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
+from turnbuckle.replay.contention.simgrid_platform import tables_of
 
 _MOST_PARTS: Final = 4096
 _SHAPES: Final[dict[str, tuple[type, tuple[str, ...]]]] = {
@@ -145,11 +146,13 @@ def bundled() -> list[str]:
 
 
 def read_network(name: str | Machine) -> Described:
-    """Read a network by its name, or by the path of a file; of a machine, the network of its name or with its GPUs.
+    """Read a network by its name, or by the path of a file: TOML, or a platform of SimGrid.
+
+    Of a machine it is the network of its name, or one with its GPUs.
 
     Raises
     ------
-    UsageError : A050, A061.  UnitError : U0xx.
+    UsageError : A050, A061; of a platform A486, A489 to A491.  UnitError : U0xx.
     """
     if isinstance(name, Machine):
         machine = name.name
@@ -157,6 +160,8 @@ def read_network(name: str | Machine) -> Described:
         return read_network(machine if machine in bundled() or not alike else alike[0])
     if name in bundled():
         return _read(f"{name}.toml", files("turnbuckle.replay.contention").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
+    if name.endswith(".xml"):
+        return _Reading(Path(name).name, tables_of(name)).network()
     if not name.endswith(".toml"):
         refuse_several(name, "network")
         raise error_of("A050.name", found=clipped(name, 60), fix=did_you_mean(name, bundled()) or None, names=", ".join(bundled()))
@@ -170,12 +175,12 @@ def _read(name: str, text: str) -> Described:
 
 
 class _Reading:
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, given: str | Mapping[str, Any]) -> None:
         self.name = name
         self.facts: list[Fact] = []
         self.values: Mapping[str, Any] | None = None
         try:
-            self.document: Mapping[str, Any] = parsed(text)[0]
+            self.document: Mapping[str, Any] = parsed(given)[0] if isinstance(given, str) else given
         except NotToml as flaw:
             raise error_of("A050.toml", where=name + flaw.at, cause=flaw.why) from None
 

@@ -69,8 +69,8 @@ Network = Annotated[
     str | None,
     Parameter(
         name="--network",
-        help="network that messages between ranks are replayed on: a machine by its name (perlmutter, ...) or file.toml; self is the "
-        "recording's own; left out, messages keep their time",
+        help="network that messages between ranks are replayed on: a machine by its name (perlmutter, ...), file.toml or SimGrid's "
+        "platform.xml; self is the recording's own; left out, messages keep their time",
     ),
 ]
 NetworkSet = Annotated[

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from turnbuckle.replay.contention.network_file import Described
 
 Name = Annotated[
-    MachineName | None, Parameter(help="a machine (lassen, frontier, ...) or file.toml; all that come with Turnbuckle if left out")
+    MachineName | None,
+    Parameter(help="a machine (lassen, frontier, ...), file.toml or SimGrid's platform.xml; all that come with Turnbuckle if left out"),
 ]
 Nodes = Annotated[int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")]
 Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=())]

@@ -43,7 +43,11 @@ Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="bandwidth 
 Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
 Inside = Annotated[str | None, Parameter(name="--inside", help="bandwidth between ranks of one node (75 GB/s)")]
 Machine = Annotated[
-    MachineName, Parameter(name="--network", help="a machine by its name (lassen, ...) or file.toml; options besides replace what it says")
+    MachineName,
+    Parameter(
+        name="--network",
+        help="a machine by its name (lassen, ...), file.toml or SimGrid's platform.xml; options besides replace what it says",
+    ),
 ]
 Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
 Charged = Annotated[

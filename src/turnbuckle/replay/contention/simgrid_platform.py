@@ -1,0 +1,255 @@
+"""Reader of a network from a platform of SimGrid (XML, version 4 and 4.1): the same tables as a network's TOML file holds.
+
+A platform is read where it is a network that the replay has: hosts that each have a link up and a link down to one switch, all with one
+bandwidth and one latency, or a fat tree of such links.  It states them as ``<cluster>``, or host by host in a ``<zone routing="Cluster">``.
+Zones around the only zone inside add nothing.  Speeds and cores of hosts are no part of a network, and are not read.
+
+Of parallel cables of a fat tree SimGrid takes another one, and messages on a loopback do not share it; both are said to be assumed.
+Whatever else stands there is refused, with the element and its line.  A torus and a dragonfly of SimGrid are refused too: in the torus a
+host is its own router, so that a message crosses two links fewer than in ours; in the dragonfly the routers of a group stand in rows and
+columns, and groups are joined by other routers.
+
+Sources: SimGrid 3.32, its manual (Platform, "The XML reference") and ``xbt_parse_units.cpp``, ``ClusterZone.cpp``, ``FatTreeZone.cpp``.
+
+Errors (`UsageError`): A486, no XML; A489, an element or attribute that is not read; A490, no platform of a known version; A491, a value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.machine.measured.xml_text import Element, parsed
+
+#: Attributes that are read, by element; those of hosts are no part of a network.
+_READ: Final[dict[str, tuple[str, ...]]] = {
+    "platform": ("version",),
+    "zone": ("id", "routing"),
+    "cluster": (
+        "id", "prefix", "suffix", "radical", "speed", "core", "router_id", "bw", "lat", "sharing_policy", "bb_bw", "bb_lat",
+        "bb_sharing_policy", "loopback_bw", "loopback_lat", "topology", "topo_parameters",
+    ),
+    "host": ("id", "speed", "core"),
+    "router": ("id",),
+    "link": ("id", "bandwidth", "latency", "sharing_policy"),
+    "host_link": ("id", "up", "down"),
+}  # fmt: skip
+_VERSIONS: Final = ("4", "4.1")
+_MOST_HOSTS: Final = 1 << 24
+#: A number, and SimGrid's unit behind it.
+_QUANTITY: Final = re.compile(r"([0-9.eE+-]{1,32}?)\s?((?:[kMGTPE]i?|Ki)?[bB]ps|[munp]?s|m|h)?", re.ASCII)
+_RANGE: Final = re.compile(r"([0-9]{1,8})(?:-([0-9]{1,8}))?", re.ASCII)
+_COUNT: Final = re.compile(r"[0-9]{1,8}", re.ASCII)
+_LEVELS: Final = 16
+
+
+def tables_of(path: str) -> dict[str, Any]:
+    """Return the tables of a platform, named and spelt as in a network's TOML file.  Raises A486, A489 to A491."""
+    return _Platform(Path(path)).tables()
+
+
+class _Platform:
+    def __init__(self, path: Path) -> None:
+        self.file = path.name
+        self.root = parsed(path)
+
+    def tables(self) -> dict[str, Any]:
+        root = self.root
+        if root.name != "platform" or root.attributes.get("version") not in _VERSIONS:
+            raise error_of("A490", where=self.at(root), found=self.words(root, "version"))
+        inner = root
+        while True:
+            self.known(inner)
+            if inner is not root and inner.name == "cluster":
+                return self.cluster(inner)
+            zones = [e for e in inner.inside if e.name in ("zone", "cluster")]
+            if inner.name == "zone" and not zones:
+                return self.star(inner)
+            if not zones:
+                raise self.empty(inner, "no zone and no cluster")
+            if others := [e for e in inner.inside if e is not zones[0]]:
+                raise self.element(others[0], "beside another zone" if others[0] in zones else "")
+            inner = zones[0]
+
+    # --- a cluster ------------------------------------------------------------------------------------------------------
+
+    def cluster(self, cluster: Element) -> dict[str, Any]:
+        if cluster.inside:
+            raise self.element(cluster.inside[0])
+        given = cluster.attributes
+        hosts = self.hosts(cluster, given.get("radical", ""))
+        if given.get("sharing_policy", "SPLITDUPLEX") != "SPLITDUPLEX":
+            raise self.attribute(cluster, "sharing_policy", "up and down share one capacity")
+        for name in ("bb_bw", "bb_lat"):
+            if given.get(name):
+                raise self.attribute(cluster, name, "a backbone that all messages share")
+        topology, shape, doubt = given.get("topology", "FLAT"), None, ""
+        if topology == "FAT_TREE":
+            shape, doubt = self.tree(cluster, hosts)
+        elif topology != "FLAT":
+            raise self.attribute(cluster, "topology")
+        elif given.get("topo_parameters"):
+            raise self.attribute(cluster, "topo_parameters", "of a flat cluster")
+        bandwidth, hop = self.rate(cluster, "bw"), self.time(cluster, "lat")
+        return self.network(cluster, hosts, bandwidth, hop, shape, doubt) | self.loopback(cluster)
+
+    def hosts(self, cluster: Element, radical: str) -> int:
+        """Return how many hosts a list of numbers and ranges names."""
+        count = 0
+        for part in radical.split(","):
+            found = _RANGE.fullmatch(part.strip())
+            first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+            count += last - first + 1
+            if last < first or count > _MOST_HOSTS:
+                raise self.value(cluster, "radical", f"numbers and ranges such as 0-63, at most {_MOST_HOSTS:,} hosts")
+        return count
+
+    def tree(self, cluster: Element, hosts: int) -> tuple[dict[str, Any], str]:
+        """Return a fat tree as its table, and what is assumed of it."""
+        fix = "levels; children; parents; cables, from the hosts up, as in 2;4,4;1,2;1,1"
+        lists = [part.split(",") for part in cluster.attributes.get("topo_parameters", "").split(";")]
+        if not all(_COUNT.fullmatch(n.strip()) for numbers in lists for n in numbers) or [len(n) for n in lists[:1]] != [1]:
+            raise self.value(cluster, "topo_parameters", fix)
+        (levels,), *each = ([int(n) for n in numbers] for numbers in lists)
+        if not (len(each) == 3 and 0 < levels <= _LEVELS and all(len(n) == levels and min(n) > 0 for n in each)):
+            raise self.value(cluster, "topo_parameters", fix)
+        down, up, cables = each
+        if math.prod(down) != hosts:
+            raise self.value(cluster, "radical", f"the tree has {math.prod(down):,} leaves, the cluster {hosts:,} hosts")
+        doubt = "; which of parallel cables a message takes is assumed" if max(cables) > 1 else ""
+        return {"kind": "fat-tree", "down": down, "up": up, "cables": cables}, doubt
+
+    def loopback(self, cluster: Element) -> dict[str, Any]:
+        """Return the node: a host whose messages to itself take its loopback; nothing where the platform has none."""
+        if not cluster.attributes.get("loopback_bw"):
+            if cluster.attributes.get("loopback_lat"):
+                raise self.attribute(cluster, "loopback_lat", "without loopback_bw")
+            return {}
+        wire = {
+            "name": "loopback", "between": ["host 0", "host 0"], "bandwidth": self.rate(cluster, "loopback_bw"),
+            "latency": self.time(cluster, "loopback_lat"),
+            "source": f"{self.source(cluster)}; that messages share a loopback is assumed, in SimGrid they do not",
+            "latency_source": self.source(cluster),
+        }  # fmt: skip
+        return {"node": {"parts": ["host 0"], "cards": ["host 0"], "passes": ["host 0"], "source": self.source(cluster), "wires": [wire]}}
+
+    # --- hosts one by one -----------------------------------------------------------------------------------------------
+
+    def star(self, zone: Element) -> dict[str, Any]:
+        if zone.attributes.get("routing") != "Cluster":
+            first = next((e for e in zone.inside if e.name not in ("host", "link")), zone)
+            raise self.element(first, f"in a zone whose routing is {clipped(zone.attributes.get('routing', 'none'), 20)}")
+        links: dict[str, Element] = {}
+        hosts: dict[str, Element] = {}
+        taken: dict[str, str] = {}
+        for element in zone.inside:
+            self.known(element)
+            if element.inside:
+                raise self.element(element.inside[0])
+            name = element.attributes.get("id", "")
+            if element.name == "link":
+                policy = element.attributes.get("sharing_policy", "SHARED")
+                if policy not in ("SHARED", "SPLITDUPLEX"):
+                    raise self.attribute(element, "sharing_policy")
+                links |= dict.fromkeys([name] if policy == "SHARED" else [f"{name}_UP", f"{name}_DOWN"], element)
+            elif element.name == "host":
+                hosts[name] = element
+            elif element.name == "host_link":
+                if name not in hosts:
+                    raise self.value(element, "id", "a host that stands before it")
+                for way in ("up", "down"):
+                    link = element.attributes.get(way, "")
+                    if link not in links:
+                        raise self.value(element, way, "a link that stands before it: NAME, or NAME_UP and NAME_DOWN of a SPLITDUPLEX one")
+                    if link in taken:
+                        raise self.attribute(element, way, "two ways share one link")
+                    taken[link] = name
+            elif element.name != "router":
+                raise self.element(element)
+        if bare := [e for name, e in hosts.items() if name not in taken.values()]:
+            raise self.element(bare[0], "without a host_link")
+        if not hosts:
+            raise self.empty(zone, "no host")
+        used = [links[link] for link in taken]
+        rates, times = ({read(e, name) for e in used} for read, name in ((self.rate, "bandwidth"), (self.time, "latency")))
+        for element in used[1:]:
+            for name, values in (("bandwidth", rates), ("latency", times)):
+                if len(values) > 1 and element.attributes.get(name) != used[0].attributes.get(name):
+                    raise self.attribute(element, name, "links of hosts that differ")
+        if spare := [e for link, e in links.items() if link not in taken]:
+            raise self.element(spare[0], "a link that no host has")
+        return self.network(zone, len(hosts), rates.pop(), times.pop(), None, "")
+
+    # --- what both state ------------------------------------------------------------------------------------------------
+
+    def network(
+        self, element: Element, hosts: int, bandwidth: str, hop: str, shape: Mapping[str, Any] | None, doubt: str
+    ) -> dict[str, Any]:
+        name = clipped(element.attributes.get("id", "")) or self.file
+        table: dict[str, Any] = {
+            "name": name, "title": f"platform of SimGrid: {clipped(self.file)}", "nodes": hosts, "bandwidth": bandwidth, "hop": hop,
+            "source": self.source(element),
+        }  # fmt: skip
+        if shape is not None:
+            table |= {"shape": shape, "sources": {"shape": self.source(element) + doubt}}
+        return {"network": table}
+
+    def source(self, element: Element) -> str:
+        return f"{clipped(self.file)}, line {element.line}"
+
+    def rate(self, element: Element, name: str) -> str:
+        """Return a bandwidth as this package spells it: bits a second as ``Gb/s``, bytes as ``GB/s``."""
+        number, unit = self.quantity(element, name)
+        if not unit.endswith("ps") or unit == "ps":
+            raise self.value(element, name, "a bandwidth with its unit, as in 1.25GBps (bytes) or 10Gbps (bits)")
+        return f"{number} {unit[:-2]}/s"
+
+    def time(self, element: Element, name: str) -> str:
+        number, unit = self.quantity(element, name)
+        if unit not in ("s", "ms", "us", "ns", "ps", "m", "h") and not (unit == "" and float(number) == 0):
+            raise self.value(element, name, "a time with its unit, as in 50us")
+        return f"{number} {'min' if unit == 'm' else unit or 's'}"
+
+    def quantity(self, element: Element, name: str) -> tuple[str, str]:
+        found = _QUANTITY.fullmatch(element.attributes.get(name, "").strip())
+        try:
+            number = float(found[1]) if found else math.nan
+        except ValueError:
+            number = math.nan
+        if found is None or not math.isfinite(number):
+            raise self.value(element, name, "a number with SimGrid's unit, as in 1.25GBps, 10Gbps, 50us")
+        return found[1], found[2] or ""
+
+    def known(self, element: Element) -> None:
+        """Refuse an element that is not read, or one with an attribute that is not read."""
+        if element.name not in _READ:
+            raise self.element(element)
+        if unknown := [k for k, v in element.attributes.items() if k not in _READ[element.name] and v]:
+            raise self.attribute(element, unknown[0])
+
+    # --- refusals -------------------------------------------------------------------------------------------------------
+
+    def element(self, element: Element, why: str = "") -> TurnbuckleError:
+        name = element.attributes.get("id", "")
+        tag = clipped(f"<{element.name}{f' id={name!r}' if name else ''}>")
+        return error_of("A489", where=self.at(element), found=f"{tag}: {why}" if why else tag)
+
+    def attribute(self, element: Element, name: str, why: str = "") -> TurnbuckleError:
+        words = self.words(element, name)
+        return error_of("A489", where=self.at(element), found=f"{words}: {why}" if why else words)
+
+    def value(self, element: Element, name: str, fix: str) -> TurnbuckleError:
+        return error_of("A491", where=self.at(element), found=self.words(element, name), fix=fix)
+
+    def empty(self, element: Element, found: str) -> TurnbuckleError:
+        return error_of("A491", where=self.at(element), found=found, fix="one <cluster>, or one zone of hosts")
+
+    def words(self, element: Element, name: str) -> str:
+        return clipped(f"<{element.name} {name}={element.attributes.get(name, '')!r}>", 80)
+
+    def at(self, element: Element) -> str:
+        return f"{self.file}:{element.line}"
