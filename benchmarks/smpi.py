@@ -39,7 +39,7 @@ from turnbuckle.mpi.collectives.collectives import pattern
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
 from turnbuckle.mpi.replay.program import program
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program, replay
-from turnbuckle.replay.contention.network import Network, Node, Wire
+from turnbuckle.replay.contention.network import Backbone, Network
 
 #: Factors from a size on [B].
 BANDWIDTH_FACTOR: Final = {
@@ -94,20 +94,15 @@ def expanded(rounds: Rounds) -> Messages:
 
 
 def network(ranks: int, *, latency: float, cross: float) -> Network:
-    """The platform as one node that is a graph: host k is part k.
+    """The platform: a node a host, and the backbone.
 
     Parameters
     ----------
     latency : factor of the latencies.
     cross : share of a flow that its way back takes.
     """
-    inward, outward = ranks, ranks + 1
-    hop, rate = HOP_SECONDS * latency, LINK / (1 + cross)
-    wires = [Wire(inward, outward, BACKBONE / (1 + cross), hop)]
-    for k in range(ranks):
-        wires += [Wire(k, inward, rate, hop), Wire(outward, k, rate, hop)]
-    names = (*(f"host {k}" for k in range(ranks)), "switch in", "switch out")
-    return Network(1, LINK, 0.0, node=Node(names, tuple(wires), (inward,), tuple(range(ranks + 2))))
+    hop = HOP_SECONDS * latency
+    return Network(ranks, LINK / (1 + cross), hop, backbone=Backbone(BACKBONE / (1 + cross), hop))
 
 
 def replayed(anchor: Path, *, factors: bool, traced: bool = False) -> Replayed:

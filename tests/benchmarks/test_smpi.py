@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from turnbuckle.replay.contention.network_file import read_network
+
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "benchmarks")]
 
 import smpi  # type: ignore[import-not-found]  # noqa: E402
@@ -74,4 +76,8 @@ def test_the_platform_is_what_the_traces_were_made_on(shared: Path) -> None:
     text = (shared / "traces" / "simgrid-local" / "cluster-64.xml").read_text(encoding="utf-8")
     for words in ('radical="0-63"', 'speed="1Gf"', 'lat="1us"', 'bb_lat="1us"'):
         assert words in text and words in smpi.platform(64)
+    seen, ours = read_network(str(shared / "traces" / "simgrid-local" / "cluster-64.xml")), smpi.network(64, latency=1.0, cross=0.0)
+    for name in ("bandwidth", "hop_seconds", "shape", "node", "backbone"):
+        assert getattr(seen, name) == getattr(ours, name)
+    assert seen.nodes == ours.hosts
     assert 'bw="1.25GBps"' in text and smpi.LINK == 1.25e9 and 'bb_bw="10GBps"' in text and smpi.BACKBONE == 10e9

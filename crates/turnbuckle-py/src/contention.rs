@@ -23,13 +23,13 @@ fn refused(error: RunError) -> PyErr {
     }
 }
 
-/// A shape by its name and its numbers.
-fn shape_of(name: &str, numbers: Vec<Vec<u32>>) -> PyResult<Shape> {
+/// A shape by its name and its numbers; a switch by its backbone too.
+fn shape_of(name: &str, numbers: Vec<Vec<u32>>, backbone: Option<(f64, u64)>) -> PyResult<Shape> {
     let wrong = || PyValueError::new_err("no such shape of a network");
     let mut lists = numbers.into_iter();
     let mut list = || lists.next().ok_or_else(wrong);
     match name {
-        "switch" => Ok(Shape::Switch),
+        "switch" => Ok(backbone.map_or(Shape::Switch, |(bandwidth, latency)| Shape::Backbone { bandwidth, latency })),
         "fat-tree" => Ok(Shape::FatTree { down: list()?, up: list()?, cables: list()? }),
         "torus" => Ok(Shape::Torus { dims: list()?, cards: *list()?.first().ok_or_else(wrong)? }),
         "dragonfly" => match list()?[..] {
@@ -43,14 +43,14 @@ fn shape_of(name: &str, numbers: Vec<Vec<u32>>) -> PyResult<Shape> {
 /// Replay a program on a network.  Arrays are contiguous: uint8, uint32, uint64, float64; times are picoseconds, bandwidths bytes a picosecond.
 ///
 /// `shape` is ``switch``, ``fat-tree`` (down, up, cables), ``torus`` (dimensions, cards of a router) or ``dragonfly`` (groups, routers, cards,
-/// channels); `wires` of a node: from, to, bandwidth, latency, whether both ways share it; `logp` holds latency, overheads of sending and
+/// channels); `backbone` holds bandwidth and latency of the link that all messages through a switch share; `wires` of a node: from, to, bandwidth, latency, whether both ways share it; `logp` holds latency, overheads of sending and
 /// receiving, and gap, `per_byte` the time a byte on the link and on the processor; `packing` the bytes of a message in a packet, those
 /// beside them, and the room before a link.  `tells` is called with the share of the work
 /// done, now and then.  Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages
 /// and `done` of operations (uint64), `carried` by links (float64), and the number of `events`.
 #[pyfunction]
 #[pyo3(signature = (*, first, code, arg, durations, resource, takes, rank, capacity, place, source, target, size, leaves, limit, delay, start, end,
-                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, handshake, packing, traced, tells))]
+                    shape, numbers, backbone, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, handshake, packing, traced, tells))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
 pub fn contend<'py>(
     py: Python<'py>,
@@ -73,6 +73,7 @@ pub fn contend<'py>(
     end: PyReadonlyArray1<'py, u32>,
     shape: &str,
     numbers: Vec<Vec<u32>>,
+    backbone: Option<(f64, u64)>,
     nodes: u32,
     bandwidth: f64,
     hop: u64,
@@ -97,7 +98,7 @@ pub fn contend<'py>(
     let (latency, send_overhead, receive_overhead, gap) = logp;
     let logp = LogP { latency, send_overhead, receive_overhead, gap, per_byte: per_byte.0, overhead_per_byte: per_byte.1 };
     let node = node_of(parts, wires, cards, passes);
-    let mut network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
+    let mut network = Network::new(shape_of(shape, numbers, backbone)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
     network.handshake = handshake;
     network.packing = Packing { payload: packing.0, header: packing.1, buffer: packing.2 };
     let program = Program {
@@ -152,7 +153,7 @@ pub fn contend<'py>(
 
 /// Links between pairs of places on a network given as for [`contend`]: first link of each pair and the end of the last, and the links.
 #[pyfunction]
-#[pyo3(signature = (start, end, *, shape, numbers, nodes, parts, wires, cards, passes))]
+#[pyo3(signature = (start, end, *, shape, numbers, backbone, nodes, parts, wires, cards, passes))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
 pub fn routes<'py>(
     py: Python<'py>,
@@ -160,6 +161,7 @@ pub fn routes<'py>(
     end: PyReadonlyArray1<'py, u32>,
     shape: &str,
     numbers: Vec<Vec<u32>>,
+    backbone: Option<(f64, u64)>,
     nodes: u32,
     parts: u32,
     wires: Vec<(u32, u32, f64, u64, bool)>,
@@ -167,7 +169,8 @@ pub fn routes<'py>(
     passes: Vec<bool>,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let node = node_of(parts, wires, cards, passes);
-    let network = Network::new(shape_of(shape, numbers)?, nodes, 1.0, 0, &node, LogP::default(), Fidelity::Flow).map_err(refused)?;
+    let network =
+        Network::new(shape_of(shape, numbers, backbone)?, nodes, 1.0, 0, &node, LogP::default(), Fidelity::Flow).map_err(refused)?;
     let (start, end) = (start.as_slice()?, end.as_slice()?);
     if start.len() != end.len() {
         return Err(refused(RunError::Lengths));

@@ -8,10 +8,11 @@ import re
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from turnbuckle.mpi.replay.node_layout import seated
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus
+from turnbuckle.replay.contention.contention import Fidelity, Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Backbone, Dragonfly, FatTree, Network, Node, Torus
 from turnbuckle.replay.contention.nodes import gpu_node, graph, pool
 
 SIZE = 1000.0
@@ -46,6 +47,38 @@ def numbers(name: str) -> list[int]:
 def test_one_switch() -> None:
     for a, b in pairs(5):
         assert way(Network(5, 1e9, 0.0), a, b) == {f"card {a} out", f"card {b} in"}
+
+
+def test_a_backbone_that_all_messages_share() -> None:
+    for bandwidth in (5e8, 2e9):
+        for a, b in pairs(4):
+            assert way(Network(4, 1e9, 0.0, backbone=Backbone(bandwidth)), a, b) == {f"card {a} out", "backbone", f"card {b} in"}
+    for flawed in (Backbone(0.0), Backbone(math.inf), Backbone(1e9, -1.0), Backbone(math.nan)):
+        refused("A072", way, Network(2, 1e9, 0.0, backbone=flawed), 0, 1)
+    refused("A072", way, Network(2, 1e9, 0.0, Torus((2,)), backbone=Backbone(1e9)), 0, 1)
+
+
+@pytest.mark.parametrize("fidelity", ["flow", "packet"])
+def test_messages_there_and_back_share_the_backbone(fidelity: Fidelity) -> None:
+    """Two at once take twice as long as one alone, whichever way they go; a latency is paid for each of the three links."""
+    none, size = np.zeros(0, dtype=np.int64), 1e6
+
+    def seconds(ends: list[tuple[int, int]]) -> float:
+        count = len(ends)
+        made = Program(
+            first=np.concatenate([np.arange(count), count + 2 * np.arange(count + 1)]),
+            code=np.array([Op.SEND] * count + [Op.POST, Op.AWAIT] * count, dtype=np.uint8),
+            arg=np.concatenate([np.arange(count), np.repeat(np.arange(count), 2)]), work_seconds=np.zeros(0), resource=none,
+            use_seconds=np.zeros(0), capacity=none, host=np.array([a for a, _ in ends] + [b for _, b in ends]), source=np.arange(count),
+            target=count + np.arange(count), size_bytes=np.full(count, size), leaves=np.full(count, Leaves.EAGER, dtype=np.uint8),
+        )  # fmt: skip
+        network = Network(4, 1e9, 1e-6, backbone=Backbone(1e9, 5e-6), packet_bytes=1000, buffer_bytes=1e6)
+        return float(replay(made, network, fidelity).seconds)
+
+    alone = seconds([(0, 1)])
+    assert alone == pytest.approx(7e-6 + size / 1e9, rel=3e-3)
+    for ends in ([(0, 1), (1, 0)], [(0, 1), (2, 3)]):
+        assert seconds(ends) == pytest.approx(7e-6 + 2 * size / 1e9, rel=3e-3)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.messages.question import paths
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.schedules import read as read_schedule
-from turnbuckle.replay.contention.network import FatTree
+from turnbuckle.replay.contention.network import Backbone, FatTree
 from turnbuckle.replay.contention.network_file import Described, read_network
 
 HEAD = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n<platform version="4.1">\n'
@@ -28,6 +28,9 @@ STAR = '<zone id="z" routing="Cluster">' + "".join(
 ) + "</zone>"  # fmt: skip
 TOML = '[network]\nname = "c"\nnodes = 8\nbandwidth = "10 Gb/s"\nhop = "1 us"\nsource = "the same"\n'
 TREE_TOML = '[network.shape]\nkind = "fat-tree"\ndown = [4, 2]\nup = [1, 4]\ncables = [1, 1]\n'
+BACKBONE = FLAT.replace("/>", ' bb_bw="2GBps" bb_lat="3us"/>')
+BACKBONE_TOML = '[network.shape]\nkind = "switch"\nbackbone = "2 GB/s"\nbackbone_latency = "3 us"\n'
+BACKBONE_STAR = STAR.replace("</zone>", '<backbone id="b" bandwidth="2GBps" latency="3us"/></zone>')
 LOOPBACK_TOML = """[node]
 parts = ["host 0"]
 cards = ["host 0"]
@@ -64,6 +67,8 @@ def toml(folder: Path, text: str) -> str:
         (STAR, TOML),
         (TREE, TOML + TREE_TOML),
         (FLAT.replace("/>", ' loopback_bw="5GiBps" loopback_lat="0"/>'), TOML + LOOPBACK_TOML),
+        (BACKBONE, TOML + BACKBONE_TOML),
+        (BACKBONE_STAR, TOML + BACKBONE_TOML),
     ],
 )
 def test_a_platform_and_a_network_file_of_the_same_numbers_give_the_same_answer(tmp_path: Path, inside: str, text: str) -> None:
@@ -82,6 +87,13 @@ def test_a_platform_and_a_network_file_of_the_same_numbers_give_the_same_answer(
     here, there = (paths(traffic, Setup(network=name), ranks_per_node=[1, 2]).rows for name in (one, other))
     assert [row.communication_seconds for row in here] == [row.communication_seconds for row in there]
     assert min(row.communication_seconds for row in here) > 0
+
+
+def test_the_archived_platforms_are_read(shared: Path) -> None:
+    for hosts in (64, 256):
+        seen = read_network(str(shared / "traces" / "simgrid-local" / f"cluster-{hosts}.xml"))
+        assert (seen.nodes, seen.bandwidth, seen.hop_seconds, seen.shape) == (hosts, 1.25e9, 1e-6, None)
+        assert seen.backbone == Backbone(10e9, 1e-6)
 
 
 def test_units_are_those_of_simgrid(tmp_path: Path) -> None:
@@ -125,7 +137,11 @@ def test_hosts_are_counted_and_numbers_name_their_line(tmp_path: Path) -> None:
         (STAR.replace('host id="h3"', 'host id="h9"'), "A491", "h3"), (STAR.replace("Cluster", "Full"), "A489", "host_link"),
         (STAR.replace("</zone>", '<host id="alone" speed="1Gf"/></zone>'), "A489", "alone"),
         (STAR.replace("</zone>", '<link id="spare" bandwidth="1GBps" latency="1us"/></zone>'), "A489", "spare"),
-        (STAR.replace("</zone>", '<backbone id="b" bandwidth="1GBps" latency="1us"/></zone>'), "A489", "backbone"),
+        (BACKBONE_STAR.replace("</zone>", '<backbone id="d" bandwidth="1GBps" latency="1us"/></zone>'), "A489", "another one"),
+        (BACKBONE_STAR.replace('latency="3us"', ""), "A491", "latency"), (BACKBONE.replace(' bb_lat="3us"', ""), "A491", "bb_lat"),
+        (BACKBONE.replace(' bb_bw="2GBps"', ""), "A491", "bb_bw"),
+        (BACKBONE.replace("/>", ' bb_sharing_policy="FATPIPE"/>'), "A489", "FATPIPE"),
+        (TREE.replace("/>", ' bb_bw="2GBps" bb_lat="3us"/>'), "A489", "bb_bw"),
         (STAR.replace("</zone>", '<peer id="p"/></zone>'), "A489", "peer"), ('<zone id="z" routing="Cluster"/>', "A491", "no host"),
         ("", "A491", "no zone"),
     ],
@@ -155,7 +171,7 @@ def test_hostile_files_are_refused(tmp_path: Path, text: str, code: str) -> None
 
 
 @pytest.mark.hypothesis
-@given(st.sampled_from([FLAT, TREE, STAR]), st.integers(0, 3000), st.text(alphabet='<>/="- 0129;,.eGBpsbid_x\x00é', max_size=8))
+@given(st.sampled_from([FLAT, TREE, STAR, BACKBONE]), st.integers(0, 3000), st.text(alphabet='<>/="- 0129;,.eGBpsbid_x\x00é', max_size=8))
 def test_noise_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, inside: str, at: int, noise: str) -> None:
     at %= len(inside) + 1
     file = platform(tmp_path_factory.getbasetemp(), inside[:at] + noise + inside[at:], "noise.xml")

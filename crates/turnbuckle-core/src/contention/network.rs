@@ -114,7 +114,7 @@ impl Network {
     #[must_use]
     pub fn capacity(&self, link: u32) -> f64 {
         match link.checked_sub(self.laid.links) {
-            None => self.bandwidth,
+            None => self.laid.apart(link).map_or(self.bandwidth, |own| own.0),
             Some(lane) => self.inside.capacity(lane % self.inside.lanes()),
         }
     }
@@ -123,7 +123,7 @@ impl Network {
     #[must_use]
     pub fn latency(&self, link: u32) -> Time {
         match link.checked_sub(self.laid.links) {
-            None => self.hop,
+            None => self.laid.apart(link).map_or(self.hop, |own| own.1),
             Some(lane) => self.inside.latency(lane % self.inside.lanes()),
         }
     }
@@ -169,7 +169,7 @@ impl Network {
         let mut latency = self.inside.path(a, self.inside.part_of(out), self.first_lane(here), route);
         let before = route.len();
         self.laid.path(here * cards + out, there * cards + into, route);
-        latency = latency.saturating_add(self.hop.saturating_mul((route.len() - before) as Time));
+        latency = route[before..].iter().fold(latency, |sum, link| sum.saturating_add(self.latency(*link)));
         latency.saturating_add(self.inside.path(self.inside.part_of(into), b, self.first_lane(there), route))
     }
 

@@ -81,6 +81,7 @@ class Prices:
     Attributes
     ----------
     name : network; ``observed`` for that of the recording.
+    hop_s : latency of a link [s].
     latency_s, bandwidth, overhead_s : L [s], of a link [B/s] (None where messages show none), and o [s], for messages between nodes.
     nodes : number of nodes that the ranks fill.
     message_seconds : from the begin of the send to the end of the receive [s], in the order of `Exchanges.messages`.
@@ -97,6 +98,7 @@ class Prices:
     bandwidth: float | None
     overhead_s: float
     nodes: int
+    hop_s: float = 0.0
     message_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     call_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
@@ -314,7 +316,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         return _with_messages(graph, matched, starts, ends, source, priced, sized)
 
     def later(latency: float) -> Prices:
-        return of(name, (*asked.settings, f"hop_seconds={(target.latency_s + latency) / 2!r} s"))
+        return of(name, (*asked.settings, f"hop_seconds={target.hop_s + latency / 2!r} s"))
 
     def slower(cost: float) -> Prices:
         if target.bandwidth is None:

@@ -249,7 +249,9 @@ def _made_of(network: Network) -> dict[str, Any]:
     shape, numbers = _laid(network)
     made = network.made_of
     return {
-        "shape": shape, "numbers": numbers, "nodes": network.hosts, "parts": len(made.parts), "cards": list(made.cards),
+        "shape": shape, "numbers": numbers, "nodes": network.hosts,
+        "backbone": network.backbone and (network.backbone.bandwidth / PICOSECONDS, _tick(network.backbone.seconds)),
+        "parts": len(made.parts), "cards": list(made.cards),
         "passes": [k in set(made.passes) for k in range(len(made.parts))],
         "wires": [(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
     }  # fmt: skip
@@ -335,6 +337,10 @@ def _sound(network: Network) -> None:
     for wire in network.made_of.wires:
         if not (np.isfinite(wire.bandwidth) and wire.bandwidth > 0 and 0 <= wire.seconds * PICOSECONDS <= _LONGEST):
             raise _refused(f"a wire of {wire.bandwidth:g} B/s and {wire.seconds:g} s")
+    if (shared := network.backbone) and not (
+        network.shape is None and np.isfinite(shared.bandwidth) and shared.bandwidth > 0 and 0 <= shared.seconds * PICOSECONDS <= _LONGEST
+    ):
+        raise _refused(f"a backbone of {shared.bandwidth:g} B/s and {shared.seconds:g} s")
     for name in ("bandwidth", "inside_bandwidth", *times, "seconds_per_byte", "overhead_per_byte"):
         value = getattr(network, name)
         least_is_none = name not in ("bandwidth", "inside_bandwidth")

@@ -70,6 +70,20 @@ class Dragonfly:
 
 
 @dataclass(frozen=True)
+class Backbone:
+    """A link inside the one switch that all messages between NICs cross, whichever way they go.
+
+    Attributes
+    ----------
+    bandwidth : bandwidth of all messages together [B/s].
+    seconds : latency [s].
+    """
+
+    bandwidth: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Wire:
     """A wire inside a node.
 
@@ -133,6 +147,7 @@ class Network:
     latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for every fidelity.
     seconds_per_byte, overhead_per_byte : G, O [s/B].
     node : parts of each node, or None for nodes of one part.
+    backbone : link that all messages through the one switch share, or None; only without a shape.
     handshake : whether a rendezvous pays for the request and for its answer, one latency each.
     packet_bytes, header_bytes : largest payload of a packet, and its header (`packet`) [B].
     buffer_bytes : room for packets before each link, at least one packet (`packet`) [B].
@@ -151,6 +166,7 @@ class Network:
     seconds_per_byte: float = 0.0
     overhead_per_byte: float = 0.0
     node: Node | None = None
+    backbone: Backbone | None = None
     handshake: bool = False
     packet_bytes: float = 8192
     header_bytes: float = 0
@@ -174,13 +190,15 @@ class Network:
         """
         made = self.made_of
         wires = [_wire_name(made, w) for w in made.wires]
-        return [*_between(self.shape, self.cards), *(f"node {n}: {w}" for n in range(self.hosts) for w in wires)]
+        shared = ["backbone"] if self.backbone else []
+        return [*_between(self.shape, self.cards), *shared, *(f"node {n}: {w}" for n in range(self.hosts) for w in wires)]
 
     def capacities(self) -> list[float]:
         """Return the bandwidth of all links [B/s], in the same order."""
         made = self.made_of
         between = sum(1 for _ in _between(self.shape, self.cards))
-        return [*[self.bandwidth] * between, *[w.bandwidth for w in made.wires] * self.hosts]
+        shared = [self.backbone.bandwidth] if self.backbone else []
+        return [*[self.bandwidth] * between, *shared, *[w.bandwidth for w in made.wires] * self.hosts]
 
 
 def _wire_name(made: Node, wire: Wire) -> str:

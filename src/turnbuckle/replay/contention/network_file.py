@@ -15,7 +15,8 @@
     hop = "assumed: ..."
 
     [network.shape]                         # none for one switch
-    kind = "fat-tree"                       # or torus (dims, cards), dragonfly (groups, routers, cards, channels)
+    kind = "fat-tree"                       # or switch (backbone, backbone_latency: of a link that all messages share), or
+                                            # torus (dims, cards), dragonfly (groups, routers, cards, channels)
     down = [18, 45]
     up = [1, 12]
     cables = [1, 1]
@@ -55,9 +56,9 @@ from turnbuckle.foundation.errors import TurnbuckleError, UnitError, clipped, di
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import NotToml, parsed
-from turnbuckle.foundation.units import parse
+from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import Machine
-from turnbuckle.replay.contention.network import Dragonfly, FatTree, Node, Torus, Wire
+from turnbuckle.replay.contention.network import Backbone, Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
 from turnbuckle.replay.contention.simgrid_platform import tables_of
 
@@ -113,6 +114,7 @@ class Described:
     nodes : number of nodes; 0 for any number.
     bandwidth, hop_seconds : bandwidth [B/s] and latency [s] of a link, one way.
     shape : shape of the network between NICs.
+    backbone : link that all messages through one switch share, or None.
     node : parts of each node, or None where the file does not state them.
     machine : machine of the catalogue that has the same GPUs, or an empty text.
     facts : every number with its source.
@@ -130,6 +132,7 @@ class Described:
     machine: str = ""
     facts: tuple[Fact, ...] = ()
     built: Mapping[str, Any] | None = None
+    backbone: Backbone | None = None
 
     def node_of(self, gpus: int) -> Node | None:
         """Return the node with another number of GPUs; None where the file states its parts one by one."""
@@ -200,17 +203,31 @@ class _Reading:
             self.quantity("network.bandwidth", head.get("bandwidth"), "B/s"),
             self.quantity("network.hop", head.get("hop"), "s"),
         )
-        shape = self.shape(head.get("shape"))
+        shape, backbone = self.shape(head.get("shape")), self.backbone(head.get("shape"))
         sources = self.sources("network.sources", head.get("sources", {}), _NUMBERS)
-        shown = {"nodes": f"{nodes:,}" if nodes else "any", "shape": shape_words(shape), **{k: head[k] for k in ("bandwidth", "hop")}}
+        shown = {
+            "nodes": f"{nodes:,}" if nodes else "any",
+            "shape": shape_words(shape, backbone),
+            **{k: head[k] for k in ("bandwidth", "hop")},
+        }
         self.facts += [Fact(_NAMES[k], str(shown[k]), sources.get(k, words["source"])) for k in _NUMBERS]
+        if backbone:
+            self.facts.append(Fact("latency of the backbone", show(backbone.seconds, "s"), sources.get("shape", words["source"])))
         given = self.document.get("node")
         made = None if given is None else self.node(self.table("node", given), words["source"])
         ports = nodes * (len(made.cards) if made else 1)
         if shape is not None and ports > places(shape):
             raise self.flaw("network.shape", f"{places(shape):,} places for {ports:,} cards", "a larger shape, or fewer nodes")
         return Described(
-            **words, nodes=nodes, bandwidth=bandwidth, hop_seconds=hop, shape=shape, node=made, facts=tuple(self.facts), built=self.values
+            **words,
+            nodes=nodes,
+            bandwidth=bandwidth,
+            hop_seconds=hop,
+            shape=shape,
+            node=made,
+            facts=tuple(self.facts),
+            built=self.values,
+            backbone=backbone,
         )
 
     def shape(self, given: object) -> FatTree | Torus | Dragonfly | None:
@@ -219,7 +236,7 @@ class _Reading:
         table = self.table("network.shape", given)
         kind = table.get("kind")
         if kind == "switch":
-            self.keys("network.shape", table, ("kind",))
+            self.keys("network.shape", table, ("kind", "backbone", "backbone_latency"))
             return None
         if not isinstance(kind, str) or kind not in _SHAPES:
             raise self.flaw("network.shape.kind", str(kind), did_you_mean(str(kind), _SHAPES) or "switch, fat-tree, torus or dragonfly")
@@ -246,6 +263,14 @@ class _Reading:
                     "network.shape.channels", str(values["channels"]), "routers x channels of a group, one to every other at least"
                 )
         return made(**values)  # type: ignore[no-any-return]
+
+    def backbone(self, shape: object) -> Backbone | None:
+        if not isinstance(shape, Mapping) or not {"backbone", "backbone_latency"} & set(shape):
+            return None
+        key = "network.shape.backbone"
+        return Backbone(
+            self.quantity(key, shape.get("backbone"), "B/s"), self.quantity(f"{key}_latency", shape.get("backbone_latency", "0 s"), "s")
+        )
 
     def node(self, given: Mapping[str, Any], source: str) -> Node:
         source = self.text("node.source", given.get("source", source), needed=True)
@@ -411,7 +436,7 @@ def places(shape: FatTree | Torus | Dragonfly) -> int:
             return groups * routers * cards
 
 
-def shape_words(shape: FatTree | Torus | Dragonfly | None) -> str:
+def shape_words(shape: FatTree | Torus | Dragonfly | None, backbone: Backbone | None = None) -> str:
     """Return a shape in words.
 
     >>> shape_words(FatTree((18, 45), (1, 12), (1, 1)))
@@ -427,7 +452,7 @@ def shape_words(shape: FatTree | Torus | Dragonfly | None) -> str:
             of_router = f"{_counted(cards, 'card')} and {_counted(channels, 'global channel')} a router"
             return f"dragonfly, {groups} groups of {routers} routers, {of_router}"
         case None:
-            return "one switch"
+            return f"one switch with a backbone of {show(backbone.bandwidth, 'B/s')}" if backbone else "one switch"
 
 
 def _counted(number: int, what: str) -> str:

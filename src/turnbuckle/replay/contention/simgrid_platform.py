@@ -1,8 +1,9 @@
 """Reader of a network from a platform of SimGrid (XML, version 4 and 4.1): the same tables as a network's TOML file holds.
 
 A platform is read where it is a network that the replay has: hosts that each have a link up and a link down to one switch, all with one
-bandwidth and one latency, or a fat tree of such links.  It states them as ``<cluster>``, or host by host in a ``<zone routing="Cluster">``.
-Zones around the only zone inside add nothing.  Speeds and cores of hosts are no part of a network, and are not read.
+bandwidth and one latency, with a backbone in the switch or without, or a fat tree of such links.  It states them as ``<cluster>``, or host
+by host in a ``<zone routing="Cluster">``.  Zones around the only zone inside add nothing.  Speeds and cores of hosts are no part of a
+network, and are not read.
 
 Of parallel cables of a fat tree SimGrid takes another one, and messages on a loopback do not share it; both are said to be assumed.
 Whatever else stands there is refused, with the element and its line.  A torus and a dragonfly of SimGrid are refused too: in the torus a
@@ -37,6 +38,7 @@ _READ: Final[dict[str, tuple[str, ...]]] = {
     "router": ("id",),
     "link": ("id", "bandwidth", "latency", "sharing_policy"),
     "host_link": ("id", "up", "down"),
+    "backbone": ("id", "bandwidth", "latency", "sharing_policy"),
 }  # fmt: skip
 _VERSIONS: Final = ("4", "4.1")
 _MOST_HOSTS: Final = 1 << 24
@@ -84,10 +86,11 @@ class _Platform:
         hosts = self.hosts(cluster, given.get("radical", ""))
         if given.get("sharing_policy", "SPLITDUPLEX") != "SPLITDUPLEX":
             raise self.attribute(cluster, "sharing_policy", "up and down share one capacity")
-        for name in ("bb_bw", "bb_lat"):
-            if given.get(name):
-                raise self.attribute(cluster, name, "a backbone that all messages share")
-        topology, shape, doubt = given.get("topology", "FLAT"), None, ""
+        shared = given.get("bb_bw") or given.get("bb_lat")
+        shape: dict[str, Any] | None
+        topology, shape, doubt = given.get("topology", "FLAT"), self.backbone(cluster, "bb_") if shared else None, ""
+        if topology != "FLAT" and shape:
+            raise self.attribute(cluster, "bb_bw", "of a cluster that is not flat")
         if topology == "FAT_TREE":
             shape, doubt = self.tree(cluster, hosts)
         elif topology != "FLAT":
@@ -107,6 +110,14 @@ class _Platform:
             if last < first or count > _MOST_HOSTS:
                 raise self.value(cluster, "radical", f"numbers and ranges such as 0-63, at most {_MOST_HOSTS:,} hosts")
         return count
+
+    def backbone(self, element: Element, prefix: str) -> dict[str, Any]:
+        """Return the shape of a switch with a backbone."""
+        rate, time = ("bw", "lat") if prefix else ("bandwidth", "latency")
+        if element.attributes.get(f"{prefix}sharing_policy", "SHARED") != "SHARED":
+            raise self.attribute(element, f"{prefix}sharing_policy")
+        bandwidth, seconds = self.rate(element, f"{prefix}{rate}"), self.time(element, f"{prefix}{time}")
+        return {"kind": "switch", "backbone": bandwidth, "backbone_latency": seconds}
 
     def tree(self, cluster: Element, hosts: int) -> tuple[dict[str, Any], str]:
         """Return a fat tree as its table, and what is assumed of it."""
@@ -146,6 +157,7 @@ class _Platform:
         links: dict[str, Element] = {}
         hosts: dict[str, Element] = {}
         taken: dict[str, str] = {}
+        shared: dict[str, Any] | None = None
         for element in zone.inside:
             self.known(element)
             if element.inside:
@@ -168,6 +180,10 @@ class _Platform:
                     if link in taken:
                         raise self.attribute(element, way, "two ways share one link")
                     taken[link] = name
+            elif element.name == "backbone":
+                if shared:
+                    raise self.element(element, "beside another one")
+                shared = self.backbone(element, "")
             elif element.name != "router":
                 raise self.element(element)
         if bare := [e for name, e in hosts.items() if name not in taken.values()]:
@@ -182,7 +198,7 @@ class _Platform:
                     raise self.attribute(element, name, "links of hosts that differ")
         if spare := [e for link, e in links.items() if link not in taken]:
             raise self.element(spare[0], "a link that no host has")
-        return self.network(zone, len(hosts), rates.pop(), times.pop(), None, "")
+        return self.network(zone, len(hosts), rates.pop(), times.pop(), shared, "")
 
     # --- what both state ------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::super::RunError;
+use super::super::{RunError, Time};
 use super::small;
 
 /// Topologies.
@@ -10,6 +10,13 @@ use super::small;
 pub enum Shape {
     /// Every card with a link up and a link down to one switch.
     Switch,
+    /// The same, and inside the switch one link that all messages cross, whichever way they go.
+    Backbone {
+        /// Its bandwidth [B/ps].
+        bandwidth: f64,
+        /// Its latency [ps].
+        latency: Time,
+    },
     /// XGFT(h; m_1..m_h; w_1..w_h) with p_l parallel cables at level l, routed D-mod-k.
     FatTree {
         /// Children of a switch, from the leaves up.
@@ -72,6 +79,12 @@ impl Laid {
         let fits = |places: Option<u64>| places.is_some_and(|p| p >= u64::from(ports) && p <= MOST_CARDS);
         let links = match &shape {
             Shape::Switch => 2 * u64::from(ports),
+            Shape::Backbone { bandwidth, .. } => {
+                if !(bandwidth.is_finite() && *bandwidth > 0.0) {
+                    return Err(RunError::Value);
+                }
+                2 * u64::from(ports) + 1
+            }
             Shape::FatTree { down, up, cables } => {
                 let leaves = all(down);
                 if !(some(down) && some(up) && some(cables)) || down.len() != up.len() || down.len() != cables.len() || !fits(leaves) {
@@ -117,6 +130,7 @@ impl Laid {
         }
         match &self.shape {
             Shape::Switch => route.extend([from, self.ports + to]),
+            Shape::Backbone { .. } => route.extend([from, 2 * self.ports, self.ports + to]),
             Shape::FatTree { down, up, cables } => self.through_tree(from, to, (down, up, cables), route),
             Shape::Torus { dims, cards } => {
                 route.push(from);
@@ -128,6 +142,14 @@ impl Laid {
                 self.through_groups((from / cards, to / cards), (from, to), (*groups, *routers, *channels), route);
                 route.push(self.ports + to);
             }
+        }
+    }
+
+    /// Bandwidth [B/ps] and latency [ps] of a link that differs from the others.
+    pub(super) fn apart(&self, link: u32) -> Option<(f64, Time)> {
+        match self.shape {
+            Shape::Backbone { bandwidth, latency } if link == 2 * self.ports => Some((bandwidth, latency)),
+            _ => None,
         }
     }
 
@@ -362,6 +384,15 @@ mod tests {
         let global = 2 * 32 + 2 * 16;
         let used: std::collections::HashSet<u32> = (0..4).flat_map(|n| path(&net, 4 * n, 16 + 4 * n)).filter(|l| *l >= global).collect();
         assert!(used.len() > 1, "{used:?}");
+    }
+
+    #[test]
+    fn a_backbone_stands_between_the_links_of_all_cards() {
+        let net = laid(Shape::Backbone { bandwidth: 2.0, latency: 7 }, 3);
+        assert_eq!(path(&net, 0, 2), [0, 6, 5]);
+        assert_eq!(path(&net, 2, 0), [2, 6, 3]);
+        assert_eq!((net.apart(6), net.apart(5)), (Some((2.0, 7)), None));
+        assert!(Laid::new(Shape::Backbone { bandwidth: 0.0, latency: 0 }, 3).is_err());
     }
 
     #[test]

@@ -63,7 +63,7 @@ def _row(result: Fabric) -> dict[str, object]:
     return {
         "name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None,
         "gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth,
-        "shape": shape_words(d.shape), "bisection_bandwidth": result.bisection_bandwidth,
+        "shape": shape_words(d.shape, d.backbone), "bisection_bandwidth": result.bisection_bandwidth,
         "injection_bandwidth": result.injection_bandwidth, "numbers": len(natures), "assumed": natures.count("assumed"),
         "assumed_in_part": natures.count("assumed in part"),
     }  # fmt: skip
@@ -97,7 +97,7 @@ def _print(console: Terminal, result: Fabric) -> None:
 
     d = result.described
     console.print(Text.assemble((d.name, "bold"), f"  {d.title}"))
-    lines = [f"shape {shape_words(d.shape)}"]
+    lines = [f"shape {shape_words(d.shape, d.backbone)}"]
     links = f"{result.links_between:,} links between nodes and {result.links_inside:,} wires inside, one way each"
     lines.append(
         f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} {'NIC' if result.cards == 1 else 'NICs'}, {links}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -73,7 +73,8 @@ class Fabric(Declared):
 
     def shape(self) -> dict[str, Any]:
         """Return the shape of the network between NICs by name, with its numbers."""
-        return shape_dict(self.described.shape)
+        shared = self.described.backbone
+        return shape_dict(self.described.shape) | ({"backbone": asdict(shared)} if shared else {})
 
     def node(self) -> dict[str, Any] | None:
         """Return the names of the parts of a node; None where the file does not name them."""
@@ -125,7 +126,7 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     count = nodes or described.nodes or 1
     if described.nodes and count > described.nodes:
         raise error_of("A052.many", found=f"{count:,} nodes", nodes=described.nodes)
-    network = Network(count, described.bandwidth, described.hop_seconds, described.shape, node=described.node)
+    network = Network(count, described.bandwidth, described.hop_seconds, described.shape, node=described.node, backbone=described.backbone)
     node = network.made_of
     cards = network.cards
     if described.shape is not None and cards > places(described.shape):
@@ -143,9 +144,13 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     links = _links(replace(network, hosts=cards, node=None))
     wires = sum(1 for w in node.wires if not node.parts[w.source].startswith("share "))
     longest = diameter(described.shape, cards)
+    longest_seconds = longest * described.hop_seconds
     halves = bisection(described.shape, cards) * described.bandwidth
+    if described.backbone and cards > 1:
+        longest, longest_seconds = longest + 1, longest_seconds + described.backbone.seconds
+        halves = min(halves, described.backbone.bandwidth)
     return Fabric(
-        described, count, cards, links, count * wires, longest, longest * described.hop_seconds, halves,
+        described, count, cards, links, count * wires, longest, longest_seconds, halves,
         cards / 2 * described.bandwidth, ways, together(node, described.bandwidth), tuple(dict.fromkeys(idle)), len(ends) - len(kept),
     )  # fmt: skip
 

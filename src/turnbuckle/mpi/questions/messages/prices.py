@@ -71,7 +71,7 @@ def prices(
     network = network_of(setup, 1)
     made = Prices(
         name=read_network(setup.network).name if setup.network else "observed",
-        latency_s=network.latency, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
+        latency_s=network.latency, hop_s=network.hop_seconds, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
         overhead_s=setup.overhead_seconds, nodes=1,
     )  # fmt: skip
     if kernels:

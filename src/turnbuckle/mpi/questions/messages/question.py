@@ -184,6 +184,7 @@ class Answered(Shown):
         """Return the description of the network in words."""
         network = network_of(self.setup, 1)
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
+        shape += f" with a backbone of {show(network.backbone.bandwidth, 'B/s')}" if network.backbone else ""
         made = network.made_of
         inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
         parts = [f"{shape}{' of ' + self.setup.network_name if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]

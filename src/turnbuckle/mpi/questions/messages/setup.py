@@ -279,11 +279,14 @@ def network_of(setup: Setup, nodes: int) -> Network:
         shape = _balanced(ports)
     elif setup.topology == "switch":
         shape = None
+    backbone = described.backbone if described and shape is described.shape is None and setup.topology != "switch" else None
     bandwidth = _first(setup.card_bandwidth, described.bandwidth if described else None, LINK_BANDWIDTH)
     hop = _first(setup.hop_seconds, described.hop_seconds if described else None, HOP_SECONDS)
     return Network(
-        nodes, bandwidth, hop, shape, latency=2 * hop, send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
-        seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake, gap=setup.gap_seconds,
+        nodes, bandwidth, hop, shape, backbone=backbone, latency=2 * hop + (backbone.seconds if backbone else 0.0),
+        send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
+        seconds_per_byte=1.0 / min(bandwidth, backbone.bandwidth if backbone else bandwidth), node=made,
+        handshake=setup.handshake, gap=setup.gap_seconds,
         overhead_per_byte=1.0 / setup.overhead_bandwidth if setup.overhead_bandwidth else 0.0,
     )  # fmt: skip
 
