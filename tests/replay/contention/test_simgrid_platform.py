@@ -13,7 +13,7 @@ from refusals import refused
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.messages.question import paths
-from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.questions.messages.setup import Setup, network_of
 from turnbuckle.mpi.schedules import read as read_schedule
 from turnbuckle.replay.contention.network import Backbone, FatTree
 from turnbuckle.replay.contention.network_file import Described, read_network
@@ -109,9 +109,16 @@ def test_hosts_are_counted_and_numbers_name_their_line(tmp_path: Path) -> None:
     seen = read_network(platform(tmp_path, FLAT.replace("0-7", "0-3,7,20-29")))
     assert seen.nodes == 15 and seen.shape is None and seen.name == "c"
     assert {fact.source for fact in seen.facts} == {"platform.xml, line 4"}
-    tree = read_network(platform(tmp_path, TREE.replace("1,4;1,1", "1,2;1,2")))
-    assert tree.shape == FatTree((4, 2), (1, 2), (1, 2))
-    assert [fact.nature for fact in tree.facts if fact.what == "shape"] == ["assumed in part"]
+    tree = read_network(platform(tmp_path, TREE.replace("/>", ' loopback_bw="5GBps" loopback_lat="1us"/>')))
+    assert tree.shape == FatTree((4, 2), (1, 4), (1, 1))
+    assert [fact.what for fact in tree.facts if fact.nature != "cited"] == ["loopback"]
+
+
+def test_a_backbone_counts_in_the_price_of_a_message_alone(tmp_path: Path) -> None:
+    network = network_of(Setup(network=platform(tmp_path, BACKBONE.replace("2GBps", "1GBps"))), 8)
+    assert network.latency == pytest.approx(2 * 1e-6 + 3e-6) and network.seconds_per_byte == pytest.approx(1e-9)
+    other = network_of(Setup(network=platform(tmp_path, BACKBONE), topology="torus"), 8)
+    assert other.backbone is None and other.latency == pytest.approx(2e-6)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +136,7 @@ def test_hosts_are_counted_and_numbers_name_their_line(tmp_path: Path) -> None:
         (FLAT.replace("/>", ' topology="DRAGONFLY" topo_parameters="2,1;2,1;1,1;2"/>'), "A489", "DRAGONFLY"),
         (FLAT.replace("/>", '><prop id="watt" value="1"/></cluster>'), "A489", "prop"), (FLAT + FLAT, "A489", "another zone"),
         ('<config id="g"><prop id="network/model" value="CM02"/></config>' + FLAT, "A489", "config"),
+        (TREE.replace("1,4;1,1", "1,2;1,2"), "A489", "cables"),
         (TREE.replace("0-7", "0-6"), "A491", "radical"), (TREE.replace("2;4,2", "x;4,2"), "A491", "topo_parameters"),
         (TREE.replace("2;4,2;1,4;1,1", "2;4,2;0,4;1,1"), "A491", "topo_parameters"), (TREE.replace(";1,1", ""), "A491", "topo_parameters"),
         (TREE.replace("2;4,2", "2,2;4,2"), "A491", "topo_parameters"), (TREE.replace("2;4,2;1,4;1,1", ""), "A491", "topo_parameters"),

@@ -5,8 +5,10 @@ bandwidth and one latency, with a backbone in the switch or without, or a fat tr
 by host in a ``<zone routing="Cluster">``.  Zones around the only zone inside add nothing.  Speeds and cores of hosts are no part of a
 network, and are not read.
 
-Of parallel cables of a fat tree SimGrid takes another one, and messages on a loopback do not share it; both are said to be assumed.
-Whatever else stands there is refused, with the element and its line.  A torus and a dragonfly of SimGrid are refused too: in the torus a
+Messages on a loopback share it here, and not in SimGrid; its source says that this is assumed.
+
+Whatever else stands there is refused, with the element and its line.  So are parallel cables of a fat tree: on the way down SimGrid picks
+one by the sender, so that messages meet that do not here.  A torus and a dragonfly of SimGrid are refused too: in the torus a
 host is its own router, so that a message crosses two links fewer than in ours; in the dragonfly the routers of a group stand in rows and
 columns, and groups are joined by other routers.
 
@@ -88,17 +90,17 @@ class _Platform:
             raise self.attribute(cluster, "sharing_policy", "up and down share one capacity")
         shared = given.get("bb_bw") or given.get("bb_lat")
         shape: dict[str, Any] | None
-        topology, shape, doubt = given.get("topology", "FLAT"), self.backbone(cluster, "bb_") if shared else None, ""
+        topology, shape = given.get("topology", "FLAT"), self.backbone(cluster, "bb_") if shared else None
         if topology != "FLAT" and shape:
             raise self.attribute(cluster, "bb_bw", "of a cluster that is not flat")
         if topology == "FAT_TREE":
-            shape, doubt = self.tree(cluster, hosts)
+            shape = self.tree(cluster, hosts)
         elif topology != "FLAT":
             raise self.attribute(cluster, "topology")
         elif given.get("topo_parameters"):
             raise self.attribute(cluster, "topo_parameters", "of a flat cluster")
         bandwidth, hop = self.rate(cluster, "bw"), self.time(cluster, "lat")
-        return self.network(cluster, hosts, bandwidth, hop, shape, doubt) | self.loopback(cluster)
+        return self.network(cluster, hosts, bandwidth, hop, shape) | self.loopback(cluster)
 
     def hosts(self, cluster: Element, radical: str) -> int:
         """Return how many hosts a list of numbers and ranges names."""
@@ -119,8 +121,8 @@ class _Platform:
         bandwidth, seconds = self.rate(element, f"{prefix}{rate}"), self.time(element, f"{prefix}{time}")
         return {"kind": "switch", "backbone": bandwidth, "backbone_latency": seconds}
 
-    def tree(self, cluster: Element, hosts: int) -> tuple[dict[str, Any], str]:
-        """Return a fat tree as its table, and what is assumed of it."""
+    def tree(self, cluster: Element, hosts: int) -> dict[str, Any]:
+        """Return a fat tree as its table."""
         fix = "levels; children; parents; cables, from the hosts up, as in 2;4,4;1,2;1,1"
         lists = [part.split(",") for part in cluster.attributes.get("topo_parameters", "").split(";")]
         if not all(_COUNT.fullmatch(n.strip()) for numbers in lists for n in numbers) or [len(n) for n in lists[:1]] != [1]:
@@ -131,8 +133,9 @@ class _Platform:
         down, up, cables = each
         if math.prod(down) != hosts:
             raise self.value(cluster, "radical", f"the tree has {math.prod(down):,} leaves, the cluster {hosts:,} hosts")
-        doubt = "; which of parallel cables a message takes is assumed" if max(cables) > 1 else ""
-        return {"kind": "fat-tree", "down": down, "up": up, "cables": cables}, doubt
+        if max(cables) > 1:
+            raise self.attribute(cluster, "topo_parameters", "parallel cables, of which SimGrid's messages take others than ours")
+        return {"kind": "fat-tree", "down": down, "up": up, "cables": cables}
 
     def loopback(self, cluster: Element) -> dict[str, Any]:
         """Return the node: a host whose messages to itself take its loopback; nothing where the platform has none."""
@@ -198,20 +201,18 @@ class _Platform:
                     raise self.attribute(element, name, "links of hosts that differ")
         if spare := [e for link, e in links.items() if link not in taken]:
             raise self.element(spare[0], "a link that no host has")
-        return self.network(zone, len(hosts), rates.pop(), times.pop(), shared, "")
+        return self.network(zone, len(hosts), rates.pop(), times.pop(), shared)
 
     # --- what both state ------------------------------------------------------------------------------------------------
 
-    def network(
-        self, element: Element, hosts: int, bandwidth: str, hop: str, shape: Mapping[str, Any] | None, doubt: str
-    ) -> dict[str, Any]:
+    def network(self, element: Element, hosts: int, bandwidth: str, hop: str, shape: Mapping[str, Any] | None) -> dict[str, Any]:
         name = clipped(element.attributes.get("id", "")) or self.file
         table: dict[str, Any] = {
             "name": name, "title": f"platform of SimGrid: {clipped(self.file)}", "nodes": hosts, "bandwidth": bandwidth, "hop": hop,
             "source": self.source(element),
         }  # fmt: skip
         if shape is not None:
-            table |= {"shape": shape, "sources": {"shape": self.source(element) + doubt}}
+            table["shape"] = shape
         return {"network": table}
 
     def source(self, element: Element) -> str:
