@@ -215,16 +215,15 @@ def with_names(text: str, names: list[str]) -> Markup:
 
 def _whole_words(text: str) -> Markup:
     """Escape a text and keep names such as NVLink-C2C in one piece: short words with a hyphen and a digit."""
-    pieces = _HYPHENED.split(text)
     return Markup("").join(
-        Markup('<span class="whole">{}</span>').format(p) if k % 2 and len(p) <= _LONG and any(map(str.isdigit, p)) else escape(p)
-        for k, p in enumerate(pieces)
+        Markup('<span class="whole">{}</span>').format(p) if "-" in p and len(p) <= _LONG and any(map(str.isdigit, p)) else escape(p)
+        for p in _BLANKS.split(text)
     )
 
 
 #: Longest word that is never broken [characters].
 _LONG: Final = 20
-_HYPHENED: Final = re.compile(r"([^\s-]+(?:-[^\s-]+)+)")
+_BLANKS: Final = re.compile(r"(\s+)")
 _BREAK = re.compile(r"(?<=[_./:,])(?=[\w\\])")
 
 

@@ -221,8 +221,9 @@ class Work:
         self._numbers = {recording: deque([numbers]) for recording, numbers in pending.items() if len(numbers)}
         self._make = make
         self.lanes = list(lanes)
-        self._least = least
         self.left = sum(map(len, pending.values()))
+        # a short sweep is still shared out among all workers
+        self._least = min(least, -(-self.left // sum(each.workers for each in self.lanes)))
         self.lost: Counter[int] = Counter()
 
     @property
