@@ -62,6 +62,18 @@ def test_the_curve_is_what_project_says(asked: OnNetwork) -> None:
     assert (np.diff(curve.slopes) > 0).all()
 
 
+def test_latency_beside_a_backbone_is_counted_once(tmp_path: Path) -> None:
+    """A wide backbone of 3 us between links of 1 us is links of 2.5 us, however much latency is added."""
+    for name, words in (("shared", 'lat="1us" bb_bw="1TBps" bb_lat="3us"'), ("plain", 'lat="2500ns"')):
+        cluster = f'<cluster id="c" prefix="" suffix="" radical="0-3" speed="1Gf" bw="100Gbps" {words}/>'
+        (tmp_path / f"{name}.xml").write_text(f'<platform version="4.1">{cluster}</platform>')
+    run = Run.of(build(ring()))
+    shared, plain = (OnNetwork(str(tmp_path / f"{name}.xml"), ("ranks_per_node=1",)) for name in ("shared", "plain"))
+    curve = tolerate_network(run, shared).curve
+    for latency in LATENCIES:
+        assert float(curve(latency)) == pytest.approx(projected(run, latency, plain), abs=1e-9)
+
+
 @pytest.mark.parametrize("name", ["nsys-local/halo-py-4r.sqlite", "nsys-local/p2pkinds-2r.sqlite", "otf2/sstmacro_halo_10rank/traces.otf2"])
 def test_on_real_runs_too(shared: Path, name: str) -> None:
     run = run_of(shared / "traces" / name)
