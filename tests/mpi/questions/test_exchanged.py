@@ -94,21 +94,27 @@ def test_values_that_may_go_together_are_left_to_the_points() -> None:
     assert MESSAGES.legal["flops_per_second"].read("3 GFLOP/s") == 3e9 and MESSAGES.legal["path"].meaning, "words of the base class"
 
 
-def test_a_network_file_that_changed_is_asked_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("mine.toml", '[network]\nname = "mine"\nnodes = 0\nbandwidth = "12.5 GB/s"\nhop = "1us"\nsource = "a test"\n'),
+        ("mine.xml", '<platform version="4.1"><cluster id="mine" radical="0-63" bw="100Gbps" lat="1us"/></platform>'),
+    ],
+)
+def test_a_network_file_that_changed_is_asked_again(tmp_path: Path, file: str, text: str) -> None:
     anchor, output = schedule(tmp_path), tmp_path / "t.csv"
-    text = '[network]\nname = "mine"\nnodes = 0\nbandwidth = "12.5 GB/s"\nhop = "1 us"\nsource = "a test"\n'
-    (tmp_path / "mine.toml").write_text(text)
-    asked = study(anchor, network=["mine.toml"])
+    (tmp_path / file).write_text(text)
+    asked = study(anchor, network=[file])
     first = sweep(asked, Serial(), output=output)
     assert (first.failed, first.computed, sweep(asked, Serial(), output=output).computed) == ({}, 1, 0)
-    (tmp_path / "mine.toml").write_text(text.replace("1 us", "1 ms"))
+    (tmp_path / file).write_text(text.replace("1us", "1ms"))
     again = sweep(asked, Serial(), output=output)
     assert again.computed == 1 and again.rows()[0]["seconds"] > first.rows()[0]["seconds"]
     (tmp_path / "moved").mkdir()
-    for name in ("mine.toml", "t.csv.journal", "ti.txt"):
+    for name in (file, "t.csv.journal", "ti.txt"):
         (tmp_path / name).rename(tmp_path / "moved" / name)
     (tmp_path / "ti_files").rename(tmp_path / "moved" / "ti_files")
-    moved = study(tmp_path / "moved" / "ti.txt", network=["mine.toml"])
+    moved = study(tmp_path / "moved" / "ti.txt", network=[file])
     assert sweep(moved, Serial(), output=tmp_path / "moved" / "t.csv").computed == 0, "a folder that was moved asks nothing again"
 
 

@@ -28,7 +28,7 @@ Value = Scalar | Machine
 Results = Mapping[str, Any]
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
-_FILES: Final = (".toml", ".csv", ".txt")
+_FILES: Final = (".toml", ".xml", ".csv", ".txt")
 
 
 class Held:

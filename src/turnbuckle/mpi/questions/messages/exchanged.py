@@ -49,7 +49,7 @@ class Exchange(Setup):
                 _possible(setting.name, value)
         if isinstance(self.network, Machine):
             read_network(self.network)
-        elif self.network and not self.network.endswith(".toml"):
+        elif self.network and not self.network.endswith((".toml", ".xml")):
             _possible("network", self.network)
         if self.mapping not in _MAPPINGS and not _file(self.mapping):
             raise error_of(
