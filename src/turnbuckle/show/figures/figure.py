@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Final
@@ -133,7 +133,10 @@ def harmless(raw: str, name: str, alt: str) -> str:
     ``<svg>`` element without namespace declarations, for use inside HTML.  The description of a mark becomes its
     ``<title>``, which browsers show as a tool tip.
     """
-    root = _rebuilt(ElementTree.fromstring(raw), name)
+    drawing = ElementTree.fromstring(raw)
+    # Vega counts its clips through all drawings of a process
+    named = dict.fromkeys(e.get("id", "") for e in drawing.iter() if "id" in e.attrib)
+    root = _rebuilt(drawing, {old: f"{name}-clip{k}" for k, old in enumerate(named)})
     if root is None or root.tag != "svg":
         raise ValueError("not an SVG drawing")
     root.set("role", "img")
@@ -143,7 +146,7 @@ def harmless(raw: str, name: str, alt: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | None:
+def _rebuilt(element: ElementTree.Element, ids: Mapping[str, str]) -> ElementTree.Element | None:
     tag = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
     if tag not in ELEMENTS or element.get("display") == "none" or (tag == "path" and not element.get("d", "").strip("Mh0vZz, ")):
         return None
@@ -151,8 +154,8 @@ def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | N
     for key, value in element.attrib.items():
         # what holds anyway, or for the whole drawing, need not be said at every mark
         if key in ATTRIBUTES and (key, value) not in _IMPLIED:
-            value = _REFERENCE.sub(rf"url(#{name}-\1)", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
-            new.set(key, f"{name}-{value}" if key == "id" else value)
+            value = _REFERENCE.sub(lambda m: f"url(#{ids.get(m[1], '')})", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
+            new.set(key, ids[value] if key == "id" else value)
     new.text = element.text if tag in ("text", "tspan", "title") else None
     description = element.get("aria-label")
     if description and element.get("role") == "graphics-symbol" and element.get("aria-roledescription") != "axis":
@@ -162,7 +165,7 @@ def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | N
             # the title must come first, the text after it
             title.tail, new.text = new.text, None
     for child in element:
-        rebuilt = _rebuilt(child, name)
+        rebuilt = _rebuilt(child, ids)
         if rebuilt is not None:
             new.append(rebuilt)
     if tag == "g" and not len(new):
