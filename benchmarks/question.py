@@ -72,9 +72,9 @@ def whole_process(words: Sequence[str]) -> Sample:
 
 def by_peer(peer: str, path: Path, python: str) -> Sample:
     """Run a peer's command on a copy of the file, because peers write indexes and caches beside what they read."""
-    program = shutil.which("nsys") if peer == "nsys stats" else python
-    if program is None:
-        return {"missing": "nsys is not on the path"}
+    name = "nsys" if peer == "nsys stats" else python
+    if (program := shutil.which(name)) is None:
+        return {"missing": f"{name} is not on the path"}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "recording.sqlite"
         shutil.copyfile(path, copy)
