@@ -188,9 +188,7 @@ def launch_pairs(tables: Tables) -> pl.DataFrame:
 
 
 _TABLE: Final = pl.Enum(DEVICE_TABLES)
-_PAIR: Final[dict[str, Any]] = {
-    "table": _TABLE, "row": pl.Int64, "api_row": pl.Int64, "call_start_ns": pl.Int64, "call_end_ns": pl.Int64, "thread": pl.Int64,
-}  # fmt: skip
+_PAIR: Final[dict[str, Any]] = {"table": _TABLE, **dict.fromkeys(("row", "api_row", "call_start_ns", "call_end_ns", "thread"), pl.Int64)}
 
 
 def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], Int]:

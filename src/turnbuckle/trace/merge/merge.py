@@ -353,10 +353,12 @@ def _renamed(frame: pl.DataFrame, table: str, index: pl.Series) -> pl.DataFrame:
     return frame.with_columns(index.gather(frame[c]).alias(c) for c in frame.columns if c in _NAMES and types[c] == pl.Int32)
 
 
+_Maps = Sequence[Mapping[int, int]]
+
+
 def _processes_table(
-    numbers: Sequence[Sequence[int]], renumbered: Sequence[Mapping[int, int]], ranks: Sequence[Mapping[int, int]],
-    indices: Sequence[pl.Series], offsets: Sequence[int], clocks: Clocks,
-) -> pl.DataFrame:  # fmt: skip
+    numbers: Sequence[Sequence[int]], renumbered: _Maps, ranks: _Maps, indices: Sequence[pl.Series], offsets: Sequence[int], clocks: Clocks
+) -> pl.DataFrame:
     rows = []
     for file, processes in enumerate(numbers):
         about = {"file": file, "name": int(indices[file][-1]), "offset_ns": offsets[file], **_of_clock(clocks, file)}
@@ -442,11 +444,7 @@ def _rows(
         skew = {f"skew_p{q * 100:.0f}_ns": round(float(value)) if checked else None for q, value in quantiles}
         figures = _of_clock(clocks, file)
         figures.pop("skew_ns")
-        out.append(
-            {
-                "file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256"),
-                "ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file], **figures, **skew,
-                "bounding_collectives": int(clocks.bounding[file]),
-            }
-        )  # fmt: skip
+        told = {"file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256")}
+        held = {"ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file]}
+        out.append(told | held | figures | skew | {"bounding_collectives": int(clocks.bounding[file])})
     return out

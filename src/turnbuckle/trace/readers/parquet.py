@@ -51,17 +51,16 @@ _CODES: Final = {("mpi", "kind"): 4, ("api", "level"): 2}
 #: Columns that older traces lack.
 _LATER: Final = {("mpi", "memory"), ("mpi", "receive_memory")}
 
-_INT, _TEXT, _LIST, _COUNTS, _SOURCES = (
-    "a whole number", "text", "a list of texts", "whole numbers by name", "recordings, each with name, format and SHA-256"
-)  # fmt: skip
+_INT, _TEXT, _LIST, _COUNTS = "a whole number", "text", "a list of texts", "whole numbers by name"
+_SOURCES: Final = "recordings, each with name, format and SHA-256"
 _PLAIN: Final = "numbers and texts by name"
 #: Facts that a trace may state, and the type of each.
-FACTS: Final[dict[str, str]] = {
-    "format": _TEXT, "schema_version": _TEXT, "product_version": _TEXT, "sha256": _TEXT, "size_bytes": _INT, "recording": _PLAIN,
-    "session_start_utc_ns": _INT, "analysis_duration_ns": _INT, "base_ns": _INT, "rank": _INT, "world_size": _INT, "tables": _COUNTS,
-    "node_of_rank": _COUNTS, "recorder": _COUNTS, "slack": _COUNTS, "link": _COUNTS, "container": _TEXT, "recorded": _LIST, "files": _LIST,
-    "part": _PLAIN, "boot": _TEXT, "sources": _SOURCES,
-}  # fmt: skip
+FACTS: Final[dict[str, str]] = (
+    dict.fromkeys(("format", "schema_version", "product_version", "sha256", "container", "boot"), _TEXT)
+    | dict.fromkeys(("size_bytes", "session_start_utc_ns", "analysis_duration_ns", "base_ns", "rank", "world_size"), _INT)
+    | dict.fromkeys(("tables", "node_of_rank", "recorder", "slack", "link"), _COUNTS)
+    | {"recorded": _LIST, "files": _LIST, "recording": _PLAIN, "part": _PLAIN, "sources": _SOURCES}
+)
 _HELD: Final = {"sources": {"name", "format", "sha256"}}
 
 

@@ -31,10 +31,9 @@ LARGEST: Final = 1 << 62
 LARGEST_US: Final = (1 << 53) // 1000
 #: Least share of nodes with times in a recording; below 1, because protobuf does not distinguish a start of 0 from none.
 _TIMED: Final = 0.9
-_COLUMNS: Final = (
-    "kind", "name", "does", "process", "thread", "stream", "device", "start_ns", "duration_ns", "size_bytes", "rf", "group",
-    "activity_start_ns", "activity_ns", "correlation", "call",
-)  # fmt: skip
+_PLACE: Final = ("kind", "name", "does", "process", "thread", "stream", "device")
+_ACTIVITY: Final = ("activity_start_ns", "activity_ns", "correlation", "call")
+_COLUMNS: Final = (*_PLACE, "start_ns", "duration_ns", "size_bytes", "rf", "group", *_ACTIVITY)
 _COPY: Final = re.compile(r"Memcpy ([HDPA])to([HDPA])(?: \((\w+) -> (\w+)\))?")
 _NCCL: Final = re.compile(r"^(?:void )?[nr]ccl\w*kernel", re.IGNORECASE)
 _OPERATION: Final = re.compile(r"allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce|scatter|gather|barrier")

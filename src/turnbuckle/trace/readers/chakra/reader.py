@@ -28,20 +28,25 @@ from turnbuckle.trace.trace import Trace, completed
 CACHED: Final = False
 #: Kinds by Chakra's ``NodeType``, for nodes whose place (host or device) the file does not state.
 _TYPES: Final = {
-    1: nodes.METADATA, 2: nodes.MEMORY, 3: nodes.MEMORY, 4: nodes.OPERATOR, 5: nodes.SEND, 6: nodes.RECEIVE, 7: nodes.COLLECTIVE,
-    8: nodes.OTHER, 9: nodes.OTHER, 10: nodes.OTHER,
-}  # fmt: skip
+    1: nodes.METADATA,
+    2: nodes.MEMORY,
+    3: nodes.MEMORY,
+    4: nodes.OPERATOR,
+    5: nodes.SEND,
+    6: nodes.RECEIVE,
+    7: nodes.COLLECTIVE,
+} | dict.fromkeys((8, 9, 10), nodes.OTHER)
 #: Operations of collectives by Chakra's ``CollectiveCommType``.
-COLLECTIVES: Final = (
-    "ALLREDUCE", "REDUCE", "ALLGATHER", "GATHER", "SCATTER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "REDUCESCATTER", "BARRIER",
-)  # fmt: skip
+_FIRST_SEVEN: Final = ("ALLREDUCE", "REDUCE", "ALLGATHER", "GATHER", "SCATTER", "BROADCAST", "ALLTOALL")
+COLLECTIVES: Final = (*_FIRST_SEVEN, "REDUCESCATTER", "REDUCESCATTER", "BARRIER")
 _SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"\d')
 _NODES: Final = re.compile(rb'"nodes"\s*:\s*\[')
 #: Bytes of an element, by PyTorch's name of its type.
-_ELEMENT: Final = {
-    "byte": 1, "char": 1, "bool": 1, "float8": 1, "half": 2, "bfloat16": 2, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8,
-    "complexfloat": 8, "complexdouble": 16,
-}  # fmt: skip
+_ELEMENT: Final = (
+    dict.fromkeys(("byte", "char", "bool", "float8"), 1)
+    | dict.fromkeys(("half", "bfloat16", "short"), 2)
+    | {"int": 4, "float": 4, "long": 8, "double": 8, "complexfloat": 8, "complexdouble": 16}
+)
 _CATEGORIES: Final = {"kernel": nodes.KERNEL, "gpu_memcpy": nodes.COPY, "gpu_memset": nodes.MEMSET}
 #: Categories of host nodes that are calls, of a file that Turnbuckle wrote.
 CALLS: Final = ("cuda_runtime", "mpi")
@@ -419,8 +424,11 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     findings.append(finding("P123", 1))
     writer = "PyTorch" if source.format == "pytorch-et" else "Chakra"
     facts = {
-        "format": "chakra", "product_version": writer, "schema_version": source.facts["schema"],
-        "tables": {name: frame.height for name, frame in complete.items()}, "session_start_utc_ns": None, "analysis_duration_ns": None,
-        "size_bytes": source.facts["size_bytes"], "sha256": source.facts["sha256"],
-    }  # fmt: skip
+        "format": "chakra",
+        "product_version": writer,
+        "schema_version": source.facts["schema"],
+        "tables": {name: frame.height for name, frame in complete.items()},
+        **dict.fromkeys(("session_start_utc_ns", "analysis_duration_ns")),
+        **{name: source.facts[name] for name in ("size_bytes", "sha256")},
+    }
     return Trace(complete, source.names, facts, findings, path.name)

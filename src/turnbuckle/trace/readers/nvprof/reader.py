@@ -74,10 +74,8 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     tables, base = rows.on_one_clock()
     names = pl.Series("name", rows.names, dtype=pl.String)
     findings += rows.clock_findings
-    facts: dict[str, Any] = {
-        "format": "nvprof", "schema_version": version, "product_version": "nvprof", "session_start_utc_ns": base,
-        "analysis_duration_ns": None, "tables": counts, "size_bytes": path.stat().st_size, "sha256": digest.result(),
-    }  # fmt: skip
+    facts: dict[str, Any] = {"format": "nvprof", "schema_version": version, "product_version": "nvprof", "session_start_utc_ns": base}
+    facts |= {"analysis_duration_ns": None, "tables": counts, "size_bytes": path.stat().st_size, "sha256": digest.result()}
     return Trace(tables, names, facts, findings, path.name)
 
 

@@ -41,20 +41,11 @@ _MARK, _BEGINS, _ENDS = 1, 2, 4
 _MOST_THREADS: Final = 1 << 20
 
 _NAMES: Final = ("StringTable", "Version", "sqlite_sequence")
+_DEVICE_WORK: Final = ("CONCURRENT_KERNEL", "KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "GRAPH_TRACE", "UNIFIED_MEMORY_COUNTER")
+_OF_HOST: Final = ("RUNTIME", "DRIVER", "SYNCHRONIZATION", "CUDA_EVENT", "MARKER", "MARKER_DATA", "OVERHEAD", "MEMORY", "MEMORY2")
+_DESCRIBED: Final = ("DEVICE", "CONTEXT", "STREAM", "NAME")
 #: Tables of the file that become rows, and NAME, which holds the command and is never read.
-READ: Final = frozenset(
-    {
-        *_NAMES,
-        *(
-            f"{KIND}{t}"
-            for t in (
-                "RUNTIME", "DRIVER", "CONCURRENT_KERNEL", "KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION", "CUDA_EVENT",
-                "GRAPH_TRACE", "MARKER", "MARKER_DATA", "OVERHEAD", "UNIFIED_MEMORY_COUNTER", "MEMORY", "MEMORY2", "DEVICE", "CONTEXT",
-                "STREAM", "NAME",
-            )
-        ),
-    }
-)  # fmt: skip
+READ: Final = frozenset((*_NAMES, *(f"{KIND}{t}" for t in (*_DEVICE_WORK, *_OF_HOST, *_DESCRIBED))))
 
 
 @cache
@@ -132,11 +123,9 @@ class _Source:
                 examples = [str(n) for (n,), t in zip(numbers, texts, strict=True) if t is None and n != MISSING][:8]
                 unknown[f"{('runtime', 'driver')[level]} {', '.join(examples)}"] += missing
             process, thread = self._places(taken.get("processId"), taken.get("threadId"), len(name))
-            self.rows.add(
-                "api", len(name), start_ns=taken["start"], end_ns=taken["end"], process=process, thread=thread,
-                correlation=_none(taken.get("correlationId"), 0), name=name, result=taken.get("returnValue"),
-                level=np.full(len(name), level),
-            )  # fmt: skip
+            call = {"name": name, "result": taken.get("returnValue"), "level": np.full(len(name), level)}
+            where = {"process": process, "thread": thread, "correlation": _none(taken.get("correlationId"), 0)}
+            self.rows.add("api", len(name), start_ns=taken["start"], end_ns=taken["end"], **where, **call)
         if unknown:
             self.rows.findings.append(finding("P170", sum(unknown.values()), "; ".join(unknown)))
 
@@ -188,11 +177,9 @@ class _Source:
         if correlation is not None and "runtimeCorrelationId" in taken:
             # before CUDA 6 one id is of the driver call, the other of the runtime call around it, which is the outer one
             correlation = np.where(taken["runtimeCorrelationId"] > 0, taken["runtimeCorrelationId"], correlation)
-        return {
-            "start_ns": taken["start"], "end_ns": taken["end"], "process": self._process(rows), "device": _none(taken.get("deviceId")),
-            "context": _none(taken.get("contextId")), "stream": _none(taken.get("streamId")), "correlation": _none(correlation, 0),
-            "graph_node": _none(taken.get("graphNodeId"), 0),
-        }  # fmt: skip
+        of_command = {"correlation": _none(correlation, 0), "graph_node": _none(taken.get("graphNodeId"), 0)}
+        place = _ids(taken, device="deviceId", context="contextId", stream="streamId")
+        return {"start_ns": taken["start"], "end_ns": taken["end"], "process": self._process(rows), **place, **of_command}
 
     _PLACE: Final = ("deviceId", "contextId", "streamId", "correlationId", "runtimeCorrelationId", "graphNodeId")
 
@@ -206,11 +193,9 @@ class _Source:
                 continue
             rows = len(taken["start"])
             full, brief = self._texts(taken.get("name"), kernel=True)
-            self.rows.add(
-                "kernels", rows, **self._where(taken), name=full, short_name=brief, blocks=_product(taken, shape[:3]),
-                threads=_product(taken, shape[3:]), registers=taken.get("registersPerThread"), shared_bytes=_sum(taken, more[1:3]),
-                graph=_none(taken.get("graphId"), 0),
-            )  # fmt: skip
+            size = {"blocks": _product(taken, shape[:3]), "threads": _product(taken, shape[3:]), "shared_bytes": _sum(taken, more[1:3])}
+            what = {"name": full, "short_name": brief, "registers": taken.get(more[0]), "graph": _none(taken.get("graphId"), 0)}
+            self.rows.add("kernels", rows, **self._where(taken), **what, **size)
 
     def _texts(self, ids: Int | None, kernel: bool = False) -> tuple[Int | None, Int | None]:
         """Return indices of texts, and of the short names of kernels; ids that the string table does not hold are P128."""
@@ -241,11 +226,9 @@ class _Source:
             direction = np.where(valid, _DIRECTIONS[np.where(valid, taken["copyKind"], 0)], 0)
             if table == "MEMCPY2" and {"srcDeviceId", "dstDeviceId"} <= taken.keys():
                 direction = np.where(taken["srcDeviceId"] != taken["dstDeviceId"], _P2P, direction)
-            self.rows.add(
-                "copies", rows, **self._where(taken), size_bytes=taken["bytes"], direction=direction,
-                source_memory=_memory(taken.get("srcKind"), rows), target_memory=_memory(taken.get("dstKind"), rows),
-                source_device=_none(taken.get("srcDeviceId")), target_device=_none(taken.get("dstDeviceId")),
-            )  # fmt: skip
+            ends = _ids(taken, source_device="srcDeviceId", target_device="dstDeviceId")
+            ends |= {end: _memory(taken.get(c), rows) for end, c in (("source_memory", "srcKind"), ("target_memory", "dstKind"))}
+            self.rows.add("copies", rows, **self._where(taken), size_bytes=taken["bytes"], direction=direction, **ends)
         if strange:
             self.rows.findings.append(finding("P127", strange))
 
@@ -272,10 +255,8 @@ class _Source:
         events = self.take("CUDA_EVENT", ["eventId"], ["correlationId", "contextId", "streamId"])
         if events:
             rows = len(events["eventId"])
-            self.rows.add(
-                "events", rows, process=self._process(rows), context=_none(events.get("contextId")), stream=_none(events.get("streamId")),
-                correlation=_none(events.get("correlationId"), 0), event=_none(events["eventId"]),
-            )  # fmt: skip
+            where = _ids(events, context="contextId", stream="streamId", event="eventId")
+            self.rows.add("events", rows, process=self._process(rows), correlation=_none(events.get("correlationId"), 0), **where)
 
     # --- ranges and overhead ---
 
@@ -298,23 +279,18 @@ class _Source:
             return
         rows = len(taken["id"])
         name, _ = self._texts(taken.get("name"))
-        frame = pl.DataFrame(
-            {
-                "at": taken["timestamp"], "flags": taken["flags"], "range": taken["id"],
-                "thread": self._threads("MARKER", rows, taken.get("objectKind")),
-                "name": np.full(rows, MISSING) if name is None else name,
-                "domain": taken.get("domain", np.zeros(rows, np.int64)),
-            }
-        ).join(self._categories(), on="range", how="left", maintain_order="left")  # fmt: skip
+        marked = {"at": taken["timestamp"], "flags": taken["flags"], "range": taken["id"]}
+        marked["thread"] = self._threads("MARKER", rows, taken.get("objectKind"))
+        marked["name"] = np.full(rows, MISSING) if name is None else name
+        marked["domain"] = taken.get("domain", np.zeros(rows, np.int64))
+        frame = pl.DataFrame(marked).join(self._categories(), on="range", how="left", maintain_order="left")
         marks = frame.filter(pl.col("flags") & _MARK != 0)
         # profilers reuse ids, so the n-th begin of an id belongs to its n-th end
         turn = pl.int_range(pl.len()).over("range").alias("turn")
         begins = frame.filter(pl.col("flags") & (_MARK | _BEGINS) == _BEGINS).with_columns(turn)
         ends = frame.filter(pl.col("flags") & (_MARK | _BEGINS | _ENDS) == _ENDS).with_columns(turn)
-        ranges = begins.join(
-            ends.select("range", "turn", pl.col("at").alias("end_ns"), pl.col("thread").alias("ended_by")),
-            on=["range", "turn"], how="left", maintain_order="left",
-        )  # fmt: skip
+        ends_of = ends.select("range", "turn", end_ns="at", ended_by="thread")
+        ranges = begins.join(ends_of, on=["range", "turn"], how="left", maintain_order="left")
         same_thread = (pl.col("thread") != MISSING) & (pl.col("ended_by").is_null() | (pl.col("thread") == pl.col("ended_by")))
         ranges = ranges.with_columns(kind=pl.when(same_thread).then(59).otherwise(60))
         open_ranges = ranges["end_ns"].null_count()
@@ -373,20 +349,18 @@ class _Source:
             between = {"source_device": source, "target_device": target} if counter == 8 else {}
             columns = {"device": on_device, "cause": cause, **between}
             count = int(of_counter.sum())
-            self.rows.add(
-                "copies", count, start_ns=taken["start"][of_counter], end_ns=taken["end"][of_counter], process=process[of_counter],
-                size_bytes=taken["value"][of_counter], direction=np.full(count, direction), source_memory=np.full(count, _MANAGED),
-                target_memory=np.full(count, _MANAGED), **{k: v[of_counter] for k, v in columns.items() if v is not None},
-            )  # fmt: skip
+            count, managed = int(of_counter.sum()), np.full(int(of_counter.sum()), _MANAGED)
+            columns |= {"start_ns": taken["start"], "end_ns": taken["end"], "process": process, "size_bytes": taken["value"]}
+            moved = {k: v[of_counter] for k, v in columns.items() if v is not None}
+            direct = np.full(count, direction)
+            self.rows.add("copies", count, **moved, direction=direct, source_memory=managed, target_memory=managed)
         for counter in (_CPU_FAULTS, _GPU_FAULTS):
             of_counter = kind == counter
             end = np.where(taken["end"] > 0, taken["end"], MISSING)
             device = {} if counter == _CPU_FAULTS or source is None else {"device": source[of_counter]}
             ended = {} if counter == _CPU_FAULTS else {"end_ns": end[of_counter]}
-            self.rows.add(
-                "page_faults", int(of_counter.sum()), start_ns=taken["start"][of_counter], process=process[of_counter],
-                count=np.maximum(taken["value"][of_counter], 1), **device, **ended,
-            )  # fmt: skip
+            faults = {"process": process[of_counter], "count": np.maximum(taken["value"][of_counter], 1), **device, **ended}
+            self.rows.add("page_faults", int(of_counter.sum()), start_ns=taken["start"][of_counter], **faults)
         counters = (*_MIGRATED, _CPU_FAULTS, _GPU_FAULTS)
         if others := int((~np.isin(kind, counters)).sum()):
             self.rows.findings.append(finding("P174", others, "thrashing, throttling, remote mappings or unknown"))
@@ -410,31 +384,27 @@ class _Source:
 
     def _allocated(self, taken: Columns, time: Int, operation: Int) -> None:
         rows = len(time)
-        self.rows.add(
-            "allocations", rows, time_ns=time, process=self._owners(taken.get("processId"), rows), size_bytes=taken["bytes"],
-            operation=np.where((operation == 0) | (operation == 1), operation, MISSING), memory=_memory(taken.get("memoryKind"), rows),
-            device=_none(taken.get("deviceId")), context=_none(taken.get("contextId")), correlation=_none(taken.get("correlationId"), 0),
-            address=taken.get("address"),
-        )  # fmt: skip
+        where = _ids(taken, device="deviceId", context="contextId")
+        where |= {"process": self._owners(taken.get("processId"), rows), "correlation": _none(taken.get("correlationId"), 0)}
+        what = {"operation": np.where((operation == 0) | (operation == 1), operation, MISSING), "size_bytes": taken["bytes"]}
+        memory = _memory(taken.get("memoryKind"), rows)
+        self.rows.add("allocations", rows, time_ns=time, memory=memory, address=taken.get("address"), **what, **where)
 
     # --- descriptions ---
 
     def devices_and_streams(self) -> None:
         """Add every device of the node, used or not, and the streams."""
-        wished = [
-            "id", "globalMemoryBandwidth", "globalMemorySize", "coreClockRate", "numMemcpyEngines", "numMultiprocessors",
-            "computeCapabilityMajor", "computeCapabilityMinor", "name",
-        ]  # fmt: skip
+        thousands = {"memory_bandwidth": "globalMemoryBandwidth", "clock_hz": "coreClockRate"}
+        counts = {"memory_bytes": "globalMemorySize", "multiprocessors": "numMultiprocessors", "copy_engines": "numMemcpyEngines"}
+        counts |= {"compute_major": "computeCapabilityMajor", "compute_minor": "computeCapabilityMinor"}
+        wished = ["id", "name", *thousands.values(), *counts.values()]
         taken = self.take("DEVICE", [], wished)
         if taken and "id" in taken:
             texts = self.database.texts(taken["name"].tolist()) if "name" in taken else {}
             names = pl.Series([texts.get(i) for i in taken.get("name", np.zeros(len(taken["id"]), np.int64)).tolist()], dtype=pl.String)
-            self.rows.add(
-                "devices", len(taken["id"]), device=taken["id"], name=names, memory_bytes=taken.get("globalMemorySize"),
-                memory_bandwidth=_thousand(taken.get("globalMemoryBandwidth")), clock_hz=_thousand(taken.get("coreClockRate")),
-                multiprocessors=taken.get("numMultiprocessors"), copy_engines=taken.get("numMemcpyEngines"),
-                compute_major=taken.get("computeCapabilityMajor"), compute_minor=taken.get("computeCapabilityMinor"),
-            )  # fmt: skip
+            figures = {column: _thousand(taken.get(c)) for column, c in thousands.items()}
+            figures |= {column: taken.get(c) for column, c in counts.items()}
+            self.rows.add("devices", len(taken["id"]), device=taken["id"], name=names, **figures)
         else:
             self.rows.findings.append(finding("P123"))
         self._streams()
@@ -445,10 +415,9 @@ class _Source:
         if taken:
             rows = len(taken["streamId"])
             listed = set(zip(taken["contextId"].tolist(), taken["streamId"].tolist(), strict=True))
-            self.rows.add(
-                "streams", rows, process=self._process(rows), context=taken["contextId"], stream=taken["streamId"],
-                priority=taken.get("priority"), kind=_between(taken["flag"] & 0xFFFF, 1, 3) if "flag" in taken else None,
-            )  # fmt: skip
+            kind = _between(taken["flag"] & 0xFFFF, 1, 3) if "flag" in taken else None
+            about = {"context": taken["contextId"], "stream": taken["streamId"], "priority": taken.get("priority"), "kind": kind}
+            self.rows.add("streams", rows, process=self._process(rows), **about)
         contexts = self.take("CONTEXT", ["contextId"], ["nullStreamId"])
         if contexts and "nullStreamId" in contexts:
             pairs = sorted(set(zip(contexts["contextId"].tolist(), contexts["nullStreamId"].tolist(), strict=True)) - listed)
@@ -461,6 +430,11 @@ class _Source:
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _ids(taken: Columns, **names: str) -> dict[str, Int | None]:
+    """Return columns of ids by the names of the file, with `MISSING` for values that mean none."""
+    return {column: _none(taken.get(name)) for column, name in names.items()}
 
 
 def _none(values: Int | None, *nothing: int) -> Int | None:

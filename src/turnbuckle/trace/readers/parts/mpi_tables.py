@@ -31,15 +31,11 @@ LARGEST: Final = 2**62
 #: Most ranks: ids of threads distinguish so many, and a communicator's members fit into memory.
 MOST_RANKS: Final = MOST_THREADS
 
-_COLUMNS: Final = (
-    "start_ns", "end_ns", "rank", "kind", "name", "size_bytes", "receive_bytes", "partner", "root", "tag", "communicator", "request",
-    "outer", "thread",
-)  # fmt: skip
-_COLLECTIVES: Final = (
-    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw",
-    "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
-)  # fmt: skip
+_ENDS: Final = ("partner", "root", "tag", "communicator")
+_COLUMNS: Final = ("start_ns", "end_ns", "rank", "kind", "name", "size_bytes", "receive_bytes", *_ENDS, "request", "outer", "thread")
 ROOTED: Final = ("bcast", "gather", "gatherv", "scatter", "scatterv", "reduce")
+_ROOTLESS: Final = ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "allreduce", "reduce_scatter", "reduce_scatter_block")
+_COLLECTIVES: Final = (*ROOTED, *_ROOTLESS, "barrier", "scan", "exscan")
 _SENDS: Final = re.compile(r"i?[bsr]?send")
 _RECEIVES: Final = re.compile(r"i?m?recv")
 _WAITS: Final = re.compile(r"(wait|test)(all|any|some)?")
@@ -131,9 +127,23 @@ class Calls:
         return len(self.columns["rank"])
 
     def add(
-        self, rank: int, start: int, end: int, kind: int, name: int, *, size: int = NO, received: int = NO, partner: int = NO,
-        root: int = NO, tag: int = NO, communicator: int = NO, request: int = NO, outer: int = 0, thread: int = 1,
-    ) -> int:  # fmt: skip
+        self,
+        rank: int,
+        start: int,
+        end: int,
+        kind: int,
+        name: int,
+        *,
+        size: int = NO,
+        received: int = NO,
+        partner: int = NO,
+        root: int = NO,
+        tag: int = NO,
+        communicator: int = NO,
+        request: int = NO,
+        outer: int = 0,
+        thread: int = 1,
+    ) -> int:
         """Append one row and return its number.  `rank` is in the world, `thread` inside its process from 1 on.  Of rows that begin
         together, those of smaller `outer` come first."""
         # a loop over the columns takes twice as long, and this is most of what reading does
@@ -188,10 +198,8 @@ def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.Data
             column.append(np.full(count, value, dtype=np.int64))
         rank.append(np.array(members, dtype=np.int64))
         local_rank.append(np.arange(count, dtype=np.int64))
-    columns = {
-        "rank": rank, "time_ns": time, "communicator": handle, "local_rank": local_rank, "size": size, "group_root": root,
-        "group_number": handle,
-    }  # fmt: skip
+    columns = {"rank": rank, "time_ns": time, "communicator": handle, "local_rank": local_rank, "size": size}
+    columns |= {"group_root": root, "group_number": handle}
     frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
     frame = frame.sort(["time_ns", "rank", "size", "communicator"], descending=[False, False, True, False], maintain_order=True)
     return completed("mpi_communicators", frame)

@@ -157,25 +157,24 @@ def aligned(file: Recorded) -> tuple[int, list[str]]:
     return whole.height, words
 
 
+def _command_rows(file: Recorded, letter: str) -> pl.DataFrame:
+    kind = pl.col("what") if letter == "C" else pl.lit(None, pl.Int64)
+    made = {"letter": pl.lit(letter), "row": pl.int_range(pl.len()), "kind": kind, "queued": pl.coalesce("queued", "start")}
+    return file.table(letter).select("corr", "dev", "stream", "start", "end", **made)
+
+
 def _commands(file: Recorded) -> pl.DataFrame:
     """Return commands whose call is recorded: place in the file, device, times, and when the host knew of their end (null: never)."""
-    commands = pl.concat([
-        file.table(letter).select(
-            "corr", "dev", "stream", "start", "end", letter=pl.lit(letter), row=pl.int_range(pl.len()),
-            kind=pl.col("what") if letter == "C" else pl.lit(None, pl.Int64), queued=pl.coalesce("queued", "start"),
-        )
-        for letter in _LETTERS
-    ])  # fmt: skip
+    commands = pl.concat(_command_rows(file, letter) for letter in _LETTERS)
     calls = file.table("A").select("corr", "name", "ret", called="start", returned="end")
     calls = calls.filter(pl.col("called").is_between(1, _FAR), pl.col("returned").is_between(1, _FAR)).unique("corr", keep="first")
     # a failed call did not wait
     good = calls.filter(pl.col("ret").fill_null(0) == 0)
     waits = file.table("Y").filter(pl.col("end").is_between(1, _FAR)).join(good.select("corr"), on="corr", how="semi")
     blocking = [number for number, text in file.names.items() if text.endswith(" (blocking)")]
-    done = pl.concat([
-        good.filter(pl.col("name").is_in(pl.Series(blocking, dtype=pl.Int64).implode())).select("corr", done="returned"),
-        waits.filter(pl.col("what") == _ON_EVENT).select(corr="event", done="end"),
-    ]).group_by("corr").agg(pl.col("done").min())  # fmt: skip
+    returned = good.filter(pl.col("name").is_in(pl.Series(blocking, dtype=pl.Int64).implode())).select("corr", done="returned")
+    waited = waits.filter(pl.col("what") == _ON_EVENT).select(corr="event", done="end")
+    done = pl.concat([returned, waited]).group_by("corr").agg(pl.col("done").min())
     # markers and barriers are in a queue too; they are recorded as events
     queue = pl.concat([commands.select("corr", "stream"), file.table("E").select("corr", "stream")]).unique("corr", keep="first")
     queue = queue.join(calls, on="corr").join(done, on="corr").select("stream", called="called", later="done")

@@ -44,10 +44,8 @@ def communicators_of(file: Recorded, base: int) -> pl.DataFrame:
         pl.col("blocks").is_between(1, MOST_RANKS), pl.col("what") >= 0, pl.col("what") < pl.col("blocks"), pl.col("ctx").is_not_null()
     )
     rank = file.number("rank", -1)
-    return rows.select(
-        rank=pl.lit(rank if rank >= 0 else None, pl.Int64), time_ns=pl.col("start") - base, communicator="ctx", local_rank="what",
-        size="blocks", group_root="dev", group_number="address",
-    )  # fmt: skip
+    places = {"communicator": "ctx", "local_rank": "what", "size": "blocks", "group_root": "dev", "group_number": "address"}
+    return rows.select(rank=pl.lit(rank if rank >= 0 else None, pl.Int64), time_ns=pl.col("start") - base, **places)
 
 
 def carried_by(rows: pl.DataFrame, names: dict[int, str], communicators: pl.DataFrame) -> pl.DataFrame:

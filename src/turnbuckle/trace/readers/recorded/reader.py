@@ -165,17 +165,24 @@ class _Assembly:
         utc = _utc(self.files[0])
         counts = {words: sum(file.table(letter).height for file in self.files) for letter, (words, _) in KINDS.items()}
         writer = version or ", ".join(recorders) or "its kit"
+        writing = sum(_writing_ns(f) for f in self.files if f.one("api") != "mpi")
+        dropped = sum(map(_dropped, self.files))
         facts: dict[str, Any] = {
-            "format": "recorded", "schema_version": "1", "product_version": f"Turnbuckle ({writer})",
+            "format": "recorded",
+            "schema_version": "1",
+            "product_version": f"Turnbuckle ({writer})",
             "tables": {word: count for word, count in counts.items() if count},
             "session_start_utc_ns": None if utc is None or abs(self.base + utc) > _LARGEST else self.base + utc,
             "analysis_duration_ns": self._length(),
-            "size_bytes": sum(file.size_bytes for file in self.all_files), "sha256": _digest(self.all_files),
-            "recorder": {
-                "processes": len(set(self.process)), "records": sum(counts.values()), "dropped": sum(map(_dropped, self.files)),
-                "writing_ns": sum(_writing_ns(f) for f in self.files if f.one("api") != "mpi"),
-            },
-        }  # fmt: skip
+            "size_bytes": sum(file.size_bytes for file in self.all_files),
+            "sha256": _digest(self.all_files),
+        }
+        facts["recorder"] = {
+            "processes": len(set(self.process)),
+            "records": sum(counts.values()),
+            "dropped": dropped,
+            "writing_ns": writing,
+        }
         boots = {file.one("boot") for file in self.files}
         if len(boots) == 1 and re.fullmatch(r"[0-9a-f-]{36}", boot := boots.pop()):
             facts["boot"], facts["base_ns"] = boot, self.base
@@ -215,11 +222,14 @@ class _Assembly:
         unseen = [f"{filled:,} buffer{'s' if filled > 1 else ''} filled when made", *unseen] if filled else unseen
         full = f"{unwritten:,} because the file could not grow" if unwritten else ""
         counted = [
-            ("P107", sum(f.undecoded for f in files), ""), ("P153", bad, strange), ("P192", dropped, full),
+            ("P107", sum(f.undecoded for f in files), ""),
+            ("P153", bad, strange),
+            ("P192", dropped, full),
             ("P191", len(cut), ", ".join(clipped(f.one("program"), 40) for f in cut[:5])),
-            ("P194", len(refused) + unknown + closed, ", ".join(missing)), ("P195", mapped, ""),
+            ("P194", len(refused) + unknown + closed, ", ".join(missing)),
+            ("P195", mapped, ""),
             ("P196", filled + len(lines), "; ".join(unseen)),
-        ]  # fmt: skip
+        ]
         findings = [finding(code, count, detail) for code, count, detail in [*counted, *not_told(files)] if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
             findings.append(finding("P193", delayed, slack_words(files)))
@@ -321,10 +331,8 @@ class _Process:
         return asked_by_layer(calls, self.whole.names.series(), mpi, self.process, self.whole.base)
 
     def _kernels(self) -> pl.DataFrame:
-        rows = self._on_device(
-            "K", name=pl.col("name"), blocks=_positive("blocks"), threads=_positive("threads"), registers=pl.col("regs"),
-            shared_bytes=pl.col("smem"), graph=pl.col("graph"),
-        )  # fmt: skip
+        size = {"blocks": _positive("blocks"), "threads": _positive("threads"), "registers": pl.col("regs"), "shared_bytes": pl.col("smem")}
+        rows = self._on_device("K", name=pl.col("name"), graph=pl.col("graph"), **size)
         rows = self._named(rows)
         names = rows["name"].drop_nulls().unique()
         texts = self.whole.names.series()
@@ -346,19 +354,16 @@ class _Process:
         plain = plain.with_columns(correlation=pl.when(lonely).then("other").otherwise("correlation")).drop("other")
         other = pl.col("src").is_null() | pl.col("dst").is_null() | (pl.col("src") != pl.col("dst"))
         device = pl.lit(words("memories").index("device"), pl.Int64)
-        peer = self._on_device(
-            "P", size_bytes=_size(), direction=pl.when(other).then(_DIRECTION["p2p"]).otherwise(_DIRECTION["d2d"]).cast(pl.Int64),
-            source_memory=device, target_memory=device, source_device=pl.col("src"), target_device=pl.col("dst"),
-        )  # fmt: skip
+        kind = pl.when(other).then(_DIRECTION["p2p"]).otherwise(_DIRECTION["d2d"]).cast(pl.Int64)
+        ends = {"source_memory": device, "target_memory": device, "source_device": pl.col("src"), "target_device": pl.col("dst")}
+        peer = self._on_device("P", size_bytes=_size(), direction=kind, **ends)
         return pl.concat([plain, peer], how="diagonal")
 
     def _migrations(self) -> pl.DataFrame:
         direction = pl.col("what").replace_strict({k: _DIRECTION[w] for k, w in _MIGRATIONS.items()}, default=None, return_dtype=pl.Int64)
         managed = pl.lit(words("memories").index("managed"), pl.Int64)
-        rows = self._rows(
-            "U", direction=direction, size_bytes=_size(), source_memory=managed, target_memory=managed, cause="ret",
-            device=pl.when(pl.col("what") == 2).then("src").otherwise("dst"),
-        )  # fmt: skip
+        moved = {"direction": direction, "size_bytes": _size(), "source_memory": managed, "target_memory": managed}
+        rows = self._rows("U", cause="ret", device=pl.when(pl.col("what") == 2).then("src").otherwise("dst"), **moved)
         return rows.filter(pl.col("direction").is_not_null())
 
     def _faults(self) -> pl.DataFrame:
@@ -408,8 +413,8 @@ class _Process:
         return pl.DataFrame(rows, schema=columns, orient="row")
 
     def _allocations(self) -> pl.DataFrame:
-        rows = self._rows("M", device="dev", context="ctx", correlation="corr", size_bytes=_size(), operation=pl.col("what") - 1,
-                          memory=_memory("dst"), address="address")  # fmt: skip
+        place = {"device": "dev", "context": "ctx", "correlation": "corr", "address": "address"}
+        rows = self._rows("M", **place, size_bytes=_size(), operation=pl.col("what") - 1, memory=_memory("dst"))
         # a release does not state its size
         return rows.rename({"start_ns": "time_ns"}).with_columns(
             size_bytes=pl.when((pl.col("size_bytes") > 0) | (pl.col("operation") == 0)).then("size_bytes")
@@ -422,11 +427,10 @@ class _Process:
         return self._rows("R", context="ctx", stream="stream", kind="what", priority="dst").filter(pl.col("stream").is_not_null())
 
     def _mpi(self, communicators: pl.DataFrame) -> pl.DataFrame:
-        rows = self._rows(
-            "I", thread=self._thread(), name=pl.col("name"), kind=pl.col("what"), size_bytes=_size(), receive_bytes=_positive("submitted"),
-            partner="stream", root="dev", tag="node", communicator="ctx", request="event", memory=_known_memory("src"),
-            receive_memory=_known_memory("dst"),
-        )  # fmt: skip
+        names = {"partner": "stream", "root": "dev", "tag": "node", "communicator": "ctx", "request": "event", "kind": "what"}
+        memory = {"memory": _known_memory("src"), "receive_memory": _known_memory("dst")}
+        sizes = {"size_bytes": _size(), "receive_bytes": _positive("submitted")}
+        rows = self._rows("I", thread=self._thread(), name="name", **names, **sizes, **memory)
         return self._named(carried_by(rows.drop("process"), self.file.names, communicators))
 
     def _rank(self) -> pl.DataFrame:

@@ -41,11 +41,10 @@ _SIGNS: Final = {
     "agent_info": ("Node_Id", "Agent_Type"),
 }
 #: Endings of the names of a set's files, in the order of reading.
-_KINDS: Final = (
-    "agent_info", "kernel_trace", "memory_copy_trace", "hip_api_trace", "hip_runtime_api_trace", "hip_compiler_api_trace", "hsa_api_trace",
-    "marker_api_trace", "memory_allocation_trace", "counter_collection", "rccl_api_trace", "rocdecode_api_trace", "rocjpeg_api_trace",
-    "scratch_memory_trace",
-)  # fmt: skip
+_HIP: Final = ("hip_api_trace", "hip_runtime_api_trace", "hip_compiler_api_trace", "hsa_api_trace", "marker_api_trace")
+_OTHER_APIS: Final = ("rccl_api_trace", "rocdecode_api_trace", "rocjpeg_api_trace")
+_FIRST: Final = ("agent_info", "kernel_trace", "memory_copy_trace")
+_KINDS: Final = (*_FIRST, *_HIP, "memory_allocation_trace", "counter_collection", *_OTHER_APIS, "scratch_memory_trace")
 _NAMED: Final = re.compile(rf"(.*?)({'|'.join(_KINDS)})\.csv(?:\.gz)?", re.DOTALL)
 _LABEL: Final = re.compile(r"(?:\s*(Agent|GPU|CPU))?[\s-]*(\d{1,18})\s*", re.IGNORECASE)
 #: Added to the number of an agent that counts among GPUs only, or CPUs only.
@@ -256,11 +255,9 @@ class _Set:
             return
         if sort not in ("agent_info", "scratch_memory_trace"):
             table.need(*_TIMES.values())
-        add = {
-            "agent_info": self._infos, "kernel_trace": self._kernels, "counter_collection": self._counted,
-            "memory_copy_trace": self._copies, "memory_allocation_trace": self._allocations,
-            "api_trace": self._calls, "scratch_memory_trace": self._scratch,
-        }[sort]  # fmt: skip
+        on_device = {"kernel_trace": self._kernels, "memory_copy_trace": self._copies, "counter_collection": self._counted}
+        other = {"agent_info": self._infos, "memory_allocation_trace": self._allocations, "scratch_memory_trace": self._scratch}
+        add = {**on_device, **other, "api_trace": self._calls}[sort]
         dispatches: set[int] = set()
         for piece in table.pieces():
             times = numbers(piece, self.rows, _TIMES)
@@ -311,12 +308,9 @@ class _Set:
         return [numbers_of.get(label, NO) if label is not None else NO for label in labels]
 
     def _infos(self, piece: pl.DataFrame, _: pl.DataFrame) -> None:
-        columns = {
-            "node": "Node_Id", "multiprocessors": "Cu_Count", "copy_engines": "Num_Sdma_Engines", "clock": "Max_Engine_Clk_Fcompute",
-        }  # fmt: skip
-        agents = numbers(piece, self.rows, columns).hstack(
-            piece.select(c for c in ("Agent_Type", "Name", "Product_Name") if c in piece.columns)
-        )
+        columns = {"multiprocessors": "Cu_Count", "copy_engines": "Num_Sdma_Engines", "clock": "Max_Engine_Clk_Fcompute"}
+        words_of = piece.select(c for c in ("Agent_Type", "Name", "Product_Name") if c in piece.columns)
+        agents = numbers(piece, self.rows, {"node": "Node_Id", **columns}).hstack(words_of)
         counted: Counter[str] = Counter(self.agents.kind[a] for a in self.agents.kind if a < _SORT_OFFSET["gpu"])
         for row in agents.sort("node").iter_rows(named=True):
             kind = str(row["Agent_Type"]).strip()

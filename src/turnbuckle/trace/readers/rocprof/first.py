@@ -112,19 +112,16 @@ class _Database:
         return "pid" if "__section" in have or table == "KERN" else ""
 
     def _calls(self, table: str, level: int) -> None:
-        wanted = {
-            "start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "tid": "tid", "correlation": "Index",
-            "text_name": "Name", "text_args": "args",
-        }  # fmt: skip
+        wanted = {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "tid": "tid", "correlation": "Index"}
+        wanted |= {"text_name": "Name", "text_args": "args"}
         for piece in self._select(table, wanted):
             add_calls(self.rows, piece, level)
 
     def _works(self, table: str) -> None:
         new = "stream-id" in self.columns[table]
-        wanted = {
-            "start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "device": "dev-id", "queue": "queue-id",
-            "stream": "stream-id" if new else "tid", "correlation": "Index", "text_name": "Name",
-        }  # fmt: skip
+        place = {"device": "dev-id", "queue": "queue-id", "stream": "stream-id" if new else "tid"}
+        times = {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table)}
+        wanted = {**times, **place, "correlation": "Index", "text_name": "Name"}
         for piece in self._select(table, wanted):
             add_works(self.rows, piece, copies=table == "COPY")
 
@@ -149,17 +146,19 @@ def untimed(path: Path) -> TurnbuckleError:
 
 
 #: Columns of a profiled kernel's values, in the database and in the CSV.
-KERNEL_COLUMNS: Final = {
-    "start_ns": "BeginNs", "end_ns": "EndNs", "pid": "pid", "device": "gpu-id", "queue": "queue-id", "items": "grd", "threads": "wgr",
-    "shared_bytes": "lds", "vectors": "arch_vgpr", "accumulators": "accum_vgpr", "registers": "vgpr", "text_name": "KernelName",
-}  # fmt: skip
+KERNEL_COLUMNS: Final = (
+    {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": "pid", "device": "gpu-id", "queue": "queue-id"}
+    | {"items": "grd", "threads": "wgr", "shared_bytes": "lds"}
+    | {"vectors": "arch_vgpr", "accumulators": "accum_vgpr", "registers": "vgpr", "text_name": "KernelName"}
+)
 
 
 #: Columns of profiled kernels other than counters.
-PLAIN_COLUMNS: Final = frozenset((
-    *KERNEL_COLUMNS.values(), "Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs",
-    "DurationNs", "fbar", "Data", "stream-id", "roctx-range", "__section", "__lane",
-))  # fmt: skip
+PLAIN_COLUMNS: Final = (
+    frozenset(KERNEL_COLUMNS.values())
+    | {"Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs", "DurationNs"}
+    | {"fbar", "Data", "stream-id", "roctx-range", "__section", "__lane"}
+)
 
 
 def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
@@ -301,10 +300,10 @@ def _devices(agents: Mapping[int, Mapping[str, str]]) -> pl.DataFrame:
         memory = re.match(r"(\d{1,15})", description.get("PoolInfo.Pool1.Size", ""))
         figures = {k: re.match(r"\d{1,9}", description.get(k, "")) for k in ("ComputeUnit", "MaxClockFreq.(MHz)")}
         units, clock = (int(m[0]) if m else 0 for m in figures.values())
-        out.add(
-            number, description.get("DeviceType", ""), NO, name=description.get("MarketingName", ""), chip=description.get("Name", ""),
-            memory_bytes=1024 * int(memory[1]) if memory else 0, multiprocessors=units, clock_hz=1_000_000 * clock,
-        )  # fmt: skip
+        names = {"name": description.get("MarketingName", ""), "chip": description.get("Name", "")}
+        size = 1024 * int(memory[1]) if memory else 0
+        sort = description.get("DeviceType", "")
+        out.add(number, sort, NO, **names, memory_bytes=size, multiprocessors=units, clock_hz=1_000_000 * clock)
     return out.table()
 
 
@@ -338,6 +337,7 @@ class _Lane:
 _PIECE_ROWS: Final = 1 << 16
 _CALL = ("start_ns", "end_ns", "pid", "tid", "correlation", "text_name", "text_args", "driver")
 _WORK = ("start_ns", "end_ns", "pid", "device", "queue", "stream", "correlation", "text_name")
+_RANGE = ("start_ns", "end_ns", "pid", "tid", "text_name")
 _LANES: Final = re.compile(r"(Markers and Ranges)|(COPY)|CPU (HIP|HSA) API|GPU(?: Barriers)?\d+")
 
 
@@ -348,10 +348,8 @@ class _Events:
         self.rows = rows
         self.seen: Counter[str] = Counter()
         self.lane: dict[int, str] = {}
-        self.held = {
-            "HIP": _Lane(_CALL), "OPS": _Lane(_WORK), "COPY": _Lane(_WORK),
-            "rocTX": _Lane(("start_ns", "end_ns", "pid", "tid", "text_name")), "KERN": _Lane(tuple(KERNEL_COLUMNS)),
-        }  # fmt: skip
+        columns = {"HIP": _CALL, "OPS": _WORK, "COPY": _WORK, "rocTX": _RANGE, "KERN": tuple(KERNEL_COLUMNS)}
+        self.held = {lane: _Lane(names) for lane, names in columns.items()}
         #: id, begin [us], lane, row of the lane; of tails and of heads
         self.tails, self.heads = array("q"), array("q")
 

@@ -160,10 +160,9 @@ class _Process:
         self.kernels[self.rows.number(symbol.get("kernel_id"))] = (self.rows.name(kernel_name(name)), registers)
 
     def _records(self, kind: str) -> None:
-        read = {
-            "kernel_dispatch": self._dispatch, "hip_api": self._call, "hsa_api": self._call, "memory_copy": self._copy,
-            "memory_allocation": self._allocation, "marker_api": self._marker, "counter_collection": self._counted,
-        }.get(kind)  # fmt: skip
+        reading = {"kernel_dispatch": self._dispatch, "memory_copy": self._copy, "memory_allocation": self._allocation}
+        reading |= {"hip_api": self._call, "hsa_api": self._call, "marker_api": self._marker, "counter_collection": self._counted}
+        read = reading.get(kind)
         word = kind if read is not None or kind in _SIDES else "other records"
         for record in self.text.elements():
             self.seen[word] += 1
@@ -216,11 +215,9 @@ class _Process:
         blocks, threads = self._shape(info.get("grid_size"), info.get("workgroup_size"))
         name, registers = self.kernels.get(number(info.get("kernel_id")), (NO, NO))
         self.rows.flaws["P128"] += name == NO
-        into.add("kernels", (
-            *self._times(record), self.pid, self.agents.gpu(number(handle(info.get("agent_id")))), number(handle(outer.get("stream_id"))),
-            number(handle(info.get("queue_id"))), self._correlation(record)[0], name, blocks, threads, registers,
-            number(info.get("group_segment_size")),
-        ))  # fmt: skip
+        device, stream = self.agents.gpu(number(handle(info.get("agent_id")))), number(handle(outer.get("stream_id")))
+        place = (*self._times(record), self.pid, device, stream, number(handle(info.get("queue_id"))), self._correlation(record)[0])
+        into.add("kernels", (*place, name, blocks, threads, registers, number(info.get("group_segment_size"))))
 
     def _shape(self, grid: Any, group: Any) -> tuple[int, int]:
         """Return the number of blocks and of threads per block; few shapes repeat, so they are kept."""
@@ -240,19 +237,15 @@ class _Process:
 
     def _call(self, record: Record) -> None:
         kind, name = self._operation(record)
-        self.rows.add("api", (
-            *self._times(record), self.pid, self.rows.number(record.get("thread_id")), *self._correlation(record),
-            self.rows.name(name or None), DRIVER if kind.startswith("HSA") else RUNTIME, NO,
-        ))  # fmt: skip
+        place = (*self._times(record), self.pid, self.rows.number(record.get("thread_id")), *self._correlation(record))
+        self.rows.add("api", (*place, self.rows.name(name or None), DRIVER if kind.startswith("HSA") else RUNTIME, NO))
 
     def _copy(self, record: Record) -> None:
         number = self.rows.number
         source, target = (number(handle(record.get(k))) for k in ("src_agent_id", "dst_agent_id"))
         direction, device, source_device, target_device = self.agents.copy(self._operation(record)[1], source, target)
-        self.rows.add("copies", (
-            *self._times(record), self.pid, device, number(handle(record.get("stream_id"))), NO, self._correlation(record)[0],
-            number(record.get("bytes")), direction, source_device, target_device,
-        ))  # fmt: skip
+        place = (*self._times(record), self.pid, device, number(handle(record.get("stream_id"))), NO, self._correlation(record)[0])
+        self.rows.add("copies", (*place, number(record.get("bytes")), direction, source_device, target_device))
 
     def _allocation(self, record: Record) -> None:
         number = self.rows.number

@@ -124,10 +124,8 @@ def finished(path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any
     tables, names, base, findings = assembled(rows, devices)
     if not any(name in tables for name in ("api", *_DEVICE_TABLES)):
         raise error_of("P046", where=str(path), found=_held(about["tables"]))
-    facts = {
-        "product_version": None, "schema_version": None, "session_start_utc_ns": None, "analysis_duration_ns": None,
-        "base_ns": base, "recorded": sorted(n for n in COLUMNS if n in tables), "sha256": digest[0], "size_bytes": digest[1], **about,
-    }  # fmt: skip
+    facts: dict[str, Any] = dict.fromkeys(("product_version", "schema_version", "session_start_utc_ns", "analysis_duration_ns"))
+    facts |= {"base_ns": base, "recorded": sorted(n for n in COLUMNS if n in tables), "sha256": digest[0], "size_bytes": digest[1], **about}
     return Trace(tables, names, facts, findings, path.name)
 
 

@@ -103,9 +103,16 @@ class _Process:
     """Tables of one process, or of several with one uuid."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], suffix: str, rows: Rows,
-        tick: Callable[[int], None], number: int, pids: Counter[int],
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        tables: dict[str, list[str]],
+        suffix: str,
+        rows: Rows,
+        tick: Callable[[int], None],
+        number: int,
+        pids: Counter[int],
+    ) -> None:
         self.path, self.connection, self.tables, self.suffix, self.rows, self.tick = path, connection, tables, suffix, rows, tick
         self.number, self.pids = number, pids
         self.agents = Agents()
@@ -126,10 +133,8 @@ class _Process:
         self._processes()
         self._agents()
         self.categories = self._categories()
-        for table, add in (
-            ("kernel_dispatch", self._kernels), ("memory_copy", self._copies), ("region", self._regions), ("sample", self._samples),
-            ("memory_allocate", self._allocations),
-        ):  # fmt: skip
+        adding = {"kernel_dispatch": self._kernels, "memory_copy": self._copies, "region": self._regions, "sample": self._samples}
+        for table, add in {**adding, "memory_allocate": self._allocations}.items():
             if self.seen[table]:
                 add()
 

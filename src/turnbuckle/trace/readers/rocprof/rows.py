@@ -23,20 +23,16 @@ from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, NO, Names
 from turnbuckle.trace.readers.rocprof import graphs as rocprof_graphs
 from turnbuckle.trace.trace import completed, dtypes
 
+_WORK: Final = ("start_ns", "end_ns", "pid", "device", "stream", "queue", "correlation")
 #: Columns of the rows that a format gives, by table; all are integers, `NO` where the file does not say.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "api": ("start_ns", "end_ns", "pid", "tid", "correlation", "ancestor", "name", "level", "size"),
-    "kernels": (
-        "start_ns", "end_ns", "pid", "device", "stream", "queue", "correlation", "name", "blocks", "threads", "registers", "shared_bytes",
-    ),
-    "copies": (
-        "start_ns", "end_ns", "pid", "device", "stream", "queue", "correlation", "size_bytes", "direction", "source_device",
-        "target_device",
-    ),
-    "memsets": ("start_ns", "end_ns", "pid", "device", "stream", "queue", "correlation", "size_bytes"),
+    "kernels": (*_WORK, "name", "blocks", "threads", "registers", "shared_bytes"),
+    "copies": (*_WORK, "size_bytes", "direction", "source_device", "target_device"),
+    "memsets": (*_WORK, "size_bytes"),
     "ranges": ("start_ns", "end_ns", "pid", "tid", "kind", "name"),
     "allocations": ("time_ns", "pid", "device", "correlation", "size_bytes", "operation", "memory", "address"),
-}  # fmt: skip
+}
 RUNTIME, DRIVER = 0, 1
 MARK, PUSHED, BEGUN = 34, 59, 60
 DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))}
