@@ -3,7 +3,7 @@
     python packaging/release.py sdist       # dist/turnbuckle-VERSION.tar.gz: tests, manual and crates in it, builds without a network
     python packaging/release.py wheels      # dist/*.whl for x86-64 and aarch64, audited
     python packaging/release.py shell DIR   # completion and man page alone, into DIR/share
-    python packaging/release.py notes v0.2.0    # what the changelog says of that version
+    python packaging/release.py notes v0.2.0    # what the changelog says of that version; refused while something is to be filled in
 
 `make sdist` and `make wheels` call it.  What is packed is the last commit, never what lies beside it.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -160,15 +161,44 @@ def wheels(processors: tuple[str, ...]) -> None:
         print(run("auditwheel", "show", wheel), f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB", sep="")
 
 
-def notes(tag: str) -> str:
-    """Return what the changelog says of a tagged version.  Tag, crates and changelog name one version, or nothing is released."""
-    version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+#: Files that name the project's address once it has one, and the words before it.  EasyBuild wants a homepage: it is empty until then.
+ADDRESSES = {
+    "CITATION.cff": "repository-code: {}",
+    "packaging/conda/meta.yaml": "home: {}",
+    "packaging/spack/package.py": 'homepage = "{}"',
+    "packaging/turnbuckle-0.2.0.eb": "homepage = '{}'",
+}
+
+
+def missing(root: Path = ROOT) -> list[str]:
+    """Return what must be filled in before a release, as sentences."""
+    name, _, body = (root / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n## [Unreleased]\n")[2].partition("\n## ")
+    sentences = []
+    if any(line for line in name.splitlines() if line and not line.startswith("#")):
+        sentences.append("CHANGELOG.md: what stands under [Unreleased] belongs to the version that is released")
+    if not re.match(r"\[\S+\] - \d{4}-\d{2}-\d{2}\n", body):
+        sentences.append("CHANGELOG.md: the version has no date")
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address = project.get("urls", {}).get("Repository", "")
+    if not address:
+        sentences.append("pyproject.toml: [project.urls] has no Repository, so nobody learns where the project lives")
+    for path, words in ADDRESSES.items():
+        if address and words.format(address) not in (root / path).read_text(encoding="utf-8"):
+            sentences.append(f"{path}: does not say {words.format(address)}")
+    return sentences
+
+
+def notes(tag: str, root: Path = ROOT) -> str:
+    """Return what the changelog says of a tagged version.  Tag, crates and changelog name one version, and nothing is missing."""
+    version = tomllib.loads((root / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
     if tag != f"v{version}":
         raise SystemExit(f"the tag is {tag}, and the crates have version {version}")
-    sections = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    sections = (root / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
     texts = [s.partition("\n")[2].strip() for s in sections if s.startswith(f"[{version}]")]
     if not texts:
         raise SystemExit(f"the changelog has no section [{version}]")
+    if sentences := missing(root):
+        raise SystemExit("\n".join(["not yet:", *sentences]))
     return texts[0]
 
 

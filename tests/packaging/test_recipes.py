@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +119,7 @@ def test_a_container_file_has_instructions_that_builders_know() -> None:
         subprocess.run(["sh", "-n"], input=command, text=True, check=True)
 
 
-@pytest.mark.parametrize("name", [*RECIPES, "../CITATION.cff"])
+@pytest.mark.parametrize("name", [*RECIPES, "../CITATION.cff", "../docs/install.md", "../docs/gates.md"])
 def test_a_recipe_names_one_version(name: str) -> None:
     """Of Turnbuckle itself: behind its name, as a word of its own, or as `version`."""
     text = (PACKAGING / name).read_text(encoding="utf-8")
@@ -131,12 +134,81 @@ def test_the_table_of_recipes_says_the_state_of_each() -> None:
     assert {name for name, _ in rows} == {*RECIPES, "release.py"}
 
 
-def test_a_release_needs_a_tag_of_the_version_and_its_section_in_the_changelog() -> None:
-    release = script("packaging/release.py")
-    assert release.notes(f"v{VERSION}").count("\n") > 5
+# --- a release --------------------------------------------------------------------------------------------------------
+
+release = script("packaging/release.py")
+ADDRESS = "https://forge.invalid/turnbuckle"
+
+
+def filled_in(root: Path) -> Path:
+    """Copy what a release reads to `root`, with date and address filled in."""
+    for name in ("pyproject.toml", "Cargo.toml", "CHANGELOG.md", *release.ADDRESSES):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    for name, words in release.ADDRESSES.items():
+        (root / name).write_text((root / name).read_text(encoding="utf-8") + words.format(ADDRESS), encoding="utf-8")
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    if "urls" not in PROJECT:
+        text = text.replace("\n# [project.urls]\n# Repository", "\n[project.urls]\nRepository").replace('"ADDRESS"', f'"{ADDRESS}"')
+    (root / "pyproject.toml").write_text(text, encoding="utf-8")
+    change(root / "CHANGELOG.md", r"(\n## \[Unreleased\]\n).*?(\n## \[\S+\] - )[^\n]*", r"\1\g<2>2027-01-31")
+    return root
+
+
+def change(path: Path, pattern: str, text: str) -> None:
+    before = path.read_text(encoding="utf-8")
+    after = re.sub(pattern, text, before, count=1, flags=re.DOTALL)
+    assert after != before
+    path.write_text(after, encoding="utf-8")
+
+
+def test_a_release_needs_a_tag_of_the_version_and_its_section_in_the_changelog(tmp_path: Path) -> None:
+    root = filled_in(tmp_path)
+    assert release.missing(root) == []
+    assert release.notes(f"v{VERSION}", root).count("\n") > 5
     for tag in ("v0.0.1", VERSION, ""):
         with pytest.raises(SystemExit, match="the crates have version"):
-            release.notes(tag)
+            release.notes(tag, root)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "text", "sentence"),
+    [
+        ("pyproject.toml", r"Repository = ", "Homepage = ", r"pyproject.toml: \[project.urls\] has no Repository"),
+        ("CHANGELOG.md", r"- 2027-01-31", "- not tagged yet", "the version has no date"),
+        ("CHANGELOG.md", r"\[Unreleased\]\n", "[Unreleased]\n\n- more\n", r"under \[Unreleased\]"),
+        *((name, re.escape(ADDRESS), "", f"{name}: does not say .*{ADDRESS}") for name in release.ADDRESSES if "urls" not in PROJECT),
+    ],
+)
+def test_a_release_is_refused_until_what_it_needs_is_filled_in(tmp_path: Path, name: str, pattern: str, text: str, sentence: str) -> None:
+    root = filled_in(tmp_path)
+    change(root / name, pattern, text)
+    with pytest.raises(SystemExit, match=sentence):
+        release.notes(f"v{VERSION}", root)
+
+
+def test_what_a_user_must_read_of_a_version_takes_five_minutes() -> None:
+    """At 200 words a minute; the rest of a version's section is folded."""
+    section = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(f"\n## [{VERSION}]")[2].partition("\n## ")[0]
+    first, _, folded = section.partition("<details>")
+    assert re.findall(r"^### (.+)$", first, re.MULTILINE)[:3] == ["New", "Changed under your feet", "What you must do"]
+    assert len(first.split()) <= 1000
+    assert folded.count("</details>") == 1 and folded.rstrip().endswith("</details>")
+
+
+def test_every_place_that_shows_a_version_shows_one() -> None:
+    """The crates have it; the package, the program, the page for `man`, the lock file and the changelog follow."""
+    assert "version" in PROJECT["dynamic"]
+    assert version("turnbuckle") == VERSION
+    lines = subprocess.run(
+        [sys.executable, "-m", "turnbuckle", "--version"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert lines[0] == f"turnbuckle {VERSION}" and lines[1].startswith(f"native core {VERSION},")
+    assert f'"turnbuckle {VERSION}"' in release.man_page().partition("\n.SH")[0]
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))["package"]
+    assert {package["version"] for package in locked if package["name"].startswith("turnbuckle")} == {VERSION}
+    headings = re.findall(r"^## \[(\S+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[:2] == ["Unreleased", VERSION]
 
 
 # --- the forge --------------------------------------------------------------------------------------------------------
