@@ -139,17 +139,16 @@ def spoken(program: Program, protocol: Protocol) -> Spoken:
     kept = ~message | (arg >= 0)
     first = np.append(0, np.cumsum(kept))[np.asarray(program.first, dtype=np.int64)]
     node = np.full(count, len(program.work_seconds))
-    at_sender: list[tuple[Bool, Op, Int]] = [
-        (always, Op.AWAIT, real), (always, Op.WORK, node), (ready, Op.SEND, request), (ready, Op.AWAIT, reply), (ready, Op.WORK, node),
-        (ready, Op.WORK, node + 1), (always, Op.SEND, data), (ready, Op.AWAIT, fin), (ready, Op.WORK, node),
-        (ready & acknowledged, Op.SEND, done_known), (acknowledged, Op.AWAIT, done), (acknowledged, Op.WORK, node),
-        (ready | acknowledged, Op.SEND, sent),
-    ]  # fmt: skip
-    at_receiver: list[tuple[Bool, Op, Int]] = [
-        (ready, Op.AWAIT, request), (ready, Op.WORK, node), (ready & posts, Op.AWAIT, posted), (ready, Op.WORK, node),
-        (ready, Op.SEND, reply), (always, Op.AWAIT, data), (~ready, Op.WORK, node), (always, Op.SEND, arrived), (ready, Op.WORK, node),
-        (ready, Op.SEND, fin), (ready & acknowledged, Op.AWAIT, done_known), (acknowledged, Op.WORK, node), (acknowledged, Op.SEND, done),
-    ]  # fmt: skip
+    informed, either = ready & acknowledged, ready | acknowledged
+    requesting = [(always, Op.AWAIT, real), (always, Op.WORK, node), (ready, Op.SEND, request), (ready, Op.AWAIT, reply)]
+    sending = [(ready, Op.WORK, node), (ready, Op.WORK, node + 1), (always, Op.SEND, data), (ready, Op.AWAIT, fin), (ready, Op.WORK, node)]
+    closing = [(informed, Op.SEND, done_known), (acknowledged, Op.AWAIT, done), (acknowledged, Op.WORK, node), (either, Op.SEND, sent)]
+    replying = [(ready, Op.AWAIT, request), (ready, Op.WORK, node), (ready & posts, Op.AWAIT, posted), (ready, Op.WORK, node)]
+    taking = [(ready, Op.SEND, reply), (always, Op.AWAIT, data), (~ready, Op.WORK, node), (always, Op.SEND, arrived)]
+    ending = [(ready, Op.WORK, node), (ready, Op.SEND, fin), (informed, Op.AWAIT, done_known)]
+    done_last = [(acknowledged, Op.WORK, node), (acknowledged, Op.SEND, done)]
+    at_sender: list[tuple[Bool, Op, Int]] = [*requesting, *sending, *closing]
+    at_receiver: list[tuple[Bool, Op, Int]] = [*replying, *taking, *ending, *done_last]
     steps = [(sender, *step) for step in at_sender] + [(receiver, *step) for step in at_receiver]
     process = np.concatenate([process_of[mask] for process_of, mask, _, _ in steps])
     order = np.argsort(process, kind="stable")
@@ -163,14 +162,13 @@ def spoken(program: Program, protocol: Protocol) -> Spoken:
     sizes = np.concatenate([np.where(leaves == Leaves.EDGE, size, 0.0), *(part[2] for part in builder.parts)])
     leaves_of = np.concatenate([np.full(len(leaves), Leaves.EDGE, dtype=np.uint8), *(part[3] for part in builder.parts)])
     works = np.append(program.work_seconds, [protocol.eager_node_seconds, protocol.remote_node_seconds])
-    return Spoken(
-        Program(
-            np.append(first, first[-1] + until), np.append(code[kept], codes), np.append(arg[kept], args), works, program.resource,
-            program.use_seconds, program.capacity, np.concatenate([host, leaves_from, goes_to]),
-            ends[0], ends[1], sizes, leaves_of, priority=program.priority,
-        ),
-        begin, np.isin(np.arange(begin, builder.count), data[ready]),
-    )  # fmt: skip
+    all_first, all_codes, all_args = np.append(first, first[-1] + until), np.append(code[kept], codes), np.append(arg[kept], args)
+    resource, uses, capacity = program.resource, program.use_seconds, program.capacity
+    hosts, from_, to = np.concatenate([host, leaves_from, goes_to]), ends[0], ends[1]
+    spoken_program = Program(
+        all_first, all_codes, all_args, works, resource, uses, capacity, hosts, from_, to, sizes, leaves_of, priority=program.priority
+    )
+    return Spoken(spoken_program, begin, np.isin(np.arange(begin, builder.count), data[ready]))
 
 
 @dataclass(frozen=True)
@@ -253,16 +251,23 @@ def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protoco
     shift, capacity = len(program_in.capacity), max(len(message_of), 1) if alone else 1
     is_use = np.isin(operations, [Op.TAKE, Op.GIVE])
     busy = np.bincount(resource, weights=occupied, minlength=len(used)).astype(np.float64)
+    begin, none = protocol_program.begin, np.zeros(len(used))
+    args = np.append(arg, np.where(is_use, arguments + len(program_in.resource), arguments))
     program = Program(
-        np.append(first, first[-1] + 5 * np.arange(1, len(packet) + 1)), np.append(code, operations),
-        np.append(arg, np.where(is_use, arguments + len(program_in.resource), arguments)), np.append(program_in.work_seconds, works),
-        np.append(program_in.resource, shift + np.arange(len(used))), np.append(program_in.use_seconds, np.zeros(len(used))),
-        np.append(program_in.capacity, np.full(len(used), capacity)), np.append(host, np.zeros(len(packet), dtype=np.int64)),
-        np.append(source[: protocol_program.begin], ends[0]), np.append(target[: protocol_program.begin], ends[1]),
-        np.append(program_in.size_bytes[: protocol_program.begin], delay),
-        np.append(leaves[: protocol_program.begin], np.full(words, Leaves.EDGE)).astype(np.uint8),
+        np.append(first, first[-1] + 5 * np.arange(1, len(packet) + 1)),
+        np.append(code, operations),
+        args,
+        np.append(program_in.work_seconds, works),
+        np.append(program_in.resource, shift + np.arange(len(used))),
+        np.append(program_in.use_seconds, none),
+        np.append(program_in.capacity, np.full(len(used), capacity)),
+        np.append(host, np.zeros(len(packet), dtype=np.int64)),
+        np.append(source[:begin], ends[0]),
+        np.append(target[:begin], ends[1]),
+        np.append(program_in.size_bytes[:begin], delay),
+        np.append(leaves[:begin], np.full(words, Leaves.EDGE)).astype(np.uint8),
         priority=np.append(program_in.priority, np.zeros(len(used) if len(program_in.priority) else 0, dtype=np.int64)),
-    )  # fmt: skip
+    )
     return Packed(program, used, busy, packets)
 
 

@@ -89,11 +89,10 @@ def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = 
     order = np.lexsort((arg, phase, process))
     leaves = np.append(np.where(ready, Leaves.READY, Leaves.EAGER), np.full(edges, Leaves.EDGE)).astype(np.uint8)
     nothing = np.zeros(0, dtype=np.int64)
-    return Program(
-        np.searchsorted(process[order], np.arange(2 * count + 1)), code[order], arg[order], delay, nothing, np.zeros(0), nothing,
-        np.append(graph.source, graph.target), np.append(sender, completing), np.append(receiver, graph.after),
-        np.append(graph.size_bytes, np.zeros(edges)), leaves,
-    )  # fmt: skip
+    first = np.searchsorted(process[order], np.arange(2 * count + 1))
+    hosts, sizes = np.append(graph.source, graph.target), np.append(graph.size_bytes, np.zeros(edges))
+    ends = (np.append(sender, completing), np.append(receiver, graph.after))
+    return Program(first, code[order], arg[order], delay, nothing, np.zeros(0), nothing, hosts, *ends, sizes, leaves)
 
 
 def read(path: Path) -> MessageGraph:

@@ -395,10 +395,8 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
         finding("P152", sum(m > 0 for m in moved), f"by up to {max(moved):.3g} us"),
     ]
     whole = hashlib.sha256("".join(file.digest for file in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
-    facts: dict[str, Any] = {
-        "format": "pmpi", "product_version": each[0].tracer or None, "schema_version": None, "analysis_duration_ns": None,
-        "session_start_utc_ns": None,
-        "tables": {place.name: len(file.lines) for place, file in zip(files, each, strict=True)},
-        "size_bytes": sum(file.size_bytes for file in each), "sha256": whole,
-    }  # fmt: skip
+    facts: dict[str, Any] = {"format": "pmpi", "product_version": each[0].tracer or None}
+    facts |= dict.fromkeys(("schema_version", "analysis_duration_ns", "session_start_utc_ns"))
+    facts["tables"] = {place.name: len(file.lines) for place, file in zip(files, each, strict=True)}
+    facts |= {"size_bytes": sum(file.size_bytes for file in each), "sha256": whole}
     return Trace(tables, names.series(), facts, [f for f in findings if f.count], path.name)

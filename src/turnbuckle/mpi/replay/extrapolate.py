@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -252,15 +252,26 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
     messages = copies.messages()
     rounds = tuple(copies.rounds())
     old, new = len(traffic.tail_seconds), math.prod(shape)
+
+    def copied(values: Any, of: Any) -> Any:
+        return values[of] if len(values) else values
+
     return replace(
-        traffic, ranks=new, rank=copies.rank,
-        start_seconds=traffic.start_seconds[copies.of] if len(traffic.start_seconds) else traffic.start_seconds,
-        gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
-        tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
-        messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / old),
-        rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of, recording=None,
-        gpus_of_rank=traffic.gpus_of_rank[copies.template] if len(traffic.gpus_of_rank) else traffic.gpus_of_rank,
-    )  # fmt: skip
+        traffic,
+        ranks=new,
+        rank=copies.rank,
+        start_seconds=copied(traffic.start_seconds, copies.of),
+        gap_seconds=traffic.gap_seconds[copies.of],
+        kept_seconds=traffic.kept_seconds[copies.of],
+        tail_seconds=traffic.tail_seconds[copies.template],
+        call=copied(traffic.call, copies.of),
+        messages=messages,
+        rounds=rounds,
+        unmatched=round(traffic.unmatched * new / old),
+        rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of,
+        recording=None,
+        gpus_of_rank=copied(traffic.gpus_of_rank, copies.template),
+    )
 
 
 def templates(grid: Grid, shape: Sequence[int]) -> Int:

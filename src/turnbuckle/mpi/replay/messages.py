@@ -302,12 +302,9 @@ def rounds_of(matched: Exchanges, place: Int, trace: Trace) -> tuple[tuple[Round
     least = pl.min_horizontal(*(c.filter(c > 0).min().over(group) for c in (sent, received)))
     each = pl.coalesce(sent.mean().over(group), received.mean().over(group))
     partners = pl.when(does.is_in(_PER_RANK) & one_buffer).then(1).otherwise("members")
-    carried = (
-        pl.when(does.is_in(ALL)).then(each / partners)
-        .when(does == "gatherv").then(sent.fill_null(0).mean().over(group))
-        .when(does == "scatterv").then(received.fill_null(0).mean().over(group))
-        .otherwise(least)
-    )  # fmt: skip
+    gathered, scattered = (c.fill_null(0).mean().over(group) for c in (sent, received))
+    carried = pl.when(does == "gatherv").then(gathered).when(does == "scatterv").then(scattered).otherwise(least)
+    carried = pl.when(does.is_in(ALL)).then(each / partners).otherwise(carried)
     calls = matched.rounds.with_columns(
         at=pl.when(pl.col("done") >= 0).then("done").otherwise("activity"),
         operation=pl.col("does").map_elements(lambda n: operation_of(n, plain=False) or "", return_dtype=pl.String),

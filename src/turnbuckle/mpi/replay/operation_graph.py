@@ -312,13 +312,21 @@ class _Builder:
             Carried(source, target, np.zeros(len(source), dtype=np.uint64), np.full(len(source), Leaves.EDGE, dtype=np.uint8), *ends)
         )
         work = [seconds for seconds, _ in self.work]
+        resources = np.arange(int(self.resource.max(initial=-1)) + 1)
         return Program(
-            first=np.searchsorted(process[order], np.arange(len(rank_of) + 1)), code=code[order], arg=arg[order],
-            work_seconds=np.concatenate(work), resource=self.resource, use_seconds=self.use_seconds,
-            capacity=np.ones(int(self.resource.max(initial=-1)) + 1, dtype=np.int64), host=host, **together(self.carried),
-            works_for=rank_of, overhead=np.concatenate([np.full(len(seconds), paid) for seconds, paid in self.work]),
-            processor=np.arange(int(self.resource.max(initial=-1)) + 1) >= self.processors,
-        )  # fmt: skip
+            first=np.searchsorted(process[order], np.arange(len(rank_of) + 1)),
+            code=code[order],
+            arg=arg[order],
+            work_seconds=np.concatenate(work),
+            resource=self.resource,
+            use_seconds=self.use_seconds,
+            capacity=np.ones(len(resources), dtype=np.int64),
+            host=host,
+            **together(self.carried),
+            works_for=rank_of,
+            overhead=np.concatenate([np.full(len(seconds), paid) for seconds, paid in self.work]),
+            processor=resources >= self.processors,
+        )
 
 
 def computing(program: Program, done: Contended) -> tuple[Float, Float, Int]:

@@ -81,11 +81,9 @@ def _nonblocking_beside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], 
     )
     zero = np.zeros(count)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
-    extended = replace(
-        traffic, rank=np.append(rank, threads + np.arange(count)), rank_of=np.append(rank_of, rank_of[rank[begin]]),
-        gap_seconds=np.append(traffic.gap_seconds, zero), kept_seconds=np.append(traffic.kept_seconds, zero),
-        tail_seconds=np.append(traffic.tail_seconds, zero),
-    )  # fmt: skip
+    more: dict[str, Any] = {f"{name}_seconds": np.append(getattr(traffic, f"{name}_seconds"), zero) for name in ("gap", "kept", "tail")}
+    places: dict[str, Any] = {"rank": np.append(rank, threads + np.arange(count)), "rank_of": np.append(rank_of, rank_of[rank[begin]])}
+    extended = replace(traffic, **places, **more)
     return extended, tuple(rounds), edges
 
 
@@ -196,10 +194,9 @@ def program(
             np.repeat(on_shared_gpu, 2), Slot.GAP, np.tile(np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), len(on_shared_gpu)), messages
         )
     first_of, code, arg = steps.ordered()
-    return Program(
-        first=first_of, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
-        capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **together(carried),
-    )  # fmt: skip
+    operations = (first_of, code, arg, np.concatenate(steps.work))
+    capacity = np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64)
+    return Program(*operations, resource=uses, use_seconds=seconds, capacity=capacity, host=placed.host[rank_of], **together(carried))
 
 
 def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
@@ -363,9 +360,17 @@ def sent_over(cut: Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, pl
 
 
 def _ends(
-    cut: Cut, edges: int, calls: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, engine: Int, priced: Priced,
-    steps: Operations, carried: list[Carried],
-) -> None:  # fmt: skip
+    cut: Cut,
+    edges: int,
+    calls: int,
+    thread: NDArray[np.uint32],
+    rank_of: Int,
+    placed: Layout,
+    engine: Int,
+    priced: Priced,
+    steps: Operations,
+    carried: list[Carried],
+) -> None:
     """Add the operations at both ends of every message, with the copies before it is sent and after it has arrived."""
     count = len(cut.send)
     ends = (
@@ -418,9 +423,16 @@ def _ends(
 
 
 def _copied(
-    leaving: bool, messages: NDArray[np.uint32], wired: Int, process: NDArray[np.uint32], cut: Cut, per_byte: Float, placed: Layout,
-    rank_of: Int, carried: list[Carried],
-) -> NDArray[np.uint32]:  # fmt: skip
+    leaving: bool,
+    messages: NDArray[np.uint32],
+    wired: Int,
+    process: NDArray[np.uint32],
+    cut: Cut,
+    per_byte: Float,
+    placed: Layout,
+    rank_of: Int,
+    carried: list[Carried],
+) -> NDArray[np.uint32]:
     """Add the copies that go over wires, numbered in the order of their messages, and return the number of each copy."""
     order = np.argsort(messages[wired], kind="stable")
     number = np.empty(len(order), dtype=np.uint32)
@@ -434,9 +446,18 @@ def _copied(
 
 
 def _stage(
-    leaving: bool, slot: int, call: Int, size: Float, charge: tuple[float, float], thread: NDArray[np.uint32], rank_of: Int,
-    placed: Layout, engine: Int, steps: Operations, carried: list[Carried],
-) -> None:  # fmt: skip
+    leaving: bool,
+    slot: int,
+    call: Int,
+    size: Float,
+    charge: tuple[float, float],
+    thread: NDArray[np.uint32],
+    rank_of: Int,
+    placed: Layout,
+    engine: Int,
+    steps: Operations,
+    carried: list[Carried],
+) -> None:
     """Add one copy of a whole buffer for each call: a duration, or a message between GPU and host through a copy engine."""
     rank = rank_of[thread[call]]
     wired = (placed.device != placed.host)[rank] & (charge[1] > 0)

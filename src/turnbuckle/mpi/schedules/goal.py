@@ -22,7 +22,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -70,9 +70,8 @@ class Costs:
     def network(self, ranks: int) -> Network:
         """Return the network of `ranks` hosts that these costs describe, without overheads, which occupy the processors instead."""
         bandwidth = 1.0 / self.seconds_per_byte if self.seconds_per_byte > 0 else 1e15
-        return Network(
-            ranks, bandwidth, self.latency / 2, latency=self.latency, gap=self.gap, seconds_per_byte=self.seconds_per_byte,
-        )  # fmt: skip
+        half, per_byte = self.latency / 2, self.seconds_per_byte
+        return Network(ranks, bandwidth, half, latency=self.latency, gap=self.gap, seconds_per_byte=per_byte)
 
 
 @dataclass(frozen=True)
@@ -285,10 +284,8 @@ def read(path: Path) -> Goal:
         mask = kind == side_kind
         ends = (rank[mask], peer[mask]) if side_kind == SEND else (peer[mask], rank[mask])
         sides.append(Side(*ends, tag[mask], line_of[mask]))
-    return Goal(
-        path.name, reading.ranks, rank, kind, amount, peer, tag, cpu, nic, line_of, before, after, by_start.astype(np.bool_), match(*sides),
-        reading.ranks - len(reading.seen),
-    )  # fmt: skip
+    operations, edges = (rank, kind, amount, peer, tag, cpu, nic, line_of), (before, after, by_start.astype(np.bool_))
+    return Goal(path.name, reading.ranks, *operations, *edges, match(*sides), reading.ranks - len(reading.seen))
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:
@@ -304,10 +301,8 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
     """
     costs = costs or Costs()
     _sound(costs)
-    return operation_program(
-        traffic(goal), eager_limit=costs.eager_limit, overhead=costs.overhead, overhead_per_byte=costs.overhead_per_byte,
-        first_byte_free=fidelity == "logp",
-    )  # fmt: skip
+    overheads: dict[str, Any] = {"overhead": costs.overhead, "overhead_per_byte": costs.overhead_per_byte}
+    return operation_program(traffic(goal), eager_limit=costs.eager_limit, first_byte_free=fidelity == "logp", **overheads)
 
 
 def traffic(goal: Goal) -> OperationGraph:
@@ -320,12 +315,12 @@ def traffic(goal: Goal) -> OperationGraph:
     sender, receiver = sends[met.send], receives[met.receive]
     messages = Messages(sender, sender, receiver, receiver, np.full(len(sender), -1), goal.amount[sender].astype(np.float64))
     calc = np.where(goal.kind == CALC, goal.amount * 1e-9, 0.0)
-    return OperationGraph(
-        goal.ranks, goal.rank, calc, np.zeros(len(goal.rank)), np.zeros(goal.ranks), messages, (), math.nan, len(met.lone_sends),
-        kind=goal.kind, handed_bytes=np.where(goal.kind == SEND, goal.amount, 0).astype(np.float64),
-        processor=np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)[1], before=goal.before, after=goal.after,
-        by_start=goal.by_start, described=goal.described, findings=goal.figures.findings,
-    )  # fmt: skip
+    handed = np.where(goal.kind == SEND, goal.amount, 0).astype(np.float64)
+    processor = np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)[1]
+    none = (np.zeros(len(goal.rank)), np.zeros(goal.ranks))
+    as_read: dict[str, Any] = {name: getattr(goal, name) for name in ("kind", "before", "after", "by_start", "described")}
+    own: dict[str, Any] = {"handed_bytes": handed, "processor": processor, "findings": goal.figures.findings, **as_read}
+    return OperationGraph(goal.ranks, goal.rank, calc, *none, messages, (), math.nan, len(met.lone_sends), **own)
 
 
 def _sound(costs: Costs) -> None:

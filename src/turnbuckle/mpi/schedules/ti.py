@@ -14,7 +14,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +30,8 @@ from turnbuckle.mpi.schedules.matching import ANY, Matched, Side, match, refuse_
 from turnbuckle.mpi.schedules.ti_files import ARGUMENTS, SILENT, lines_of_each
 
 #: Bytes of the data types that SimGrid numbers from 0: double, int, char, short, long, float, byte, long long, and so on.
-TYPES: Final = (
-    8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1, 1, 2, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8,
-    8, 16, 16, 8, 8, 8, 16, 16,
-)  # fmt: skip
+_C_TYPES: Final = (8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1, 1, 2)
+TYPES: Final = (*_C_TYPES, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8, 8, 16, 16, 8, 8, 8, 16, 16)
 _DOUBLE, _BYTE = TYPES[0], TYPES[6]
 #: Rank that stands for no partner; in a send every other negative number means the same.
 _NOBODY: Final = -666
@@ -109,10 +107,9 @@ class TimeIndependent:
             raise error_of("A077.speed", found=f"{flops_per_second:g} flop/s")
         refuse_lone(self.matched, self.receives, self.name)
         gap, tail = (f / flops_per_second + t for f, t in ((self.flops, self.sleep_seconds), (self.tail_flops, self.tail_seconds)))
-        return Traffic(
-            self.ranks, self.rank, gap, np.zeros(len(self.rank)), tail, self.messages, self.rounds, math.nan, len(self.matched.lone_sends),
-            call=self.call, calls=self.calls,
-        )  # fmt: skip
+        none, lone = np.zeros(len(self.rank)), len(self.matched.lone_sends)
+        traffic = Traffic(self.ranks, self.rank, gap, none, tail, self.messages, self.rounds, math.nan, lone)
+        return replace(traffic, call=self.call, calls=self.calls)
 
 
 class _Rank:
@@ -306,9 +303,10 @@ def _needs(name: str, ranks: int) -> int:
 
 
 _DOES: Final[dict[str, Callable[[_Rank, list[bytes]], None]]] = {
-    "init": _Rank.init, "test": _Rank.test, "wait": _Rank.wait, "waitall": _Rank.waitall, "compute": _Rank.compute, "sleep": _Rank.sleeping,
-    "sendRecv": _Rank.both, **dict.fromkeys(("send", "isend", "recv", "irecv"), _Rank.message),
-}  # fmt: skip
+    **{"init": _Rank.init, "test": _Rank.test, "wait": _Rank.wait, "waitall": _Rank.waitall, "compute": _Rank.compute},
+    **{"sleep": _Rank.sleeping, "sendRecv": _Rank.both},
+    **dict.fromkeys(("send", "isend", "recv", "irecv"), _Rank.message),
+}
 
 
 class _Reader:
@@ -376,10 +374,9 @@ def read(path: Path) -> TimeIndependent:
     lone = len(matched.lone_sends) + len(matched.lone_receives)
     flops, sleep = np.array(reader.flops), np.array(reader.sleep)
     tails = np.array([[f, s] for _, f, s in done])
-    figures = Figures(
-        "simgrid-ti", "", len(files), reader.actions, len(size), sum(size.tolist()), len(receive_size), counts, len(matched.send), lone,
-        float(flops.sum() + tails[:, 0].sum()), float(sleep.sum() + tails[:, 1].sum()), tuple(_findings(reader, lone, shorter)),
-    )  # fmt: skip
+    counted = (len(files), reader.actions, len(size), sum(size.tolist()), len(receive_size), counts, len(matched.send), lone)
+    work_and_sleep = (float(flops.sum() + tails[:, 0].sum()), float(sleep.sum() + tails[:, 1].sum()))
+    figures = Figures("simgrid-ti", "", *counted, *work_and_sleep, tuple(_findings(reader, lone, shorter)))
     rank = np.array(reader.rank, dtype=np.int64)
     call = np.array(reader.call, dtype=np.int64)
     work = (flops, sleep, tails[:, 0], tails[:, 1])

@@ -21,11 +21,15 @@ MOST_RANKS: Final = 1 << 20
 #: Actions without an effect on a replay.
 SILENT: Final = ("finalize", "comm_size", "comm_split", "comm_dup", "location")
 #: Actions of SMPI's replay, and the number of arguments that each requires; those with a count for each rank require more.
-ARGUMENTS: Final = {
-    "init": 0, "compute": 1, "sleep": 1, "send": 3, "isend": 3, "recv": 3, "irecv": 3, "sendRecv": 4, "test": 3, "wait": 3, "waitall": 0,
-    "barrier": 0, "bcast": 1, "reduce": 2, "allreduce": 2, "scan": 2, "exscan": 2, "alltoall": 2, "alltoallv": 2, "gather": 2,
-    "gatherv": 2, "scatter": 2, "scatterv": 2, "allgather": 2, "allgatherv": 2, "reducescatter": 2, **dict.fromkeys(SILENT, 0),
-}  # fmt: skip
+_BLOCKS: Final = ("reduce", "allreduce", "scan", "exscan", "alltoall", "gather", "scatter", "allgather")
+_VARIED: Final = ("alltoallv", "gatherv", "scatterv", "allgatherv", "reducescatter")
+ARGUMENTS: Final = (
+    dict.fromkeys(("init", "waitall", "barrier", *SILENT), 0)
+    | dict.fromkeys(("compute", "sleep", "bcast"), 1)
+    | dict.fromkeys((*_BLOCKS, *_VARIED), 2)
+    | dict.fromkeys(("send", "isend", "recv", "irecv", "test", "wait"), 3)
+    | {"sendRecv": 4}
+)
 
 
 def sniff(head: bytes, path: Path) -> bool:

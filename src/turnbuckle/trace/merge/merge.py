@@ -444,7 +444,7 @@ def _rows(
         skew = {f"skew_p{q * 100:.0f}_ns": round(float(value)) if checked else None for q, value in quantiles}
         figures = _of_clock(clocks, file)
         figures.pop("skew_ns")
-        told = {"file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256")}
-        held = {"ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file]}
-        out.append(told | held | figures | skew | {"bounding_collectives": int(clocks.bounding[file])})
+        about = {"file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256")}
+        members = {"ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file]}
+        out.append(about | members | figures | skew | {"bounding_collectives": int(clocks.bounding[file])})
     return out

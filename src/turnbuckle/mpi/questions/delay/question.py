@@ -125,11 +125,9 @@ def calibrated(trace: Trace, most_bytes: float) -> Setup:
     per_byte = max((long - short) / span - 2 * overhead_per_byte, 0.0)
     overhead = min(short_sending - ends[0] * overhead_per_byte, short / 2)
     latency = max(short - 2 * (overhead + ends[0] * overhead_per_byte) - ends[0] * per_byte, 0.0)
-    return Setup(
-        path="host", ranks_per_node=1, hop_seconds=latency / 2, overhead_seconds=overhead,
-        overhead_bandwidth=1 / overhead_per_byte if overhead_per_byte else 0.0, card_bandwidth=1 / max(per_byte, 1 / UNLIMITED),
-        eager_limit_bytes=most_bytes,
-    )  # fmt: skip
+    overhead_bandwidth = 1 / overhead_per_byte if overhead_per_byte else 0.0
+    setup = Setup(path="host", ranks_per_node=1, hop_seconds=latency / 2, overhead_seconds=overhead, eager_limit_bytes=most_bytes)
+    return replace(setup, overhead_bandwidth=overhead_bandwidth, card_bandwidth=1 / max(per_byte, 1 / UNLIMITED))
 
 
 def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:

@@ -60,13 +60,11 @@ def _row(result: Fabric) -> dict[str, object]:
     d = result.described
     made = d.node
     natures = [f.nature for f in d.facts]
-    return {
-        "name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None,
-        "gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth,
-        "shape": shape_words(d.shape, d.backbone), "bisection_bandwidth": result.bisection_bandwidth,
-        "injection_bandwidth": result.injection_bandwidth, "numbers": len(natures), "assumed": natures.count("assumed"),
-        "assumed_in_part": natures.count("assumed in part"),
-    }  # fmt: skip
+    about = {"name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None}
+    parts = {"gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth}
+    widths = {name: getattr(result, name) for name in ("bisection_bandwidth", "injection_bandwidth")}
+    counts = {"assumed": natures.count("assumed"), "assumed_in_part": natures.count("assumed in part")}
+    return about | parts | {"shape": shape_words(d.shape, d.backbone)} | widths | {"numbers": len(natures)} | counts
 
 
 def _print_all(console: Terminal, result: list[Fabric]) -> None:
@@ -79,10 +77,9 @@ def _print_all(console: Terminal, result: list[Fabric]) -> None:
         row = _row(f)
         share = f.bisection_bandwidth / f.injection_bandwidth
         kind = str(row["shape"]).split(",")[0]
-        table.add_row(
-            Text(f.described.name, "bold"), f"{row['nodes']:,}" if row["nodes"] else "any", str(row["gpus"]), str(row["cards"]),
-            show(f.described.bandwidth, "B/s"), kind, f"{share:.0%}", f"{row['assumed']} of {row['numbers']}",
-        )  # fmt: skip
+        counts = (f"{row['nodes']:,}" if row["nodes"] else "any", str(row["gpus"]), str(row["cards"]))
+        assumed = f"{row['assumed']} of {row['numbers']}"
+        table.add_row(Text(f.described.name, "bold"), *counts, show(f.described.bandwidth, "B/s"), kind, f"{share:.0%}", assumed)
     console.print(table)
     console.print()
     for f in result:

@@ -149,10 +149,9 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     if described.backbone and cards > 1:
         longest, longest_seconds = longest + 1, longest_seconds + described.backbone.seconds
         halves = min(halves, described.backbone.bandwidth)
-    return Fabric(
-        described, count, cards, links, count * wires, longest, longest_seconds, halves,
-        cards / 2 * described.bandwidth, ways, together(node, described.bandwidth), tuple(dict.fromkeys(idle)), len(ends) - len(kept),
-    )  # fmt: skip
+    network_links = (links, count * wires, longest, longest_seconds, halves, cards / 2 * described.bandwidth)
+    inside = (ways, together(node, described.bandwidth), tuple(dict.fromkeys(idle)), len(ends) - len(kept))
+    return Fabric(described, count, cards, *network_links, *inside)
 
 
 def _links(network: Network) -> int:
@@ -194,11 +193,11 @@ def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False)
     end = first + (each - 1) * len(made.parts) + np.array([b for _, b in pairs])
     nothing = np.zeros(0, dtype=np.int64)
     message = np.arange(count)
-    program = Program(
-        np.array([0, count, 2 * count]), np.repeat([Op.SEND, Op.AWAIT], count).astype(np.uint8), np.tile(message, 2), np.zeros(0), nothing,
-        np.zeros(0), nothing, np.zeros(2, dtype=np.int64), np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64), np.ones(count),
-        np.full(count, Leaves.EAGER, dtype=np.uint8), start=start, end=end,
-    )  # fmt: skip
+    first_of, none, codes = np.array([0, count, 2 * count]), np.zeros(0), np.repeat([Op.SEND, Op.AWAIT], count).astype(np.uint8)
+    sender, receiver, size = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64), np.ones(count)
+    kinds, host = np.full(count, Leaves.EAGER, dtype=np.uint8), np.zeros(2, dtype=np.int64)
+    arg = np.tile(message, 2)
+    program = Program(first_of, codes, arg, none, nothing, none, nothing, host, sender, receiver, size, kinds, start=start, end=end)
     carried = replay(program, Network(hosts, 1e9, 0.0, node=made)).carried_bytes
     cards = len(made.cards)
     inside = carried[2 * hosts * cards :].reshape(count, each, wires) > 0

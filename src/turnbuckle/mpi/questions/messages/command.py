@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -123,13 +123,14 @@ def messages(
     def parsed(text: str | None, unit: str) -> float | None:
         return None if text is None else parse(text, unit)
 
-    setup = with_settings(
-        Setup(
-            card_bandwidth=parsed(bandwidth, "B/s"), hop_seconds=parsed(hop, "s"), inside_bandwidth=parsed(inside, "B/s"), network=network,
-            overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
-            eager_limit_bytes=parse(eager_limit, "B"),
-        ), set_ or [],
-    )  # fmt: skip
+    speeds: dict[str, Any] = {
+        "card_bandwidth": parsed(bandwidth, "B/s"),
+        "inside_bandwidth": parsed(inside, "B/s"),
+        "hop_seconds": parsed(hop, "s"),
+    }
+    costed: dict[str, Any] = {"overhead_seconds": parse(overhead, "s"), "eager_limit_bytes": parse(eager_limit, "B"), "costs": costs}
+    made = Setup(network=network, fidelity=fidelity, collectives=collectives, **speeds, **costed)
+    setup = with_settings(made, set_ or [])
     refuse_varied(set_ or [])
     each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
     if others:
@@ -207,10 +208,9 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
             continue
         host = answer.row(row.ranks_per_node, "hostcopy")
         against = f"{row.communication_seconds / host.communication_seconds:.3f}x" if host.communication_seconds > 0 else ""
-        table.add_row(
-            str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), against,
-            f"{row.busiest_share:.1%} busy" if setup.fidelity != "logp" else "",
-        )  # fmt: skip
+        busy = f"{row.busiest_share:.1%} busy" if setup.fidelity != "logp" else ""
+        times = (seconds(row.seconds), seconds(row.communication_seconds))
+        table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, *times, against, busy)
     console.print(table)
     paid = setup.paid
     break_even = break_even_bytes(paid)

@@ -77,12 +77,13 @@ def by_size(study: GpuDirectStudy) -> Figure:
     most = max(c.count for some in classes.values() for c in some)
     rows: Rows = [
         {
-            "size": c.size_bytes, "gain": c.speedup, "shape": str(n), "colour": shade_of[n],
+            **{"size": c.size_bytes, "gain": c.speedup, "shape": str(n), "colour": shade_of[n]},
             "area": _LEAST + (_MOST - _LEAST) * c.count / most,
             "tip": f"{number(c.size_bytes, 'B')}, {n} per node: {signed(c.speedup)}, alone {signed(c.alone_speedup)}, {c.count:,} messages",
         }
-        for n, some in classes.items() for c in some
-    ]  # fmt: skip
+        for n, some in classes.items()
+        for c in some
+    ]
     first = next(iter(classes.values()))
     closed = _line(first, "_alone")
     low, high = _domain([c for some in classes.values() for c in some])
@@ -276,10 +277,8 @@ def _busy(study: GpuDirectStudy, kind: Per, every: Rows, *, first: bool) -> Spec
     """Return the panel of NICs of one bandwidth."""
     order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in every)]
     rows = [r for r in every if r["kind"] == kind]
-    x: Spec = {
-        "field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4},
-        "axis": {"title": "ranks (GPUs) per node", "labelAngle": 0},
-    }  # fmt: skip
+    title = {"title": "ranks (GPUs) per node", "labelAngle": 0}
+    x: Spec = {"field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4}, "axis": title}
     top = max(1.0, *(r["share"] for r in every))
     axis: Spec = {"title": "busy, share of communication" if first else None, "format": "%", "tickCount": 6, "grid": True, "labels": first}
     y = quantity("share", [0, top * 1.02], **axis)

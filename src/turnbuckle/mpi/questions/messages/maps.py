@@ -35,10 +35,8 @@ def links(study: GpuDirectStudy) -> Figure:
     width = (FULL - 170) / len(cases)
     panels = [_heat(c, u, kinds, top, width, first=k == 0) for k, (c, u) in enumerate(zip(cases, used, strict=True))]
     spec = beside(panels, 18, padding=6)
-    table = [
-        {"path": c.row.path, "link": kind, "node": n, "busy_share": float(v)}
-        for c, u in zip(cases, used, strict=True) for kind, row in zip(u.classes, u.busy, strict=True) for n, v in enumerate(row)
-    ]  # fmt: skip
+    rows_of = [(c.row.path, kind, row) for c, u in zip(cases, used, strict=True) for kind, row in zip(u.classes, u.busy, strict=True)]
+    table = [{"path": path, "link": kind, "node": n, "busy_share": float(v)} for path, kind, row in rows_of for n, v in enumerate(row)]
     case = max(cases, key=lambda c: c.row.busiest_share)
     busy = f"busy for {share_words(case.row.busiest_share)} of the run time"
     title = f"The busiest link is {link_words(case.row.busiest)}: {busy} by {PATH_WORDS[case.row.path]}"
@@ -85,14 +83,10 @@ def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float,
         for k in range(0, nodes, each):
             share = float(row[k : k + each].max())
             name = f"{k}" if each == 1 else f"{k} to {min(k + each, nodes) - 1}"
-            rows.append(
-                {
-                    "kind": link_words(kind), "a": k, "b": min(k + each, nodes), "middle": k + min(each, nodes - k) / 2,
-                    "colour": _heat_colour(share / top),
-                    "ink": "white" if share > 0.55 * top else INK, "label": share_words(share),
-                    "tip": f"node {name}, {link_words(kind)}: {share_words(share)} by {PATH_WORDS[case.row.path]}",
-                }
-            )  # fmt: skip
+            place = {"a": k, "b": min(k + each, nodes), "middle": k + min(each, nodes - k) / 2}
+            colours = {"colour": _heat_colour(share / top), "ink": "white" if share > 0.55 * top else INK, "label": share_words(share)}
+            tip = f"node {name}, {link_words(kind)}: {share_words(share)} by {PATH_WORDS[case.row.path]}"
+            rows.append({"kind": link_words(kind), **place, **colours, "tip": tip})
     ticks = sorted({int(t) for t in np.linspace(0, nodes - 1, min(nodes, 9)).round().tolist()})
     values = [t + 0.5 for t in ticks]
     x = quantity("a", [0, nodes], title="node", values=values, labelExpr="format(datum.value - 0.5, 'd')", grid=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -34,10 +34,8 @@ from turnbuckle.replay.contention.network_file import read_network
 from turnbuckle.trace.ids import process_of
 
 #: Settings of `Setup` that change the price of a message alone, and so of a timeline.
-SETTINGS: Final = (
-    "ranks_per_node", "gpus_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth", "overhead_seconds",
-    "overhead_bandwidth", "gap_seconds", "handshake", "collectives", "fidelity",
-)  # fmt: skip
+_HARDWARE: Final = ("ranks_per_node", "gpus_per_node", "mapping", "seed", "card_bandwidth", "hop_seconds", "inside_bandwidth")
+SETTINGS: Final = (*_HARDWARE, "overhead_seconds", "overhead_bandwidth", "gap_seconds", "handshake", "collectives", "fidelity")
 #: Those that change the price of a collective between GPUs besides.
 GPU_SETTINGS: Final = ("cards", "peer_bandwidth", "link_bandwidth")
 #: Bandwidth where the messages of a recording show none [B/s].
@@ -47,9 +45,15 @@ _AT_ONCE: Final = 4096
 
 
 def prices(
-    profile: Profile, rows: pl.DataFrame, matched: Exchanges | None, name: str, words: Sequence[str] = (), observed: LinkFit | None = None,
-    sized: pl.DataFrame | None = None, bandwidth: float | None = None,
-) -> Prices:  # fmt: skip
+    profile: Profile,
+    rows: pl.DataFrame,
+    matched: Exchanges | None,
+    name: str,
+    words: Sequence[str] = (),
+    observed: LinkFit | None = None,
+    sized: pl.DataFrame | None = None,
+    bandwidth: float | None = None,
+) -> Prices:
     """Price the messages and collectives of a recording.
 
     Parameters
@@ -69,11 +73,10 @@ def prices(
     kernels = sized is not None and sized.height > 0
     setup = _setup(name, words, observed, bandwidth if kernels else None, kernels)
     network = network_of(setup, 1)
-    made = Prices(
-        name=read_network(setup.network).name if setup.network else "observed",
-        latency_s=network.latency, hop_s=network.hop_seconds, bandwidth=network.bandwidth if network.bandwidth < _UNLIMITED else None,
-        overhead_s=setup.overhead_seconds, nodes=1,
-    )  # fmt: skip
+    label = read_network(setup.network).name if setup.network else "observed"
+    reached = network.bandwidth if network.bandwidth < _UNLIMITED else None
+    costs: dict[str, Any] = {"latency_s": network.latency, "hop_s": network.hop_seconds, "overhead_s": setup.overhead_seconds}
+    made = Prices(name=label, bandwidth=reached, nodes=1, **costs)
     if kernels:
         assert sized is not None
         stated = any(word.partition("=")[0].strip() == "ranks_per_node" for word in words)
@@ -106,11 +109,14 @@ def _exchanged(made: Prices, profile: Profile, rows: pl.DataFrame, matched: Exch
         return _together(ends, size, ready, rounds, rank, node, setup, instants[sent], instants, alone)
 
     return replace(
-        made, nodes=max(int(node.max(initial=0)) + 1, made.nodes), message_seconds=_messages(size, near, ready, setup),
-        call=call, call_seconds=alone,
+        made,
+        nodes=max(int(node.max(initial=0)) + 1, made.nodes),
+        message_seconds=_messages(size, near, ready, setup),
+        call=call,
+        call_seconds=alone,
         gpus=_shared_gpus(rows, {process_of(t): int(rank_of[n]) for t, n in number.items()}, node, setup),
         shared=None if setup.fidelity == "logp" else together,
-    )  # fmt: skip
+    )
 
 
 def _shared_gpus(rows: pl.DataFrame, rank_of_process: Mapping[int, int], node: Int, setup: Setup) -> SharedGpus | None:
@@ -209,9 +215,17 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
 
 
 def _together(
-    ends: tuple[Int, Int], size: Float, ready: Bool, rounds: Sequence[Rounds], rank: Int, node: Int, setup: Setup, begins: Float,
-    instants: Float, alone: Float,
-) -> tuple[Float, Float]:  # fmt: skip
+    ends: tuple[Int, Int],
+    size: Float,
+    ready: Bool,
+    rounds: Sequence[Rounds],
+    rank: Int,
+    node: Int,
+    setup: Setup,
+    begins: Float,
+    instants: Float,
+    alone: Float,
+) -> tuple[Float, Float]:
     """Return the time of each message, and of each member's collective, where all begin at given instants and share the network [s].
 
     Parameters
@@ -232,11 +246,9 @@ def _together(
         groups.append(Rounds(group.operation, group.block_bytes, calls, group.root))
         members.append(rank[group.activity.reshape(-1)])
         member_begins.append(instants[2 * _begun(group).reshape(-1) + 1])
-    traffic = replace(
-        _alone(2 * count + sum(map(len, members))), ranks=len(node), rank_of=np.concatenate([*ends, *members]),
-        gap_seconds=np.concatenate([begins, np.zeros(count), *member_begins]),
-        messages=Messages(send, none, receive, receive, none, size, ready), rounds=tuple(groups),
-    )  # fmt: skip
+    gaps, messages = np.concatenate([begins, np.zeros(count), *member_begins]), Messages(send, none, receive, receive, none, size, ready)
+    world: dict[str, Any] = {"ranks": len(node), "rank_of": np.concatenate([*ends, *members]), "rounds": tuple(groups)}
+    traffic = replace(_alone(2 * count + sum(map(len, members))), gap_seconds=gaps, messages=messages, **world)
     done = _ends(traffic, node, setup)
     apart = [_apart(group, node[rank[group.activity]], instants, setup).reshape(-1) for group in rounds]
     return done[count : 2 * count] - begins, alone + np.maximum(done[2 * count :] - np.concatenate([begins[:0], *apart]), 0.0)
@@ -259,10 +271,9 @@ def _apart(group: Rounds, node: Int, instants: Float, setup: Setup) -> Float:
         some = slice(first, last)
         before = np.cumsum(used[some]) - used[some]
         calls = np.arange(done[some].size).reshape(done[some].shape)
-        traffic = replace(
-            _alone(calls.size), gap_seconds=instants[2 * _begun(group)[some].reshape(-1) + 1],
-            rounds=(Rounds(group.operation, group.block_bytes[some], calls, group.root),),
-        )  # fmt: skip
+        begins = instants[2 * _begun(group)[some].reshape(-1) + 1]
+        once = Rounds(group.operation, group.block_bytes[some], calls, group.root)
+        traffic = replace(_alone(calls.size), gap_seconds=begins, rounds=(once,))
         done[some] = _ends(traffic, (places[some] + before[:, None]).reshape(-1), setup).reshape(calls.shape)
         first = last
     return done

@@ -42,8 +42,11 @@ BOUND: Final = 0.25
 LEVEL, FEWEST = 0.90, 3
 #: Forms besides the power law: what stands beside b.
 FORMS: Final[dict[str, Callable[[Float], Float]]] = {
-    "a + b log2 n": np.log2, "a + b / n": lambda n: 1.0 / n, "a + b / sqrt(n)": lambda n: 1.0 / np.sqrt(n), "a + b n": lambda n: n,
-}  # fmt: skip
+    "a + b log2 n": np.log2,
+    "a + b / n": lambda n: 1.0 / n,
+    "a + b / sqrt(n)": lambda n: 1.0 / np.sqrt(n),
+    "a + b n": lambda n: n,
+}
 POWER: Final = "a n^b"
 
 
@@ -162,9 +165,15 @@ class Law(Declared):
 
 
 def law_of(
-    quantity: str, unit: str, recorded: dict[int, float], ranks: int, *, path: str = "", ranks_per_node: int = 0,
+    quantity: str,
+    unit: str,
+    recorded: dict[int, float],
+    ranks: int,
+    *,
+    path: str = "",
+    ranks_per_node: int = 0,
     repeated_to: dict[int, float | None] | None = None,
-) -> Law:  # fmt: skip
+) -> Law:
     """Fit a quantity that was recorded at three or more numbers of ranks, and predict it at `ranks`.
 
     Parameters
@@ -180,10 +189,10 @@ def law_of(
     largest, before = int(n[-1]), float(y[-2])
     was = again.get(largest)
     none = math.nan
-    law = Law(
-        quantity, unit, path, ranks_per_node, recorded, "", none, none, none, none, none, none, none, "undetermined", again.get(ranks),
-        float(y[-1]), None if was is None or not y[-1] else was / y[-1] - 1.0, before / y[-1] - 1.0 if y[-1] else none,
-    )  # fmt: skip
+    unknown = (none, none, none, none, none, none, none)
+    errors_of = (None if was is None or not y[-1] else was / y[-1] - 1.0, before / y[-1] - 1.0 if y[-1] else none)
+    fitted = (recorded, "", *unknown, "undetermined")
+    law = Law(quantity, unit, path, ranks_per_node, *fitted, again.get(ranks), float(y[-1]), *errors_of)
     if not y.any():
         return replace(law, form="0", a=0.0, b=0.0, value=0.0, low=0.0, high=0.0, held_out=0.0, left_out=0.0, word="decided")
     if not (y > 0).all():
@@ -198,10 +207,9 @@ def law_of(
     step = max(math.log(ranks / largest) / math.log(n[-1] / n[-2]), 1.0)
     wide = none if math.isnan(value) else max(fit.error(ranks), abs(errors[-1]) * step)
     decided = abs(held) <= BOUND and not math.isnan(value)
-    return replace(
-        law, form=fit.form, a=fit.values[0], b=fit.values[1], value=value, low=value * math.exp(-wide), high=value * math.exp(wide),
-        held_out=held, left_out=math.expm1(math.sqrt(float(np.mean(np.square(errors))))), word="decided" if decided else "undetermined",
-    )  # fmt: skip
+    left_out = math.expm1(math.sqrt(float(np.mean(np.square(errors)))))
+    law = replace(law, form=fit.form, a=fit.values[0], b=fit.values[1], word="decided" if decided else "undetermined")
+    return replace(law, value=value, low=value * math.exp(-wide), high=value * math.exp(wide), held_out=held, left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -280,12 +288,8 @@ def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequenc
                 if name == "compute" and (path != PATHS[0] or each != ranks_per_node[0]):
                     continue  # compute is as recorded by every path
                 told = ("", 0) if name == "compute" else (path, each)
-                laws.append(
-                    law_of(
-                        name, "s", {n: r[k] for n, r in rows.items()}, setup.ranks, path=told[0], ranks_per_node=told[1],
-                        repeated_to={n: r and r[k] for n, r in grown.items()},
-                    )
-                )  # fmt: skip
+                first, repeated = {n: r[k] for n, r in rows.items()}, {n: r and r[k] for n, r in grown.items()}
+                laws.append(law_of(name, "s", first, setup.ranks, path=told[0], ranks_per_node=told[1], repeated_to=repeated))
     return Scaled(setup.ranks, own, tuple(laws))
 
 

@@ -149,11 +149,9 @@ class Setup:
         """Return the costs of copies and pins for a message of a buffer that has been sent before."""
         copying = self.network if isinstance(self.network, Machine) or not self.network else read_network(self.network).machine
         preset = of_machine(copying) if self.costs == "physics" else SEED_G
-        return replace(
-            preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=_first(self.copy_seconds, None, preset.copy_latency),
-            copy_per_byte=preset.copy_per_byte if self.copy_bandwidth is None else 1.0 / self.copy_bandwidth,
-            pin_seconds=_first(self.pin_seconds, None, preset.pin_seconds),
-        )  # fmt: skip
+        latency, pins = _first(self.copy_seconds, None, preset.copy_latency), _first(self.pin_seconds, None, preset.pin_seconds)
+        per_byte = preset.copy_per_byte if self.copy_bandwidth is None else 1.0 / self.copy_bandwidth
+        return replace(preset, pins=float(self.pins == "each"), copy_latency=latency, copy_per_byte=per_byte, pin_seconds=pins)
 
     @property
     def pins(self) -> Literal["never", "once", "each"]:
@@ -200,14 +198,15 @@ def driving(setup: Setup, traffic: Traffic) -> Setup:
 
 def checked(setup: Setup) -> Setup:
     """Return a setup; raise A074 if it is impossible."""
-    whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "gpus_per_rank": (0, MOST_GPUS), "ranks": (0, MOST_RANKS),
-             "leaf_cards": (1, MOST_RANKS)}  # fmt: skip
+    whole = {"ranks_per_node": (1, MOST_RANKS), "ranks": (0, MOST_RANKS), "leaf_cards": (1, MOST_RANKS)}
+    whole |= dict.fromkeys(("gpus_per_node", "gpus_per_rank"), (0, MOST_GPUS))
     for name, (least, most) in whole.items():
         if not least <= getattr(setup, name) <= most:
             raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
     positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper", "copy_bandwidth")
-    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "overhead_bandwidth", "gap_seconds", "copy_seconds",
-              "pin_seconds", "chunk_bytes", "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
+    times = ("hop_seconds", "overhead_seconds", "gap_seconds", "copy_seconds", "pin_seconds")
+    limits = ("peer_bandwidth", "overhead_bandwidth", "chunk_bytes", "eager_limit_bytes", "device_eager_limit_bytes")
+    others = (*times, *limits, "compute")
     for name in (*positive, *others):
         value = getattr(setup, name)
         if value is None:
@@ -247,10 +246,8 @@ def charges(path: Path, paid: Paths) -> Charges:
 
 def charges_of(setup: Setup) -> tuple[Charges, Charges]:
     """Return the costs of a message between nodes, and of one inside a node."""
-    direct = Charges(
-        pin_seconds=0.0 if setup.pins == "never" else setup.paid.pin_seconds, pin_once=setup.pins == "once", direct=True,
-        eager_limit=setup.device_eager_limit_bytes,
-    )  # fmt: skip
+    pins = 0.0 if setup.pins == "never" else setup.paid.pin_seconds
+    direct = Charges(pin_seconds=pins, pin_once=setup.pins == "once", direct=True, eager_limit=setup.device_eager_limit_bytes)
     if not setup.paid.copies:  # one memory: whatever sends a buffer sends it from there
         return Charges(), Charges()
     copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
@@ -282,13 +279,11 @@ def network_of(setup: Setup, nodes: int) -> Network:
     backbone = described.backbone if described and shape is described.shape is None and setup.topology != "switch" else None
     bandwidth = _first(setup.card_bandwidth, described.bandwidth if described else None, LINK_BANDWIDTH)
     hop = _first(setup.hop_seconds, described.hop_seconds if described else None, HOP_SECONDS)
-    return Network(
-        nodes, bandwidth, hop, shape, backbone=backbone, latency=2 * hop + (backbone.seconds if backbone else 0.0),
-        send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
-        seconds_per_byte=1.0 / min(bandwidth, backbone.bandwidth if backbone else bandwidth), node=made,
-        handshake=setup.handshake, gap=setup.gap_seconds,
-        overhead_per_byte=1.0 / setup.overhead_bandwidth if setup.overhead_bandwidth else 0.0,
-    )  # fmt: skip
+    costs: dict[str, Any] = dict.fromkeys(("send_overhead", "receive_overhead"), setup.overhead_seconds)
+    costs |= {"latency": 2 * hop + (backbone.seconds if backbone else 0.0), "handshake": setup.handshake, "gap": setup.gap_seconds}
+    costs["overhead_per_byte"] = 1.0 / setup.overhead_bandwidth if setup.overhead_bandwidth else 0.0
+    per_byte = 1.0 / min(bandwidth, backbone.bandwidth if backbone else bandwidth)
+    return Network(nodes, bandwidth, hop, shape, backbone=backbone, seconds_per_byte=per_byte, node=made, **costs)
 
 
 def _node(setup: Setup, described: Described | None) -> Node:
@@ -307,10 +302,8 @@ def _node(setup: Setup, described: Described | None) -> Node:
     link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
     # Of equally short routes the wider one is taken; a switch between GPU and host makes the route over the host longer.
     nic_at_gpu = setup.cards == "gpu" or 0 < peer < link
-    made = gpu_node(
-        setup.gpus, link=link, memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
-        cards="gpu" if nic_at_gpu else "node",
-    )  # fmt: skip
+    memory, beside = _first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer or None
+    made = gpu_node(setup.gpus, link=link, memory=memory, peer=beside, joined="switch", cards="gpu" if nic_at_gpu else "node")
     return seated(made if setup.cards == "gpu" else replace(made, cards=made.parts_of("host")))
 
 
@@ -413,10 +406,9 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, Int]:
     shared = shares_gpus(setup, network)
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
-    options: dict[str, Any] = {
-        "layout": laid_out(node, network.made_of, setup.driven), "charged": far, "inside": near, "on_device": device,
-        "compute": setup.compute, "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
-    }  # fmt: skip
+    options: dict[str, Any] = {"charged": far, "inside": near, "on_device": device, "compute": setup.compute}
+    options |= {"layout": laid_out(node, network.made_of, setup.driven), "eager_limit": setup.eager_limit_bytes}
+    options["shared_gpu"] = setup.gpu_shared if shared else None
     if not isinstance(traffic, OperationGraph):
         return program(traffic, **options, selection=setup.collectives, staging=setup.staging), network, node
     # The processors of a graph carry the overheads themselves.

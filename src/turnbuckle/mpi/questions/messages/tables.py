@@ -46,10 +46,9 @@ def _sizes(console: Terminal, study: GpuDirectStudy) -> None:
     columns = ("size from", "messages", "hostcopy", "gpudirect", "gain", "alone", "with waits", "faster")
     table = titled(console, title, *columns, words=("faster",))
     for c in some:
-        table.add_row(
-            show(c.low_bytes, "B"), f"{c.count:,}", seconds(c.hostcopy_seconds), seconds(c.gpudirect_seconds), f"{c.speedup:+.1%}",
-            f"{c.alone_speedup:+.1%}", f"{c.elapsed_speedup:+.1%}", _FASTER[c.faster],
-        )  # fmt: skip
+        times = (seconds(c.hostcopy_seconds), seconds(c.gpudirect_seconds))
+        gains = (f"{gain:+.1%}" for gain in (c.speedup, c.alone_speedup, c.elapsed_speedup))
+        table.add_row(show(c.low_bytes, "B"), f"{c.count:,}", *times, *gains, _FASTER[c.faster])
     console.print(table)
     console.note(
         "gain: time by host copies over that by GPUDirect, less 1; alone: by the closed forms, on an idle network; with waits: from "

@@ -101,10 +101,9 @@ def network(
         refuse_idle({"--message-size": message_size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
     remote, eager = _two(bandwidth, "B/s")
     (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
-    protocol = Protocol(
-        round(parse(packet, "B")), round(parse(header, "B")), round(parse(eager_limit, "B")), eager, remote, eager_node, remote_node,
-        eager_switch, remote_switch, legacy_headers, acknowledged,
-    )  # fmt: skip
+    sizes = (round(parse(packet, "B")), round(parse(header, "B")), round(parse(eager_limit, "B")))
+    delays = (eager_node, remote_node, eager_switch, remote_switch)
+    protocol = Protocol(*sizes, eager, remote, *delays, legacy_headers, acknowledged)
     seen = None
     if given is None:
         assert pattern is not None
@@ -149,10 +148,8 @@ def _print(console: Terminal, answer: Answered) -> None:
             table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
     for row in answer.rows:
         waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
-        table.add_row(
-            Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
-            _share(row.busiest_share), row.busiest,
-        )  # fmt: skip
+        shares = (f"{row.used:,} of {row.links:,}", _share(row.mean_share), _share(row.busiest_share))
+        table.add_row(Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, *shares, row.busiest)
     console.print(table)
     console.note(_rests_on(answer))
 

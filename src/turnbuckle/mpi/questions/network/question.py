@@ -245,13 +245,10 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
         room = max(network.buffer_bytes, _PACKETS_OF_ROOM * (p.packet_bytes + header))
         network = replace(network, packet_bytes=p.packet_bytes, header_bytes=header, buffer_bytes=room)
     # A route of h links has h - 1 switches, so the surplus latency is taken from its ends; queues add the headers themselves.
-    protocol_program = spoken(
-        messages.program,
-        replace(
-            p, header_bytes=0 if packets else header, eager_node_seconds=max(p.eager_node_seconds - hop / 2, 0.0),
-            remote_node_seconds=max(p.remote_node_seconds + p.remote_switch_seconds - 2 * hop, 0.0),
-        ),
-    )  # fmt: skip
+    eager_node = max(p.eager_node_seconds - hop / 2, 0.0)
+    remote_node = max(p.remote_node_seconds + p.remote_switch_seconds - 2 * hop, 0.0)
+    ends = replace(p, header_bytes=0 if packets else header, eager_node_seconds=eager_node, remote_node_seconds=remote_node)
+    protocol_program = spoken(messages.program, ends)
     # A limit equal to the link's bandwidth would add a queue; a message of a rank to itself has no link that limits it.
     places = np.asarray(protocol_program.program.host)[
         np.stack([protocol_program.program.source[protocol_program.begin :], protocol_program.program.target[protocol_program.begin :]])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,10 +26,8 @@ _MOST_TRIES: Final = 24
 #: Largest compute as a multiple of the communication; beyond it the share consists of waiting.
 _MOST_COMPUTE: Final = 1e4
 #: Machine and costs that Khetawat et al. simulate, with one GPU per rank; the paper states no overheads.
-OF_THE_PAPER: Final = Setup(
-    network="lassen", inside_bandwidth=75e9, link_bandwidth=75e9, peer_bandwidth=75e9, costs="seed_G", collectives="tracer",
-    overhead_seconds=0.0,
-)  # fmt: skip
+_INSIDE: Final[dict[str, Any]] = dict.fromkeys(("inside_bandwidth", "link_bandwidth", "peer_bandwidth"), 75e9)
+OF_THE_PAPER: Final = Setup(network="lassen", costs="seed_G", collectives="tracer", overhead_seconds=0.0, **_INSIDE)
 #: The same with one switch as the network.
 ON_ONE_SWITCH: Final = replace(OF_THE_PAPER, network="")
 

@@ -131,10 +131,9 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl
         "communicator", source="me", target="partner", tag="tag", sent="start_ns", sender="rank"
     )
     received = described.filter(number.is_in(receives)).sort("start_ns", maintain_order=True)
-    received = received.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False).select(
-        "communicator", source="partner", target="me", tag="tag", receiver="rank",
-        done=pl.when(pl.col("request").is_null()).then("end_ns").otherwise("done_ns"),
-    )  # fmt: skip
+    done = pl.when(pl.col("request").is_null()).then("end_ns").otherwise("done_ns")
+    received = received.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False)
+    received = received.select("communicator", source="partner", target="me", tag="tag", receiver="rank", done=done)
     del members
     sides = [f.with_columns(k=pl.int_range(pl.len()).over(_STREAM), of=pl.len().over(_STREAM)) for f in (sent, received)]
     pairs = sides[0].join(sides[1], on=[*_STREAM, "k", "of"]).with_columns(slack=pl.col("done") - pl.col("sent"))
@@ -151,10 +150,9 @@ def _collectives(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
         n=pl.len().over("communicator", "rank"),
     )
     instance = ["communicator", "k"]
-    kept = all_of.filter(
-        (pl.col("n").n_unique() == 1).over("communicator"), (pl.col("name").n_unique() == 1).over(instance), (pl.len() > 1).over(instance),
-        number.is_in(wanted), number.is_in(barriers) | (pl.col("size_bytes") > 0),
-    )  # fmt: skip
+    alike = (pl.col("n").n_unique() == 1).over("communicator") & (pl.col("name").n_unique() == 1).over(instance)
+    sized = number.is_in(barriers) | (pl.col("size_bytes") > 0)
+    kept = all_of.filter(alike, (pl.len() > 1).over(instance), number.is_in(wanted), sized)
     # The collectives used are evenly spread, with the first and the last among them, so that they cover the whole run.
     kept = kept.with_columns(at=pl.col("k").rank("dense").over("communicator"), of=pl.col("k").n_unique().over("communicator"))
     step = (pl.col("of") // _USED).clip(1)

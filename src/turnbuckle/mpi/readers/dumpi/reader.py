@@ -229,16 +229,17 @@ class _Rank:
             return mpi.NO
         return count * element_size
 
+    def _side(self, count: int, kind: int, partner: int, tag: int, receives: bool) -> dict[str, int]:
+        return {"size": self._bytes(count, kind), "partner": self._partner(partner, receives), "tag": mpi.NO if tag < 0 else tag}
+
     def _message(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
         """Add the row of a send or a receive."""
         count, kind, partner, tag, comm = a[:5]
         receives = does.endswith(("recv", "recv_init"))
         # A blocking receive has its status in the place of the request.
         request = a[5] if len(a) > 5 and isinstance(a[5], int) else mpi.NO
-        row = self.calls.add(
-            self.number, start, end, mpi.MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
-            tag=mpi.NO if tag < 0 else tag, communicator=self.comms.get(comm, mpi.NO), request=request, **common,
-        )  # fmt: skip
+        side, handle = self._side(count, kind, partner, tag, receives), self.comms.get(comm, mpi.NO)
+        row = self.calls.add(self.number, start, end, mpi.MESSAGE, word, **side, communicator=handle, request=request, **common)
         self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
         if request != mpi.NO:
             self.pending[request] = does.endswith("_init")
@@ -270,10 +271,8 @@ class _Rank:
             out, into, comm, status = a[:4], [a[0], a[1], a[4], a[5]], a[6], a[7]
         handle = self.comms.get(comm, mpi.NO)
         for (count, kind, partner, tag), until, receives in ((out, start, False), (into, end, True)):
-            row = self.calls.add(
-                self.number, start, until, mpi.MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
-                tag=mpi.NO if tag < 0 else tag, communicator=handle, outer=int(receives), **common,
-            )  # fmt: skip
+            side = {**self._side(count, kind, partner, tag, receives), "outer": int(receives)}
+            row = self.calls.add(self.number, start, until, mpi.MESSAGE, word, **side, communicator=handle, **common)
             self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
             if receives and (partner == -1 or tag < 0):
                 self._from_status(row, status)
@@ -312,10 +311,8 @@ class _Rank:
 
     def _collective(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
         comm, root, sent, received = self._shares(does, a)
-        row = self.calls.add(
-            self.number, start, end, mpi.COLLECTIVE, word, root=mpi.NO if root < 0 else root,
-            communicator=self.comms.get(comm, mpi.NO), **common,
-        )  # fmt: skip
+        where = {"root": mpi.NO if root < 0 else root, "communicator": self.comms.get(comm, mpi.NO)}
+        row = self.calls.add(self.number, start, end, mpi.COLLECTIVE, word, **where, **common)
         self.collectives.append((row, does, sent, received, root))
 
     def _shares(self, does: str, a: list[Any]) -> tuple[int, int, int, int]:
@@ -437,11 +434,10 @@ class _Set:
         counts: Counter[str] = sum((member.counts for member in self.ranks), Counter())
         first = self.ranks[0]
         last = int(np.asarray(rows["end_ns"]).max())
-        facts: dict[str, Any] = {
-            "format": "dumpi", "product_version": "DUMPI " + ".".join(map(str, first.version)), "schema_version": None,
-            "analysis_duration_ns": last, "session_start_utc_ns": first.started * 10**9 if 0 < first.started < 1 << 33 else None,
-            "tables": dict(sorted(counts.items())), "size_bytes": size_bytes, "sha256": digest,
-        }  # fmt: skip
+        begin = first.started * 10**9 if 0 < first.started < 1 << 33 else None
+        facts: dict[str, Any] = {"format": "dumpi", "product_version": "DUMPI " + ".".join(map(str, first.version)), "schema_version": None}
+        facts |= {"analysis_duration_ns": last, "session_start_utc_ns": begin, "tables": dict(sorted(counts.items()))}
+        facts |= {"size_bytes": size_bytes, "sha256": digest}
         return Trace(tables, texts, facts, self._findings(moves), path.name)
 
     def _settle(self, rank: _Rank, handles: list[int], members: list[list[int]]) -> None:

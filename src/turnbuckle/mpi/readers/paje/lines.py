@@ -21,9 +21,12 @@ _MOST_BAD: Final = 1000
 #: Largest number of event definitions, and of fields of one event, that a header can have.
 _MOST_EVENTS, _MOST_FIELDS = 4096, 256
 _FIELDS: Final = {
-    "sourcecontainer": "startcontainer", "destcontainer": "endcontainer", "containertype": "type", "entitytype": "type",
-    "startcontainertype": "starttype", "endcontainertype": "endtype",
-}  # fmt: skip
+    "sourcecontainer": "startcontainer",
+    "destcontainer": "endcontainer",
+    "startcontainertype": "starttype",
+    "endcontainertype": "endtype",
+    **dict.fromkeys(("containertype", "entitytype"), "type"),
+}
 #: Events that are read: their required and their optional fields.
 EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PajeDefineContainerType": (("name",), ("alias",)),
@@ -40,9 +43,8 @@ EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PajeEndLink": (("time", "endcontainer", "key"), ()),
 }
 #: Events of the format that are irrelevant to MPI calls.
-_UNREAD: Final = (
-    "PajeDefineEventType", "PajeDefineVariableType", "PajeNewEvent", "PajeSetVariable", "PajeAddVariable", "PajeSubVariable",
-)  # fmt: skip
+_VARIABLES: Final = ("PajeDefineVariableType", "PajeSetVariable", "PajeAddVariable", "PajeSubVariable")
+_UNREAD: Final = (*_VARIABLES, "PajeDefineEventType", "PajeNewEvent")
 
 
 class Layout(NamedTuple):

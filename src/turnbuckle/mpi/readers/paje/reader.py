@@ -94,10 +94,10 @@ def _assembled(name: str, text: Text, events: Events, calls: Calls) -> Trace:
             where=events.where,
             found=f"{events.counts.total()} events, {bad} lines that cannot be read, states: {seen or 'none'}",
         )
-    flaws: Counter[str] = Counter(
-        unbalanced=calls.unbalanced, bad=bad, under_way=messages.under_way, inside=calls.inside + int((ends.starts & ~ends.live).sum()),
-        untagged=int((events.links["tagged"][ends.starts] == 0).sum()), unsized=int((ends.size[ends.starts] == NO).sum()),
-    )  # fmt: skip
+    flaws: Counter[str] = Counter(unbalanced=calls.unbalanced, bad=bad, under_way=messages.under_way)
+    flaws["inside"] = calls.inside + int((ends.starts & ~ends.live).sum())
+    flaws["untagged"] = int((events.links["tagged"][ends.starts] == 0).sum())
+    flaws["unsized"] = int((ends.size[ends.starts] == NO).sum())
     rank = _ranks(events, calls, flaws)
     ranks = int((rank != NO).sum())
     rows = Rows(events.values, calls, ends, messages, rank, flaws)
@@ -120,10 +120,9 @@ def _assembled(name: str, text: Text, events: Events, calls: Calls) -> Trace:
     calls.ranges.clear()
     # The largest table is built last, when the memory of the others' input is free.
     tables["mpi"] = rows.table(of_value, isend, shift, sent, received)
-    facts: dict[str, Any] = {
-        "format": "paje", "product_version": events.tool or None, "schema_version": None, "analysis_duration_ns": events.last + shift,
-        "session_start_utc_ns": None, "tables": dict(sorted(events.counts.items())), "size_bytes": text.size_bytes, "sha256": text.digest,
-    }  # fmt: skip
+    facts: dict[str, Any] = {"format": "paje", "product_version": events.tool or None, "schema_version": None}
+    facts |= {"analysis_duration_ns": events.last + shift, "session_start_utc_ns": None, "tables": dict(sorted(events.counts.items()))}
+    facts |= {"size_bytes": text.size_bytes, "sha256": text.digest}
     return Trace(tables, names.series(), facts, _findings(events, flaws, each, rows), name)
 
 

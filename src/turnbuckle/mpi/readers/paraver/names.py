@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from array import array
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,20 +21,18 @@ from turnbuckle.trace.readers.parts.text_numbers import LONGEST
 
 #: Event types of MPI calls: point-to-point, collective, other, one-sided, file.
 CALLS: Final = frozenset(range(50000001, 50000006))
-#: Extrae's own numbers, for a trace without its .pcf.
-USUAL: Final = (
-    "", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Waitall", "MPI_Bcast", "MPI_Barrier", "MPI_Reduce",
-    "MPI_Allreduce", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv", "MPI_Allgather",
-    "MPI_Allgatherv", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_create", "MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_group",
-    "MPI_Comm_free", "MPI_Comm_remote_group", "MPI_Comm_remote_size", "MPI_Comm_test_inter", "MPI_Comm_compare", "MPI_Scan", "MPI_Init",
-    "MPI_Finalize", "MPI_Bsend", "MPI_Ssend", "MPI_Rsend", "MPI_Ibsend", "MPI_Issend", "MPI_Irsend", "MPI_Test", "MPI_Cancel",
-    "MPI_Sendrecv", "MPI_Sendrecv_replace",
-)  # fmt: skip
 _MOST_NAMES: Final = 1 << 16
 _FIRST_CALL: Final = min(CALLS)
 #: Call numbers below this are looked up in a table.
 _SMALL: Final = 1024
 _NOT_YET: Final = -2
+
+
+@cache
+def usual() -> dict[int, str]:
+    """Return Extrae's own numbers of MPI calls with their names, for a trace without its .pcf."""
+    text = (files("turnbuckle.mpi.readers.paraver") / "calls.csv").read_text(encoding="utf-8")
+    return {int(row["number"]): row["name"] for row in csv.DictReader(text.splitlines())}
 
 
 def named(path: Path) -> dict[tuple[int, int], str] | None:
@@ -96,7 +97,7 @@ class Words:
 
     def text(self, kind: int, number: int) -> str:
         """Return the name of a call."""
-        return (self.named or {}).get((kind, number), "") or (USUAL[number] if 0 < number < len(USUAL) else f"MPI call {number}")
+        return (self.named or {}).get((kind, number), "") or usual().get(number, f"MPI call {number}")
 
     def of(self, kind: NDArray[Any], code: Int) -> NDArray[np.int32]:
         """Return the word of each call by its event type, less the first, and the code of its number; -1 for number 0, an end."""

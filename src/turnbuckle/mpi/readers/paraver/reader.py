@@ -67,10 +67,9 @@ def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
     first = int(calls.start.min())
     groups = [(number, first, members) for number, members in communicators.items()]
     tables = {"mpi": rows.table(names), "mpi_ranks": ranks_table(ranks), "mpi_communicators": communicators_table(groups)}
-    facts: dict[str, Any] = {
-        "format": "paraver", "product_version": "Extrae", "schema_version": None, "analysis_duration_ns": records.duration,
-        "session_start_utc_ns": None, "tables": dict(records.counts), "size_bytes": text.size_bytes, "sha256": text.digest,
-    }  # fmt: skip
+    facts: dict[str, Any] = {"format": "paraver", "product_version": "Extrae", "schema_version": None, "session_start_utc_ns": None}
+    facts |= {"analysis_duration_ns": records.duration, "tables": dict(records.counts)}
+    facts |= {"size_bytes": text.size_bytes, "sha256": text.digest}
     return Trace(tables, names.series(), facts, _findings(records, application), path.name)
 
 
