@@ -21,6 +21,7 @@ from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.offload_zones import added_latency
 from turnbuckle.show.findings_table import findings_table
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.run_tables import (
@@ -41,9 +42,6 @@ from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
 from turnbuckle.trace.recorders import recorder
-
-#: Added one-way latency of the offload map where no target adds one [s].
-ADDED_LATENCY_S = 2e-6
 
 PLURALS = {"copy": "copies", "launch of a CUDA graph": "launches of CUDA graphs"}
 
@@ -368,18 +366,6 @@ def _offload(answer: Answer) -> dict[str, Any]:
     )
     head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
     return {
-        "offload": offload_figure(table, launch_s, DEFAULT_ALPHA, _added_latency(answer), profile.of("migration").height > 0),
+        "offload": offload_figure(table, launch_s, DEFAULT_ALPHA, added_latency(answer.projections), profile.of("migration").height > 0),
         "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
     }
-
-
-def _added_latency(answer: Answer) -> float:
-    """Return the longest one-way delay that a target adds [s], or `ADDED_LATENCY_S`."""
-    added = [ADDED_LATENCY_S]
-    for p in answer.projections:
-        d = p.coupling["h2d"]
-        if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
-            added.append(d["target_latency_s"] - d["source_latency_s"])
-        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"], p.coupling.get("round_trip_s", 0.0) / 2]
-    longest = max(added[1:], default=0.0)
-    return longest if longest > 0 else ADDED_LATENCY_S

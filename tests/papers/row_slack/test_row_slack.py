@@ -16,9 +16,10 @@ from refusals import refused
 import turnbuckle as tb
 from turnbuckle.machine import Change, Parameter, load
 from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
-from turnbuckle.papers.row_slack.binned_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
+from turnbuckle.papers.row_slack.binned_slack import binned_penalty, seed_S, table_two, total_penalty
 from turnbuckle.papers.row_slack.surface import Point
 from turnbuckle.profile.profile import build
+from turnbuckle.profile.summary.compared import bin_counts
 
 drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,12 +12,14 @@ import openpyxl
 import pytest
 
 import turnbuckle as tb
+from turnbuckle.projection.projection import PARTS
 from turnbuckle.questions.suite import sheet
 from turnbuckle.questions.suite.answer import SELF, Suite
 from turnbuckle.questions.suite.figures import figures, nearest_turn
 from turnbuckle.questions.suite.page import page
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio
 from turnbuckle.questions.suite.question import of_files
+from turnbuckle.questions.suite.recorded_figures import panels
 from turnbuckle.questions.suite.tables import of_suite
 from turnbuckle.show.figures.figure import draw
 
@@ -41,21 +43,24 @@ def suite() -> Suite:
 def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
     for short in (True, False):
         tables = of_suite(suite, short=short)
-        assert len(tables) == 5
+        assert len(tables) == 6
         for table in tables:
             assert {len(row) for row in table.rows} == {len(table.head)}, table.title
 
 
 def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite) -> None:
     drawn = {f.name: f for f in draw(figures(suite))}
-    assert list(drawn) == ["suite-mix", "suite-map", "suite-premium", "suite-turn", "suite-parts", "suite-kernels", "suite-copies"]
+    names = ("mix", "map", "parts", "premium", "turn", "kernels", "sizes", "copies", "window", "offload")
+    assert list(drawn) == [f"suite-{name}" for name in names]
     assert all(f.svg.startswith("<svg") for f in drawn.values())
     assert {r["target"]: r["value"] for r in drawn["suite-mix"].rows} == {
         m.target: m.node_hours.value for m in suite.mixes if m.target != SELF
     }
     for a in suite.applications:
-        parts = [r["share"] for r in drawn["suite-parts"].rows if r["application"] in (a.name, a.name[:24])]
-        assert a.name == HOSTILE or sum(parts) == pytest.approx(1)
+        bars = [r for r in drawn["suite-parts"].rows if r["application"] == a.name]
+        for target, penalty in ((SELF, 1.0), *((c.target, c.penalty.value) for c in a.cells)):
+            parts = {r["part"]: r["ratio"] for r in bars if r["target"] == target}
+            assert list(parts) == list(PARTS) and sum(parts.values()) == pytest.approx(penalty, rel=1e-12)
 
 
 def test_kernels_and_copies_are_those_of_the_recordings(suite: Suite) -> None:
@@ -68,6 +73,57 @@ def test_kernels_and_copies_are_those_of_the_recordings(suite: Suite) -> None:
     for direction in ("h2d", "d2h"):
         shown = sum(r["count"] for r in drawn["suite-copies"].rows if (r["application"], r["direction"]) == ("dgemm", direction))
         assert shown == sum(f.bins["count"].sum() for (d, _), f in run.fits.items() if d == direction)
+
+
+def test_what_was_recorded_is_what_inspect_says(suite: Suite) -> None:
+    """One answer: the numbers of the figures and of the document are those of `inspect`, program by program."""
+    drawn = {f.name: f for f in figures(suite)}
+    for a, member in zip(suite.applications, suite.portfolio.members, strict=True):
+        run = member.run(False, "")
+        said, document = run.as_dict()["profile"], a.as_dict()["recorded"]
+        copies = [said["copies"][way] for way in ("h2d", "d2h")]
+        assert (document["launches"], document["copies"]) == (said["kernels"]["count"], sum(way["count"] for way in copies))
+        assert document["kernel_seconds"] == said["kernels"]["busy_ns"] * 1e-9
+        assert document["copy_seconds"] == sum(way["busy_ns"] for way in copies) * 1e-9
+        assert document["window"]["kernels"] == said["kernels"]["union_ns"] / said["kernel_window_ns"]
+        kernels = said["offload"]["kernels"]
+        assert len(kernels) == said["offload"]["distinct_kernels"]
+        for ours, theirs in (("kernel_seconds", "kernel_s"), ("transfer_seconds", "transfer_s")):
+            mean = sum(k[theirs] * k["count"] for k in kernels) / sum(k["count"] for k in kernels)
+            assert document["offload"][ours] == pytest.approx(mean, rel=1e-12)
+        bins = [r for r in drawn["suite-sizes"].rows if r["application"] == a.name]
+        assert [r["count"] for r in bins] == [b["count"] for b in document["sizes"]] and sum(r["count"] for r in bins) == document["copies"]
+        (share,) = (r for r in drawn["suite-window"].rows if r["application"] == a.name)
+        assert {k: share[k] for k in document["window"]} == document["window"]
+        (dot,) = (r for r in drawn["suite-offload"].rows if r["application"] == a.name)
+        both = document["offload"]["transfer_seconds"] + document["offload"]["launch_seconds"]
+        assert (dot["kernel_seconds"], dot["transfer_and_launch_seconds"]) == (document["offload"]["kernel_seconds"], pytest.approx(both))
+
+
+def test_the_profile_overlays_the_sizes_of_one_program(suite: Suite) -> None:
+    """Recordings of a group are in one panel, at most four; the others share panels; none is left out."""
+
+    def arranged(groups: str) -> list[tuple[str, int]]:
+        some = tuple(replace(suite.applications[k % 2], name=f"{k}", group=g.strip()) for k, g in enumerate(groups))
+        drawn = panels(replace(suite, applications=some))
+        assert sorted(a.name for _, few in drawn for a in few) == sorted(a.name for a in some)
+        return [(group, len(few)) for group, few in drawn]
+
+    assert arranged("aaaa") == [("a", 4)]
+    assert arranged("ab a") == [("a", 2), ("b", 1), ("", 1)]
+    assert arranged("     ") == [("", 3), ("", 2)]
+    assert arranged("aaaaaaaaa") == [("a", 3), ("a", 3), ("a", 3)]
+
+
+def test_a_recording_without_kernels_is_in_no_figure_of_kernels(suite: Suite) -> None:
+    bare = replace(suite.applications[0].recorded, launches=0, durations=(), copies=0, window=None, offload=None, reached=())
+    empty = replace(bare, sizes=replace(bare.sizes, counts=(0,) * 8, seconds=(0.0,) * 8, mean_bytes=None))
+    without = replace(suite, applications=tuple(replace(a, recorded=empty) for a in suite.applications))
+    assert [f.name for f in draw(figures(without))] == [f"suite-{name}" for name in ("mix", "map", "parts", "premium", "turn")]
+    assert len(of_suite(without)) == 5
+    assert without.as_dict()["applications"][0]["recorded"]["window"] == dict.fromkeys(
+        ("kernels", "one_core", "several_cores", "link", "peer", "launches")
+    )
 
 
 def test_lines_cross_where_the_ranking_turns(suite: Suite) -> None:
@@ -84,7 +140,7 @@ def test_the_page_loads_nothing_and_says_the_answer(suite: Suite) -> None:
     assert "default-src &#39;none&#39;" in text and not re.search(r"(?:src|href)=[\"']?https?:", text)
     assert "<script>alert" not in text and "\x1b" not in text and "SYNTHETIC" in text
     best = suite.ranked[0]
-    assert f"{best.node_hours.value:.3f}" in text and text.count("<figure") == 7
+    assert f"{best.node_hours.value:.3f}" in text and text.count("<figure") == 10
     assert len(text) < 400_000
 
 
@@ -107,7 +163,7 @@ def books(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[openp
 
 def test_the_workbook_keeps_the_answer_beside_its_formulas(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
     formulas, values, _ = books
-    assert values.sheetnames == ["Mix", "Applications", "Ranges", "Turns", "Sources"]
+    assert values.sheetnames == ["Mix", "Applications", "Ranges", "Turns", "Recorded", "Sources"]
     for k, f in enumerate(suite.flips):
         row = [cell.value for cell in values["Turns"][5 + k]]
         assert row[0] == f.by and row[4:] == [v if v is None else pytest.approx(v) for v in (f.share, f.flips_at, f.low, f.high, f.turns)]

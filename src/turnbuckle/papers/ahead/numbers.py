@@ -12,6 +12,7 @@ from turnbuckle.cost.packet import Link
 from turnbuckle.cost.pcie import RATE, Pcie, line_code, link_bandwidth
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.numbers import Paper, Recomputed, exact, judged, not_printed, stated, swept
+from turnbuckle.profile.summary.compared import transfer_share
 from turnbuckle.questions.transfers.datasheet import wmape
 
 PAPER = Paper("ahead/numbers")
@@ -27,7 +28,7 @@ def recompute() -> list[Recomputed]:
 
 def _shares() -> Iterator[Recomputed]:
     for app in APPS:
-        share = swept(lambda k, t: 100 * t / (k + t), PAPER.number(app, "kernels"), PAPER.number(app, "transfers"))
+        share = swept(lambda k, t: 100 * transfer_share(k, t), PAPER.number(app, "kernels"), PAPER.number(app, "transfers"))
         yield judged(f"A.T1.{app}", PAPER.text(app, "transfer share"), share)
     shares = [PAPER.number(app, "transfer share") for app in APPS]
     average = swept(lambda *all_of: sum(all_of) / len(all_of), *shares)

@@ -28,6 +28,7 @@ from turnbuckle.papers.numbers import Paper
 from turnbuckle.papers.row_slack.proxy import Proxy, slack_change
 from turnbuckle.papers.row_slack.surface import Surface, modelled_surface, read_surface
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary.compared import bin_counts
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared
@@ -79,11 +80,6 @@ def total_penalty(shares: Mapping[str, float], penalties: Mapping[str, float]) -
     1.1
     """
     return 1.0 + sum(share * (penalties[name] - 1.0) for name, share in shares.items())
-
-
-def bin_counts(values: Float, edges: Float) -> Int:
-    """Count the values below the first edge, from each edge up to the next, and from the last on: shape (edges + 1,)."""
-    return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
 
 
 def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary.summary import kernel_names
+from turnbuckle.profile.summary.summary import copies, kernel_names
 
 #: Acceleration over the host CPU where the user gives none: the value the paper uses for an A100 (its Fig 9).
 DEFAULT_ALPHA = 8.0
@@ -61,15 +61,39 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
     schema = {"kernel": pl.String, "count": pl.UInt32, "kernel_s": pl.Float64, "transfer_s": pl.Float64, "exposed_transfer_s": pl.Float64}
     if not kernels.height:
         return pl.DataFrame(schema={**schema, "ratio": pl.Float64, "limit": pl.Float64, "pays": pl.String, "total_s": pl.Float64})
+    rows = _charged(profile, kernels).with_columns(kernel=kernel_names(profile, kernels))
+    table = _judged(rows.group_by("kernel").agg(*_means()), launch_s, alpha)
+    return table.sort("total_s", "kernel", descending=[True, False])
+
+
+def offload_together(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA) -> dict[str, Any] | None:
+    """Return all kernels of a run as one row of `offload_map`, without a name; None without kernels.
+
+    ``each_way_s`` is the time of one mean copy to the device and one mean copy back: where the paper's map has an application.  A line of
+    time over size has the mean time at the mean size, so that the mean of the recorded times stands for it.
+    """
+    kernels = profile.of("kernel")
+    if not kernels.height:
+        return None
+    (row,) = _judged(_charged(profile, kernels).select(*_means()), launch_s, alpha).to_dicts()
+    classes = copies(profile)
+    means = (classes[way]["busy_ns"] / max(classes[way]["count"], 1) for way in ("h2d", "d2h"))
+    return row | {"launch_s": launch_s, "each_way_s": sum(means) * 1e-9}
+
+
+def _charged(profile: Profile, kernels: pl.DataFrame) -> pl.DataFrame:
     charged, exposed = _charge(profile, kernels)
+    return kernels.with_columns(transfer=pl.Series(charged), exposed_transfer=pl.Series(exposed))
+
+
+def _means() -> tuple[pl.Expr, ...]:
+    ways = {"kernel_s": "seconds", "transfer_s": "transfer", "exposed_transfer_s": "exposed_transfer"}
+    return (pl.len().alias("count"), *(_mean(column).alias(name) for name, column in ways.items()))
+
+
+def _judged(table: pl.DataFrame, launch_s: float, alpha: float) -> pl.DataFrame:
+    """Add the offload:compute ratio, its limit, whether moving pays, and the total time [s]."""
     limit = float(offload_ratio_limit(alpha))
-    rows = kernels.with_columns(kernel=kernel_names(profile, kernels), transfer=pl.Series(charged), exposed_transfer=pl.Series(exposed))
-    table = rows.group_by("kernel").agg(
-        count=pl.len(),
-        kernel_s=_mean("seconds"),
-        transfer_s=_mean("transfer"),
-        exposed_transfer_s=_mean("exposed_transfer"),
-    )
     on_host = pl.col("kernel_s") * alpha
     full = (pl.col("transfer_s") + launch_s) / on_host
     best = (pl.col("exposed_transfer_s") + launch_s) / on_host
@@ -78,7 +102,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
         limit=pl.lit(limit),
         pays=pl.when(full < limit).then(pl.lit("yes")).when(best < limit).then(pl.lit("with overlap only")).otherwise(pl.lit("no")),
         total_s=pl.col("count") * (pl.col("kernel_s") + pl.col("transfer_s") + launch_s),
-    ).sort("total_s", "kernel", descending=[True, False])
+    )
 
 
 def _mean(column: str) -> pl.Expr:

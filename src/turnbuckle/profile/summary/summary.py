@@ -290,12 +290,14 @@ def peak_memory_bytes(profile: Profile) -> int:
     return peak
 
 
-def cpu_activity(profile: Profile) -> dict[str, Any] | None:
+def cpu_activity(profile: Profile, within_ns: tuple[int, int] | None = None) -> dict[str, Any] | None:
     """Return the serial and parallel CPU time of the profiled threads from scheduling records; None where there are none.
 
-    serial: time in which exactly one of the run's threads is on a core; parallel: two or more [s].
+    serial: time in which exactly one of the run's threads is on a core; parallel: two or more [s].  `within_ns` are the ends of the part of
+    the run that is asked about [ns].
     """
     trace = profile.trace
+    first, last = within_ns or (profile.first_ns, profile.last_ns)
     wanted = {t for f in (trace.api, trace.mpi, trace.os_calls) for t in f["thread"].unique().to_list()}
     rows = trace.scheduling.filter(pl.col("thread").is_in(list(wanted))).sort("thread", "time_ns")
     if not rows.height:
@@ -303,8 +305,8 @@ def cpu_activity(profile: Profile) -> dict[str, Any] | None:
     spans = rows.with_columns(until=pl.col("time_ns").shift(-1).over("thread")).filter(
         (pl.col("running") == 1) & pl.col("until").is_not_null()
     )
-    start = np.clip(spans["time_ns"].to_numpy(), profile.first_ns, profile.last_ns)
-    end = np.clip(spans["until"].to_numpy(), profile.first_ns, profile.last_ns)
+    start = np.clip(spans["time_ns"].to_numpy(), first, last)
+    end = np.clip(spans["until"].to_numpy(), first, last)
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")
     running = np.cumsum(np.concatenate([np.ones(len(start)), -np.ones(len(end))])[order])[:-1]

@@ -51,7 +51,6 @@ class Application(Declared):
     replay : how its activities were added up.
     cells : on each target, in the order asked.
     projections : behind the cells.
-    recorded : its kernels and copies, as the figures show them.
     """
 
     name: str

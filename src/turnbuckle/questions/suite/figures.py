@@ -1,4 +1,4 @@
-"""Figures of a suite: the mix by machine, applications by targets, break-even premiums, parts of each run, what turns the ranking."""
+"""Figures of a suite: the mix by machine, applications by targets and by part, break-even premiums, what turns the ranking."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
-from turnbuckle.questions.suite.recorded import copies_figure, kernels_figure
+from turnbuckle.questions.suite.recorded_figures import recorded_figures
 from turnbuckle.questions.suite.tables import ratio, share, titles, turning
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, INK, RECORDED, SOFT, change_colour, change_legend, colours
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
-from turnbuckle.show.figures.marks import CHANGE, TIMES, Rows, log_ticks, of, plot, quantity, row_axis, stack
-from turnbuckle.show.text import clean, factor, folded, percent, probability, shorten, signed, terms
+from turnbuckle.show.figures.marks import CHANGE, TIMES, Rows, Spec, log_ticks, of, plot, quantity, row_axis, stack
+from turnbuckle.show.text import clean, factor, folded, number, percent, probability, shorten, signed, terms
 
 #: Room for names left of a figure, and for numbers right of it [px].
 _NAMES: Final = 190
@@ -22,14 +22,7 @@ _NUMBERS: Final = 170
 
 def figures(suite: Suite) -> list[Figure]:
     """Return the figures of a suite."""
-    every = (mix_figure(suite), map_figure(suite), premium_figure(suite), turn_figure(suite), *recorded_figures(suite))
-    return [figure for figure in every if figure is not None]
-
-
-def recorded_figures(suite: Suite) -> list[Figure]:
-    """Return the figures of what was recorded: parts of each run, its kernels, its copies."""
-    names, each = [a.name for a in suite.applications], [a.recorded for a in suite.applications]
-    every = (parts_figure(suite), kernels_figure(names, each), copies_figure(names, each))
+    every = (mix_figure(suite), map_figure(suite), parts_figure(suite), premium_figure(suite), turn_figure(suite), *recorded_figures(suite))
     return [figure for figure in every if figure is not None]
 
 
@@ -261,35 +254,64 @@ def turn_figure(suite: Suite) -> Figure | None:
     )
 
 
+#: Multiple of the recorded run time at which bars are cut.
+_CUT: Final = 3.0
+#: Room for run times right of them [px].
+_LENGTHS: Final = 80
+
+
 def parts_figure(suite: Suite) -> Figure:
-    """Draw what each recorded run is made of, by part, as Groves et al. 2022 (Fig 10) show one."""
-    words = terms("part of a run")
+    """Draw each run by part, recorded and on every target, over its recorded run time (Groves et al. 2022, Fig 10)."""
+    named, words = titles(suite), terms("part of a run")
     rows: Rows = []
-    for k, a in enumerate(suite.applications):
-        p = a.projections[0]
-        whole = sum(p.measured_breakdown.values()) or 1.0
-        for part in stack((p.measured_breakdown[name] / whole, {"part": name}) for name in PARTS):
-            length = part["to"] - part["from"]
-            rows.append(
-                {
-                    "row": k, "name": shorten(clean(a.name), 24), "from": part["from"], "to": part["to"], "middle": part["middle"],
-                    "colour": PART_COLOURS[part["part"]], "ink": "#ffffff" if part["part"] in ("kernel", "launch") else INK,
-                    "label": percent(length, 2) if length > 0.06 else "", "part": part["part"],
-                    "tip": f"{clean(a.name)}: {words[part['part']]} {percent(length)}",
-                }
-            )  # fmt: skip
-    x, y = quantity("from", [0, 1], title="share of the recorded run", format="%"), row_axis(len(suite.applications), inner=0.3, outer=0.15)
+    heads: Rows = []
+    ends: Rows = []
+    shown: Rows = []
+    top = 0.0
+    for a in suite.applications:
+        first = a.projections[0]
+        runs = [("recorded", SELF, first.measured_breakdown)] + [(named[p.target], p.target, p.breakdown) for p in a.projections]
+        heads.append({"y": top + 9, "name": shorten(clean(a.name), 60)})
+        top += 20
+        for name, target, parts in runs:
+            for part in stack((parts[kind] / first.measured_seconds, {"part": kind}) for kind in PARTS):
+                length, cut = part["to"] - part["from"], min(part["to"], _CUT)
+                shown.append({"application": a.name, "target": target, "part": part["part"], "ratio": length})
+                if part["from"] >= _CUT or not length:
+                    continue
+                look = {"colour": PART_COLOURS[part["part"]], "ink": "#ffffff" if part["part"] in ("kernel", "launch") else INK}
+                tip = f"{clean(a.name)}, {name}: {words[part['part']]} {percent(length)} of the recorded run"
+                middle, label = (part["from"] + cut) / 2, percent(length, 2)
+                rows.append({**part, "to": cut, "middle": middle, "y": top, "y2": top + 14, "label": label, "tip": tip, **look})
+            total = sum(parts.values()) / first.measured_seconds
+            label = number(first.measured_seconds, "s") if target == SELF else factor(total)
+            ends.append({"y": top + 7, "name": shorten(name, 28), "label": "→ " * (total > _CUT) + label})
+            top += 17
+        top += 9
+    longest = max(r["to"] for r in rows) if rows else 1.0
+    pixel = (FULL - _NAMES - _LENGTHS) / longest
+    for r in rows:
+        r["label"] = r["label"] if (r["to"] - r["from"]) * pixel > 34 else ""
+    x = quantity("from", [0, longest], title="run time over the recorded one", labelExpr=TIMES, tickCount=6, grid=True)
+    y = quantity("y", [0, top], scale={"reverse": True}, no_axis=True)
+    beside: Spec = {"align": "right", "baseline": "middle"}
     layers = [
-        marks.bars(None, x, y, x2="to", tip=True),
-        marks.labels(None, of(x, "middle"), y, "label", hue="ink", fontSize=10.5),
-        marks.row_names([r for r in rows if r["part"] == PARTS[0]], y, _NAMES, fontSize=12),
+        marks.cells(rows, x, y, x2="to", y2="y2", tip=True),
+        marks.rules([{"from": 1.0}], x, color=INK, strokeDash=[3, 3], opacity=0.6),
+        marks.labels([{**r, "y": r["y"] + 7} for r in rows if r["label"]], of(x, "middle"), y, hue="ink", fontSize=10, baseline="middle"),
+        marks.labels(ends, FULL - _NAMES - _LENGTHS + 10, y, align="left", fontWeight="bold", baseline="middle"),
+        marks.labels(ends, -10, y, "name", color=SOFT, fontSize=11, limit=_NAMES - 12, **beside),
+        marks.labels(heads, -10, y, "name", fontWeight="bold", fontSize=12, limit=_NAMES - 12, **beside),
     ]
+    said = [f"{r['tip']}." for r in rows if r["label"]]
     return Figure(
         "suite-parts",
-        "What each run is made of",
-        " ".join(f"{r['tip']}." for r in rows),
-        plot(layers, 34 * len(suite.applications), (_NAMES, 12, 4, 44), rows),
-        [{"application": r["name"], "part": r["part"], "share": r["to"] - r["from"]} for r in rows],
-        "Exposed time by part; the parts add up to the recorded run time. A closer coupling acts on copies, launches and waits.",
+        "What each run is made of, recorded and projected",
+        " ".join(said),
+        plot(layers, top, (_NAMES, _LENGTHS, 2, 44)),
+        shown,
+        "Time that the run waits for, by part; the parts of a bar add up to its run time. Targets with their own GPU and host. Everything "
+        "else: MPI, other calls of the GPU runtime, and work on the host."
+        + (f" Bars are cut at {factor(_CUT, 1)}; the number says how long they are." if any("→" in r["label"] for r in ends) else ""),
         legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),
     )

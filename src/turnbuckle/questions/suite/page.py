@@ -17,11 +17,21 @@ from turnbuckle.questions.suite.figures import (
     map_figure,
     mix_figure,
     nearest_turn,
+    parts_figure,
     premium_figure,
-    recorded_figures,
     turn_figure,
 )
-from turnbuckle.questions.suite.tables import flips_table, mix_table, money_table, runs_table, share, titles, versus_table
+from turnbuckle.questions.suite.recorded_figures import recorded_figures
+from turnbuckle.questions.suite.tables import (
+    flips_table,
+    mix_table,
+    money_table,
+    recorded_table,
+    runs_table,
+    share,
+    titles,
+    versus_table,
+)
 from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import clean, listed, percent, plural, probability, signed
 
@@ -61,10 +71,10 @@ def page(suite: Suite) -> str:
     no_turn = "" if flips else f"No share of one application turns the ranking of the first machine and another{_in_draws(suite.flips)}."
     sections: dict[str, dict[str, Any]] = {
         "answer": _section([mix_figure(suite)], [mix_table(suite, named)]),
-        "applications": _section([map_figure(suite)], [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)]),
+        "applications": _section([map_figure(suite), parts_figure(suite)], [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)]),
         "cost": _section([premium] if premium else [], money),
         "turns": _section([turn] if turn else [], [flips] if flips else [], no_turn),
-        "runs": _section(recorded_figures(suite), [_recordings(suite)]),
+        "runs": _section(recorded_figures(suite), [*filter(None, [recorded_table(suite)]), _recordings(suite)]),
         "validity": _section([], [_findings(suite)], _doubts(suite)),
         "provenance": _section([], [], text=json.dumps(suite.as_dict()["provenance"], indent=2, ensure_ascii=True, default=str)),
     }

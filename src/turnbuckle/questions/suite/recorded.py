@@ -1,49 +1,74 @@
-"""What each recording of a suite is made of, side by side: how long its kernels run, and what its copies reach by size.
-
-After the figures of Shorts and Grant (kernel durations of several applications) and of AHEAD (bandwidth over the size of a copy).
-"""
+"""What each recording of a suite is made of, by the numbers that the papers compare several programs by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 
+from turnbuckle.foundation.fields import Declared
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.compared import SIZE_EDGES, CopySizes, WindowShares, copy_sizes, transfer_share, window_shares
+from turnbuckle.profile.summary.describe import launch_cost
+from turnbuckle.profile.summary.offload import offload_together
 from turnbuckle.projection.run import Run
-from turnbuckle.show.figures import marks
-from turnbuckle.show.figures.figure import Figure
-from turnbuckle.show.figures.look import FULL, INK, SOFT, TARGET_COLOURS
-from turnbuckle.show.figures.marks import BYTES, SECONDS, Rows, Spec, log_ticks, of, plot, quantity, row_axis
-from turnbuckle.show.text import clean, folded, number, shorten
 
 #: Shares of the kernel launches whose duration is shown.
 QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
-_NAMES: Final = 190
-_NUMBERS: Final = 170
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Bin(Declared):
+    """Copies between host and device from one size up to another: their number, and the sum of their durations [s]."""
+
+    from_bytes: int
+    below_bytes: int | None
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Recorded(Declared):
     """Kernels and copies of a recording.
 
     Attributes
     ----------
-    launches : kernels that ran.
-    durations : of kernels [s], at `QUANTILES`.
     typical : duration below which half of the kernel time is spent [s].
-    copies : direction, memory, size [B], median bandwidth [B/s] and number of copies, a row for each factor of two in size.
+    sizes : copies between host and device by size.
+    window : shares of the kernel window; None without kernels.
+    offload : all kernels together on the offload map (`turnbuckle.profile.summary.offload.offload_together`); None without kernels.
+    reached : direction, memory, size [B], median bandwidth [B/s] and number of copies, a row for each factor of two in size.
     """
 
     launches: int
+    kernel_seconds: float
     durations: tuple[float, ...]
     typical: float
-    copies: tuple[tuple[str, str, float, float, int], ...]
+    copies: int
+    copy_seconds: float
+    sizes: CopySizes
+    window: WindowShares | None
+    offload: Mapping[str, Any] | None
+    reached: tuple[tuple[str, str, float, float, int], ...] = field(repr=False)
+
+    @property
+    def copy_share(self) -> float:
+        """Return copy time over kernel and copy time."""
+        return transfer_share(self.kernel_seconds, self.copy_seconds)
+
+    @property
+    def bins(self) -> list[Bin]:
+        """Return the copies by size, the smallest first."""
+        edges = pairwise((0, *SIZE_EDGES, None))
+        return [Bin(low or 0, high, n, s) for (low, high), n, s in zip(edges, self.sizes.counts, self.sizes.seconds, strict=True)]
 
 
 def recorded(run: Run) -> Recorded:
     """Return what the kernels and copies of a recording are like."""
+    profile = run.profile
     kernels = run.trace.kernels
     seconds = np.sort((kernels["end_ns"] - kernels["start_ns"]).to_numpy().astype(np.float64)) * 1e-9
     durations: tuple[float, ...] = ()
@@ -51,94 +76,22 @@ def recorded(run: Run) -> Recorded:
     if seconds.size:
         durations = tuple(np.quantile(seconds, QUANTILES).tolist())
         typical = float(seconds[np.searchsorted(np.cumsum(seconds), seconds.sum() / 2)])
-    copies = [
+    between = [summary.copies(profile)[way] for way in ("h2d", "d2h")]
+    reached = [
         (direction, memory, row["size_bytes"], row["size_bytes"] / row["seconds"], row["count"])
         for (direction, memory), fit in run.fits.items()
         for row in fit.bins.to_dicts()
         if row["seconds"] > 0 and row["size_bytes"] > 0
     ]
-    return Recorded(int(seconds.size), durations, typical, tuple(copies))
-
-
-def kernels_figure(names: Sequence[str], each: Sequence[Recorded]) -> Figure | None:
-    """Draw how long the kernels of each recording run: box of the middle half, line of 90 %, dot of half of the kernel time."""
-    rows: Rows = []
-    for name, one in zip(names, each, strict=True):
-        if not one.durations or min(one.durations) <= 0:
-            continue
-        p5, p25, p50, p75, p95 = one.durations
-        rows.append(
-            {
-                "row": len(rows), "name": folded(shorten(clean(name), 40), 24), "p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95,
-                "typical": one.typical, "colour": TARGET_COLOURS[len(rows) % len(TARGET_COLOURS)],
-                "figures": f"median {number(p50, 's')}", "words": f"{one.launches:,} launches",
-                "tip": f"{clean(name)}: {one.launches:,} launches, median {number(p50, 's')}, 90 % {number(p5, 's')} to {number(p95, 's')}",
-            }
-        )  # fmt: skip
-    if not rows:
-        return None
-    low, high = min(r["p5"] for r in rows) / 1.5, max(max(r["p95"], r["typical"]) for r in rows) * 1.5
-    x = quantity("p50", [low, high], log=10, title="duration of a kernel", labelExpr=SECONDS, values=log_ticks(low, high), grid=True)
-    y = row_axis(len(rows), inner=0.4, outer=0.2)
-    at = FULL - _NAMES - _NUMBERS + 14
-    layers = [
-        marks.rules(None, of(x, "p5"), y, 2, x2="p95"),
-        marks.bars(None, of(x, "p25"), y, x2="p75", tip=True, size=18),
-        marks.mark("tick", None, x, y, color="white", thickness=2.5, size=18),
-        marks.points(None, of(x, "typical"), y, 70, 1.2, shape="diamond", color=INK),
-        marks.row_names(None, y, _NAMES, fontSize=12, lineBreak="\n"),
-        marks.labels(None, at, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
-        marks.labels(None, at, y, "words", align="left", dy=8, color=SOFT),
-    ]
-    return Figure(
-        "suite-kernels",
-        "How long kernels run",
-        " ".join(f"{r['tip']}." for r in rows),
-        plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 6, 44), rows),
-        [{"application": r["name"], **{k: r[k] for k in ("p5", "p25", "p50", "p75", "p95", "typical")}} for r in rows],
-        "Box: the middle half of the launches, split at the median; line: 90 %. Diamond: half of the kernel time is in shorter kernels. "
-        "Short kernels feel a longer launch.",
+    return Recorded(
+        launches=int(seconds.size),
+        kernel_seconds=int((kernels["end_ns"] - kernels["start_ns"]).sum()) * 1e-9,
+        durations=durations,
+        typical=typical,
+        copies=sum(way["count"] for way in between),
+        copy_seconds=sum(way["busy_ns"] for way in between) * 1e-9,
+        sizes=copy_sizes(profile),
+        window=window_shares(profile),
+        offload=offload_together(profile, launch_cost(run.source)),
+        reached=tuple(reached),
     )
-
-
-def copies_figure(names: Sequence[str], each: Sequence[Recorded]) -> Figure | None:
-    """Draw what copies between host and device reach over their size, of all recordings in one plot a direction."""
-    panels: list[Spec] = []
-    shown: Rows = []
-    colour = {name: TARGET_COLOURS[k % len(TARGET_COLOURS)] for k, name in enumerate(names)}
-    rows: Rows = [
-        {"application": name, "direction": direction, "memory": clean(memory).replace("_", " "), "size": size, "rate": rate, "count": count,
-         "colour": colour[name], "series": f"{name} {memory}",
-         "tip": f"{clean(name)}, {clean(memory).replace('_', ' ')}: {count:,} copies of {number(size, 'B')} reach {number(rate, 'B/s')}"}
-        for name, one in zip(names, each, strict=True)
-        for direction, memory, size, rate, count in sorted(one.copies)
-        if direction in _DIRECTIONS
-    ]  # fmt: skip
-    if not rows:
-        return None
-    ends = {k: (min(r[k] for r in rows) / 1.6, max(r[k] for r in rows) * 1.6) for k in ("size", "rate")}
-    for direction, words in _DIRECTIONS.items():
-        some = [r for r in rows if r["direction"] == direction]
-        x = quantity("size", ends["size"], log=10, title=f"size of a copy, {words}", labelExpr=BYTES, values=log_ticks(*ends["size"], 5))
-        y = quantity("rate", ends["rate"], log=10, title="reached", labelExpr=_RATES, values=log_ticks(*ends["rate"]), grid=True)
-        layers = [
-            marks.line(some, x, y, 1.5, series="series", opacity=0.7),
-            marks.points([r for r in some if r["memory"] != "pageable"], x, y, 45, tip=True),
-            marks.rings([r for r in some if r["memory"] == "pageable"], x, y, 40, 1.6, tip=True),
-        ]
-        panels.append({"width": 290, "height": 220, "layer": layers})
-        shown += some
-    return Figure(
-        "suite-copies",
-        "What copies reach",
-        f"Bandwidth of copies over their size, of {len({r['application'] for r in rows})} recordings.",
-        {**marks.beside(panels, 24), "padding": {"left": 8, "right": 10, "top": 6, "bottom": 4}},
-        [{k: r[k] for k in ("application", "direction", "memory", "size", "rate", "count")} for r in shown],
-        "Median of the copies of a factor of two in size. Dots: pinned memory, rings: pageable. On the slope the fixed cost of a copy "
-        "counts, on the flat part the bandwidth.",
-        legend=tuple((shorten(clean(name), 30), colour[name]) for name in colour if any(r["application"] == name for r in rows)),
-    )
-
-
-_DIRECTIONS: Final = {"h2d": "host to device", "d2h": "device to host"}
-_RATES: Final = "replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + 'B/s'"

@@ -60,12 +60,13 @@ class _Written:
 
     def all(self) -> None:
         """Write every sheet; the answer comes first."""
-        sheets = [self.book.add_worksheet(name) for name in ("Mix", _SHEET, "Ranges", "Turns", "Sources")]
+        sheets = [self.book.add_worksheet(name) for name in ("Mix", _SHEET, "Ranges", "Turns", "Recorded", "Sources")]
         self._mix(sheets[0])
         self._applications(sheets[1])
         self._ranges(sheets[2])
         self._turns(sheets[3])
-        self._sources(sheets[4])
+        self._recorded(sheets[4])
+        self._sources(sheets[5])
 
     def _head(self, sheet: Worksheet, title: str, note: str, names: list[str]) -> None:
         sheet.write_string(0, 0, title, self.bold)
@@ -191,6 +192,25 @@ class _Written:
             for n, value in enumerate((f.share, f.flips_at, f.low, f.high, f.turns), start=4):
                 if value is not None:
                     sheet.write_number(_TOP + k, n, value, self.share)
+
+    def _recorded(self, sheet: Worksheet) -> None:
+        names = [
+            "application", "kernels [s]", "copies [s]", "share of copies", "copies", "below 1 MiB", "below 16 MiB", "below 256 MiB",
+            "below 4096 MiB", "larger", "size not recorded", "mean size [B]",
+        ]  # fmt: skip
+        note = "Sums of durations; copies between host and device; each column of sizes is without those before it."
+        self._head(sheet, "Kernels and copies, as recorded", note, names)
+        for k, a in enumerate(self.suite.applications):
+            r, row = a.recorded, _TOP + k
+            sheet.write_string(row, 0, clean(a.name))
+            for n, seconds in enumerate((r.kernel_seconds, r.copy_seconds), start=1):
+                sheet.write_number(row, n, seconds, self.money)
+            both = f"(B{row + 1}+C{row + 1})"
+            sheet.write_formula(row, 3, f"=IF({both}>0,C{row + 1}/{both},0)", self.share, r.copy_share)
+            for n, value in enumerate((r.copies, *r.sizes.table_iii, r.sizes.unsized), start=4):
+                sheet.write_number(row, n, value)
+            if r.sizes.mean_bytes is not None:
+                sheet.write_number(row, 11, round(r.sizes.mean_bytes))
 
     def _sources(self, sheet: Worksheet) -> None:
         self._head(sheet, "Sources", "Where every number comes from.", ["what", "which", "SHA-256, or where"])

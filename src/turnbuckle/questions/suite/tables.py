@@ -11,7 +11,7 @@ from turnbuckle.questions.suite.answer import SELF, Cell, Flip, Mix, Ratio, Suit
 from turnbuckle.questions.suite.portfolio import Estimate
 from turnbuckle.show.table import Cell as Shown
 from turnbuckle.show.table import Table, cells
-from turnbuckle.show.text import DASH, MINUS, NARROW, clean, listed, number, percent, probability, shorten
+from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, listed, number, percent, probability, shorten
 
 _NAME: Final = 28
 #: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
@@ -19,7 +19,7 @@ _WIDE: Final = 4
 
 
 def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
-    """Return every table of a suite: run times, the mix, comparisons, money, and what the ranking hangs on.
+    """Return every table of a suite: run times, the mix, comparisons, money, what the ranking hangs on, and what was recorded.
 
     Parameters
     ----------
@@ -30,7 +30,10 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
         runs_table(suite, named, ranges=not short or len(suite.mixes) <= _WIDE, short=short),
         versus_table(suite, named, today=short),
     )
-    every = (runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named, short=short))
+    every = (
+        runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named, short=short),
+        recorded_table(suite, short=short),
+    )  # fmt: skip
     return [table for table in every if table is not None]
 
 
@@ -261,3 +264,27 @@ def turning(flip: Flip) -> str:
         return text
     low, high = (percent(v, 2).removesuffix(f"{NARROW}%") for v in (flip.low, flip.high))
     return f"{text} [{low}, {high}]"
+
+
+def recorded_table(suite: Suite, *, short: bool = False) -> Table | None:
+    """Return kernels and copies of each recording (AHEAD, Table I; Shorts and Grant, Table III); None where there are none."""
+    rows = []
+    for a in suite.applications:
+        r = a.recorded
+        if not r.launches and not r.copies:
+            continue
+        name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="code" if short else "strong")
+        sized = [Shown(count(n) if n else DASH) for n in r.sizes.table_iii]
+        spent = (number(r.kernel_seconds, "s"), number(r.copy_seconds, "s"), percent(r.copy_share), count(r.copies))
+        rows.append(cells(name, *spent, *sized, DASH if r.sizes.mean_bytes is None else number(r.sizes.mean_bytes / 2**20, "1", 4)))
+    if not rows:
+        return None
+    head = ["application", ">kernels", ">copies", ">share", ">count", ">< 1 MiB", ">< 16", ">< 256", ">< 4096", ">more", ">mean MiB"]
+    caption = (
+        "Sums of the durations of kernels and of copies between host and device, as recorded; share: of the copies in both. Then how many "
+        "copies are below 1, 16, 256 and 4096 MiB and above, each without those of the columns before it, and the mean size [MiB]."
+    )
+    unsized = sum(a.recorded.sizes.unsized for a in suite.applications)
+    if unsized:
+        caption += f" The size of {count(unsized)} copies is not recorded."
+    return Table(caption, head, rows, title="copies between host and device, as recorded", wide=("kernels", "copies", "count"))
