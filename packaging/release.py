@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +27,8 @@ DIST = ROOT / "dist"
 #: Oldest system the wheels run on: glibc 2.28 is that of RHEL 8, Debian 10 and Ubuntu 20.04.
 PLATFORM = "manylinux_2_28"
 PROCESSORS = ("x86_64", "aarch64")
+#: Folder whose contents maturin installs beside the package: it goes by the name of the native module.
+DATA = "turnbuckle._native.data"
 SHELLS = {
     "bash": "bash-completion/completions/turnbuckle",
     "zsh": "zsh/site-functions/_turnbuckle",
@@ -86,7 +89,7 @@ def tree() -> Path:
     place.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     subprocess.run(["tar", "-x"], cwd=place, input=archive, check=True)
-    shell(place / "turnbuckle.data" / "data")
+    shell(place / DATA / "data")
     return place
 
 
@@ -146,6 +149,13 @@ def sdist() -> Path:
     return next(DIST.glob("turnbuckle-*.tar.gz"))
 
 
+def left_out(wheel: Path, data: Path) -> list[str]:
+    """Return the files of the data folder that a wheel lacks.  maturin says nothing when it does not take a folder for its own."""
+    names = zipfile.ZipFile(wheel).namelist()
+    files = sorted(path.relative_to(data).as_posix() for path in data.rglob("*") if path.is_file())
+    return [file for file in files if not any(name.endswith(f".data/{file}") for name in names)]
+
+
 def wheels(processors: tuple[str, ...]) -> None:
     """Build a wheel for each processor and audit it."""
     place = tree()
@@ -158,6 +168,8 @@ def wheels(processors: tuple[str, ...]) -> None:
             cwd=place, CARGO_TARGET_DIR=str(target), TURNBUCKLE_COMMIT=commit,
         )  # fmt: skip
         (wheel,) = DIST.glob(f"*-{PLATFORM}_{processor}.whl")
+        if lacking := left_out(wheel, place / DATA):
+            raise SystemExit(f"{wheel.name} lacks {', '.join(lacking)}")
         print(run("auditwheel", "show", wheel), f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB", sep="")
 
 

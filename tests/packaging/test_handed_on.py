@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import tomllib
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +65,19 @@ def test_files_stand_where_shells_and_man_look(tmp_path: Path, monkeypatch: pyte
         "man/man1/turnbuckle.1",
         "zsh/site-functions/_turnbuckle",
     ]
+
+
+def test_a_wheel_without_completion_and_man_page_is_refused(tmp_path: Path) -> None:
+    """maturin takes the folder that has the native module's name, and is silent about others."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"{project['tool']['maturin']['module-name']}.data" == release.DATA
+    files = ("data/share/man/man1/turnbuckle.1", "data/share/fish/vendor_completions.d/turnbuckle.fish")
+    for file in files:
+        (tmp_path / release.DATA / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / release.DATA / file).touch()
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel:
+        wheel.writestr(f"turnbuckle-0.2.0.data/{files[0]}", "")
+    assert release.left_out(tmp_path / "a.whl", tmp_path / release.DATA) == [files[1]]
 
 
 def test_the_source_package_holds_every_file_of_the_project(tmp_path: Path) -> None:
