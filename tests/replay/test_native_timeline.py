@@ -166,6 +166,22 @@ def test_slopes_are_those_of_the_steepest_and_the_flattest_longest_path(
 
 
 @plain
+@given(graphs(least_residual=-4), st.lists(places, min_size=1, max_size=11), directions)
+def test_tangents_touch_the_run_time_and_are_nowhere_above_it(
+    graph: Drawn, rows: list[tuple[int, ...]], direction: tuple[int, ...]
+) -> None:
+    native, at = graph.native(), floats(rows)
+    last, slopes = (np.frombuffer(part) for part in native.tangents(at, threads=2))
+    slopes = slopes.reshape(at.shape)
+    assert last.tolist() == np.frombuffer(native.last(at, threads=2)).tolist()
+    assert (last[:, None] + (slopes[:, None, :] * (at - at[:, None])).sum(axis=-1) <= last).all()
+    for row, slope in zip(rows, slopes @ floats(direction), strict=True):
+        paths = graph.paths(row, direction) | {(Fraction(0), Fraction(0))}
+        along = [k for c, k in paths if c == max(c for c, _ in paths)]
+        assert min(along) <= slope <= max(along)
+
+
+@plain
 @given(graphs(), places, directions, st.integers(-6, 6), st.integers(1, 12))
 def test_every_breakpoint_is_found_where_it_is(
     graph: Drawn, at: tuple[int, ...], direction: tuple[int, ...], first: int, length: int

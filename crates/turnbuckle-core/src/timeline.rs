@@ -11,10 +11,12 @@ mod compile;
 mod line;
 mod slopes;
 pub mod spared;
+mod tangents;
 
 use compile::{END, Law, Step, Wait};
 pub use line::{Line, Stretch};
 pub use slopes::Slopes;
+pub use tangents::Tangent;
 
 /// What is wrong with a graph or a question about it.
 #[derive(Debug, PartialEq, Eq)]

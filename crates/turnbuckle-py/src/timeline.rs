@@ -147,6 +147,21 @@ impl Timeline {
         bytes(py, &flat, f64::to_le_bytes)
     }
 
+    /// The last instant [ns] of each scenario (rows of float64 values) as float64, and the change of one longest path there for each unit of
+    /// each parameter [ns], rows of float64.  Ctrl-C stops it.
+    #[pyo3(signature = (scenarios, *, threads))]
+    fn tangents<'py>(
+        &self,
+        py: Python<'py>,
+        scenarios: PyBuffer<f64>,
+        threads: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let scenarios = taken(py, &scenarios)?;
+        let tangents = stoppable(py, |stop| self.core.tangents(&scenarios, threads, stop))?;
+        let (last, slopes): (Vec<f64>, Vec<Vec<f64>>) = tangents.into_iter().map(|one| (one.value, one.slopes)).unzip();
+        Ok((bytes(py, &last, f64::to_le_bytes)?, bytes(py, &slopes.concat(), f64::to_le_bytes)?))
+    }
+
     /// Run time at `at + s * direction` for s from `first` to `last`: knots, run time at each and slope between them as float64, and the
     /// largest error left [ns], 0 unless there are more than `limit` breakpoints.  Ctrl-C stops it.
     #[pyo3(signature = (at, direction, first, last, *, limit, threads))]

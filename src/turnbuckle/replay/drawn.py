@@ -30,6 +30,8 @@ _JUDGED: Final = (0.12, 0.88)
 #: Paths that points share, at most, and the error as a share of the standard deviation at which no more are looked for.
 _SHARED: Final = 24
 _ENOUGH: Final = 0.01
+#: Rows that the native core answers in one pass.
+_AT_ONCE: Final = 8
 
 
 def drawn_seconds(replay: TimelineReplay, change: Change) -> Float:
@@ -113,22 +115,25 @@ def _shared_bounds(replay: TimelineReplay, flat: Float, full: Callable[[Float], 
     """Return the highest of the bounds by paths that all points share [s], shape (points, draws)."""
     bounds = np.full(len(flat), -np.inf)
 
-    def add(at: int, seconds: float) -> None:
-        gradient = replay.gradient(replay.path_at(full(flat[at : at + 1])[0]))[columns]
-        np.maximum(bounds, seconds + (flat - flat[at]) @ gradient, out=bounds)
+    def add(at: int, seconds: float, slopes: Float) -> None:
+        np.maximum(bounds, seconds + (flat - flat[at]) @ slopes[columns], out=bounds)
 
     middle = shape[1] // 2 + np.array([0, shape[0] // 2, shape[0] - 1]) * shape[1]
-    for at, seconds in zip(middle.tolist(), replay.seconds_at(full(flat[middle])).tolist(), strict=True):
-        add(at, seconds)
+    for at, one, slopes in zip(middle.tolist(), *replay.tangents(full(flat[middle])), strict=True):
+        add(at, one, slopes)
     looked = _ranked(bounds.reshape(shape), _LOOKED).ravel()
     seconds = replay.seconds_at(full(flat[looked]))
+    known: dict[int, Float] = {}
     for _ in range(_SHARED):
         spread = np.maximum(bounds.reshape(shape).std(axis=1), 1e-9 * bounds.reshape(shape).max(axis=1))
         off = (seconds - bounds[looked]) / spread[looked // shape[1]]
         worst = int(np.argmax(off))
         if off[worst] <= _ENOUGH:
             break
-        add(int(looked[worst]), float(seconds[worst]))
+        if worst not in known:  # those that are off most now are likely to be wanted next
+            likely = np.argsort(-off, kind="stable")[:_AT_ONCE]
+            known.update(zip(likely.tolist(), replay.tangents(full(flat[looked[likely]]))[1], strict=True))
+        add(int(looked[worst]), float(seconds[worst]), known[worst])
     return bounds.reshape(shape)
 
 
@@ -138,7 +143,8 @@ def _predicted(replay: TimelineReplay, rows: Float, chosen: Int, seconds: Float)
     if not spread:
         return None
     ranked = chosen[np.argsort(seconds, kind="stable")]
-    bounds = np.stack([_bound(replay, rows, int(ranked[round(q * (len(ranked) - 1))])) for q in _PATHS], axis=1)
+    touched = rows[[int(ranked[round(q * (len(ranked) - 1))]) for q in _PATHS]]
+    bounds = np.stack([one + (rows - row) @ slopes for row, one, slopes in zip(touched, *replay.tangents(touched), strict=True)], axis=1)
     highest = bounds.max(axis=1)
     scaled = (bounds - bounds[chosen].mean(axis=0)) / spread
     squares = [scaled[:, i] * scaled[:, j] for i in range(len(_PATHS)) for j in range(i, len(_PATHS))]
@@ -151,10 +157,3 @@ def _predicted(replay: TimelineReplay, rows: Float, chosen: Int, seconds: Float)
     errors = (seconds - highest[chosen] - known @ coefficients) / np.maximum(1.0 - weight, 1e-9)
     close = float(np.sqrt(np.mean(errors**2))) <= _CLOSE * spread
     return np.maximum(highest + features @ coefficients, 0.0) if close else None
-
-
-def _bound(replay: TimelineReplay, rows: Float, at: int) -> Float:
-    """Return the length of the path that is critical at one draw, at every draw [s]."""
-    path = replay.path_at(rows[at])
-    gradient = replay.gradient(path)
-    return np.asarray(float(replay.seconds_at(rows[at])) + (rows - rows[at]) @ gradient)

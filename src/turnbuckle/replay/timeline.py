@@ -226,13 +226,6 @@ class TimelineReplay:
             out[some] = slope + np.where(second >= 0, direction[second] * self._worth(1, edges[some]), 0.0) * 1e-9
         return out
 
-    def gradient(self, path: Int) -> Float:
-        """Return how the length of a path changes with each parameter [s a unit], where no lag on it shrinks to nothing."""
-        count = parameters(len(self.run))
-        first, second = (parameter[path] for parameter in self._terms)
-        slope = np.bincount(first[first >= 0], self._worth(0, path[first >= 0]), count)
-        return np.asarray((slope + np.bincount(second[second >= 0], self._worth(1, path[second >= 0]), count)) * 1e-9)
-
     @cached_property
     def unchanged_seconds(self) -> float:
         """Return the run time of the unchanged run [s], replayed once."""
@@ -256,6 +249,15 @@ class TimelineReplay:
         flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]))
         last = np.frombuffer(self.native.last(flat, threads=threads or os.cpu_count() or 1), dtype=np.float64)
         return last.reshape(values.shape[:-1]) * 1e-9
+
+    def tangents(self, values: Float, threads: int | None = None) -> tuple[Float, Float]:
+        """Return the run time for rows of parameters [s], and how one longest path there changes with each parameter [s a unit].
+
+        The shapes are (rows,) and (rows, parameters). The run time is convex in the parameters, so that the plane of a row lies nowhere
+        above it. A lag that has shrunk to nothing does not shrink further.
+        """
+        last, slopes = self.native.tangents(np.ascontiguousarray(values), threads=threads or os.cpu_count() or 1)
+        return np.frombuffer(last) * 1e-9, np.frombuffer(slopes).reshape(values.shape) * 1e-9
 
     def path(self, change: Change) -> tuple[Float, Int]:
         """Return every instant after one change [s], and the edges of the critical path, last first."""

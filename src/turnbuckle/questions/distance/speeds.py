@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
@@ -304,14 +304,14 @@ def _touching(distance: Distance, link: _Branch, reads: _Branch, points: list[tu
     The shapes are (points,) and (points, 2). A read of host memory takes the slower of the link and the reads in flight. Each of these two
     branches is linear, and the run time is convex in both. The slopes come from one longest path on the branch that decides at the point.
     """
-    seconds, slopes = [], []
+    rows, directions = [], []
     for slack, cost in points:
         link_values, read_values = link.values_at(slack, cost), reads.values_at(slack, cost)
         branch = link if (link_values >= read_values).all() else reads
-        instants, path = distance.replay.replayed(np.maximum(link_values, read_values))
-        seconds.append(float(instants.max()))
-        slopes.append([float(distance.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
-    return np.array(seconds), np.array(slopes)
+        rows.append(np.maximum(link_values, read_values))
+        directions.append(np.stack([branch.later, branch.dearer]))
+    seconds, slopes = distance.replay.tangents(np.stack(rows))
+    return seconds, np.stack([direction @ slope for direction, slope in zip(directions, slopes, strict=True)])
 
 
 def _branches(distance: Distance, measured: float) -> tuple[tuple[_Branch, _Branch], float]:
@@ -402,14 +402,13 @@ def planes(replay: TimelineReplay, levers: Levers, axes: list[Float], most: int)
     rows = (*levers.link[1:], *levers.reads[1:], *levers.dearer.values())
     if min(float(row.min(initial=0.0)) for row in rows) < _FALLS:
         return None
-    points: dict[tuple[float, ...], tuple[float, Float]] = {}
-    for point in _wanted(axes):
-        if len(points) >= most:
-            break
-        if point not in points:
-            points[point] = _touched(replay, levers, point)
-    seconds, slopes = zip(*points.values(), strict=True)
-    return Planes(np.array(list(points)), np.array(seconds), np.stack(slopes))
+    points = list(islice(dict.fromkeys(_wanted(axes)), most))
+    values = np.stack(
+        [levers.values_at(latency, byte, launch=launch, kernel=kernel, cpu=host) for latency, byte, launch, kernel, host in points]
+    )
+    seconds, slopes = replay.tangents(values)
+    along = [_directions(levers, *point[:2]) @ slope for point, slope in zip(points, slopes, strict=True)]
+    return Planes(np.array(points), seconds + levers.beyond, np.stack(along))
 
 
 def _wanted(axes: list[Float]) -> Iterator[tuple[float, ...]]:
@@ -438,18 +437,11 @@ def _spread(axis: Float, step: float) -> list[float]:
     return [float(axis[round(at * (len(axis) - 1))]) for at in np.arange(0.0, 1.0 + step / 2, step)]
 
 
-def _touched(replay: TimelineReplay, levers: Levers, point: tuple[float, ...]) -> tuple[float, Float]:
-    """Return the run time [s] at a point, and its slope along each axis, from one longest path there."""
-    latency, byte, launch, kernel, host = point
-    values = levers.values_at(latency, byte, launch=launch, kernel=kernel, cpu=host)
-    instants, path = replay.replayed(values)
+def _directions(levers: Levers, latency: float, byte: float) -> Float:
+    """Return how the parameters change along each axis at a point, shape (5, parameters)."""
     link, reads = (base + latency * later + byte * dearer for base, later, dearer in (levers.link, levers.reads))
     directions = [np.where(link >= reads, a, b) for a, b in zip(levers.link[1:], levers.reads[1:], strict=True)]
-    directions += [levers.dearer[name] for name in ("launch", "kernel", "cpu")]
-    # a lag that has shrunk to nothing does not shrink further
-    lasts = replay.graph.lag_ns[path] * 1e-9 + replay.slopes(path, values) > 0
-    slopes = np.stack(directions) @ replay.gradient(path[lasts])
-    return float(instants.max()) + levers.beyond, slopes
+    return np.stack([*directions, *(levers.dearer[name] for name in ("launch", "kernel", "cpu"))])
 
 
 def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
