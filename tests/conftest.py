@@ -19,6 +19,8 @@ from example_counts import examples
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
+from turnbuckle.cli.run import _YOUNG
+
 ROOT = Path(__file__).resolve().parents[1]
 #: Fixtures of several rooms: the command line in this process; answers and a browser (``tests/builders``).
 pytest_plugins = ["command_line", "answers"]
@@ -56,9 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the garbage collector does not look through it again and again."""
+    """What was collected stays until the end: the garbage collector does not look through it again and again.
+
+    It looks as seldom as in the program itself.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNG)
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+from cyclopts import App, core
+from cyclopts.argument import ArgumentCollection
 from hostile_names import EVIL, SAMPLE, SECRETS, Ran
 
 from turnbuckle.cli import run as cli_run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _options_listed_once() -> Iterator[None]:
+    """List and check the options of a verb once: a process of a user parses one command line, a worker parses thousands."""
+    assemble = App.assemble_argument_collection
+    listed: dict[object, ArgumentCollection] = {}
+
+    def again(app: App, **asked: Any) -> ArgumentCollection:
+        command = app.default_command
+        if asked or command is None:
+            return assemble(app, **asked)
+        if command not in listed:
+            listed[command] = assemble(app)
+        return _without_words(listed[command])
+
+    checked = cache(core.validate_command)
+    with mock.patch.object(App, "assemble_argument_collection", again), mock.patch.object(core, "validate_command", checked):
+        yield
+
+
+def _without_words(options: ArgumentCollection) -> ArgumentCollection:
+    """Return copies of options that no word of a command line was given to."""
+    copies = {id(option): copy.copy(option) for option in options}
+    for option in copies.values():
+        option.tokens = []
+        option.children = ArgumentCollection(copies[id(child)] for child in option.children)
+    return ArgumentCollection(copies.values())
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
@@ -78,6 +78,7 @@ class ModelAnswer(Shown):
         return as_html(lambda console, answer: answer.view(console), self)
 
 
+@cache
 def command_of(verb: Callable[..., Any]) -> Callable[..., int]:
     """Return the command of a verb: one that returns a `ModelAnswer` gets the options ``--format`` and ``--output``, and writes it.
 
