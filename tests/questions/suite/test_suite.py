@@ -25,6 +25,7 @@ from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfo
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.questions.suite.tables import of_suite
 from turnbuckle.trace.ids import process_of
+from turnbuckle.trace.window import Part
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 MILC, DGEMM = EXAMPLES / "milc-like-synthetic.sqlite", EXAMPLES / "dgemm-like-synthetic.sqlite"
@@ -120,6 +121,48 @@ def test_a_part_is_of_each_recording_that_names_none(runs: dict[str, tb.Run]) ->
     assert [a.measured_seconds for a in answer.applications] == wanted and wanted[0] != wanted[1]
     refused("A056", of_files, runs["milc"], part="steady")
     refused("A070", of_files, MILC, part="nowhere=1", draws=0)
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both examples as the two ranks of one recording."""
+    folder = tmp_path_factory.mktemp("ranks") / "run"
+    assert dispatch(["merge", str(MILC), str(DGEMM), "--clock", "recorded", "-o", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words", [["--rank", "1"], ["--clean-time", "1.7575s"], ["--rank", "0", "--part", "kernels", "--clean-time", "0.55s"]], ids=" ".join
+)
+def test_of_one_rank_and_its_time_without_profiler_it_is_project(
+    merged: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    capsys.readouterr()
+    answers = []
+    for verb in ("suite", "project"):
+        assert dispatch([verb, str(merged), "--on", "cdi-row-link", "--draws", "40", "--format", "json", *words]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    (cell,), (projection,) = answers[0]["applications"][0]["targets"], answers[1]["projections"]
+    assert (cell["seconds"], cell["penalty"]["value"]) == (projection["seconds"], projection["penalty"])
+    assert cell["seconds"] != of_files(merged, "cdi-row-link", draws=0).applications[0].cells[0].seconds
+    assert answers[0]["provenance"]["profiles"][0]["part"] == answers[1]["provenance"]["profile"]["part"] is not None
+
+
+def test_a_portfolio_has_two_ranks_of_one_recording_and_their_times(merged: Path, tmp_path: Path) -> None:
+    lines = ["[recordings.first]", f'file = "{merged}"', "rank = 0", 'clean_time = "1.03 s"', "[recordings.second]", f'file = "{merged}"']
+    (tmp_path / "mix.toml").write_text("\n".join(lines))
+    answer = of_files(tmp_path / "mix.toml", "cdi-row-link", draws=0, rank=1, clean_seconds=1.7575)
+    for a, rank, clean in zip(answer.applications, (0, 1), (1.03, 1.7575), strict=True):
+        run = tb.Run.read(merged, part=Part(rank=rank), clean_seconds=clean)
+        assert (a.measured_seconds, a.cells[0].seconds) == (run.seconds, run.project("cdi-row-link", draws=0).projections[0].seconds)
+
+
+def test_a_time_without_profiler_is_of_one_recording(runs: dict[str, tb.Run]) -> None:
+    refused("A492", of_files, [MILC, DGEMM], clean_seconds=1.0)
+    refused("A492", of_files, Portfolio((Member("a", MILC, clean_seconds=1.0),), (Offer("gh200"),)), clean_seconds=1.0)
+    refused("A056", of_files, runs["milc"], rank=0)
+    refused("A056", of_files, runs["milc"], clean_seconds=1.0)
+    assert "milc" in refused("A423", of_files, MILC, "gh200", rank=7).where
 
 
 def test_each_application_is_project_beside_others_too(runs: dict[str, tb.Run], both: Suite) -> None:
@@ -290,6 +333,8 @@ group = "lattice"
 source = "a100-sxm4-40-pcie4"
 part = "steady"
 capability = 2
+rank = 3
+clean_time = "900 ms"
 [targets.gh200]
 price = {from = 1.6, to = 2.0}
 power = "900 W"
@@ -304,7 +349,7 @@ def test_a_portfolio_says_what_it_says(tmp_path: Path) -> None:
     read = read_portfolio(tmp_path / "mix.toml")
     assert (read.name, read.currency) == ("two codes", "CHF")
     assert read.members[0] == Member("dgemm", tmp_path / "dgemm.sqlite")
-    assert read.members[1] == Member("milc", tmp_path / "milc.sqlite", 1200.0, "lattice", "a100-sxm4-40-pcie4", "steady", 2.0)
+    assert read.members[1] == Member("milc", tmp_path / "milc.sqlite", 1200.0, "lattice", "a100-sxm4-40-pcie4", "steady", 2.0, 3, 0.9)
     assert read.offers == (Offer("self", Estimate(1, 1)), Offer("gh200", Estimate(1.6, 2.0), Estimate(900, 900), 50.0))
     assert [o.name for o in read.on(["gh200", "mi300a"]).offers] == ["self", "gh200", "mi300a"]
 
@@ -320,14 +365,18 @@ def test_a_portfolio_says_what_it_says(tmp_path: Path) -> None:
         ("U004", 9, "node_hours = 1200", 'node_hours = "many"'),
         ("A441", 8, 'file = "milc.sqlite"', ""),
         ("A070", 12, 'part = "steady"', 'part = "some of it"'),
-        ("A441", 15, "to = 2.0", ""),
-        ("A441", 15, "to = 2.0", "to = 1.0"),
-        ("A441", 15, "to = 2.0", "until = 2.0"),
-        ("U001", 16, '"900 W"', '"900"'),
-        ("U003", 16, '"900 W"', '"900 s"'),
-        ("A441", 16, '"900 W"', "[900]"),
-        ("A441", 18, "[targets.self]\nprice = 1", "[targets]\nself = 3"),
-        ("M001", 14, "[targets.gh200]", "[targets.gh2000]"),
+        ("A441", 14, "rank = 3", "rank = -1"),
+        ("A441", 14, "rank = 3", 'rank = "first"'),
+        ("A441", 15, '"900 ms"', "0.9"),
+        ("U001", 15, '"900 ms"', '"0.9"'),
+        ("A441", 17, "to = 2.0", ""),
+        ("A441", 17, "to = 2.0", "to = 1.0"),
+        ("A441", 17, "to = 2.0", "until = 2.0"),
+        ("U001", 18, '"900 W"', '"900"'),
+        ("U003", 18, '"900 W"', '"900 s"'),
+        ("A441", 18, '"900 W"', "[900]"),
+        ("A441", 20, "[targets.self]\nprice = 1", "[targets]\nself = 3"),
+        ("M001", 16, "[targets.gh200]", "[targets.gh2000]"),
         ("A441", 3, 'name = "two codes"', "name = two"),
     ],
 )

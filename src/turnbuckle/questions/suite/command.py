@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.units import seconds_of
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.asked import (
     Alpha,
@@ -60,6 +61,19 @@ WorkloadPart = Annotated[
     Parameter(name="--part", group="Part of the recording", help=f"of each recording for which the portfolio names none. {PART}"),
 ]
 
+WorkloadRank = Annotated[
+    int | None,
+    Parameter(name="--rank", group="Part of the recording", help="only this rank of each recording for which the portfolio names none"),
+]
+WorkloadCleanTime = Annotated[
+    str | None,
+    Parameter(
+        name="--clean-time",
+        group="Part of the recording",
+        help="run time without profiler of the only recording for which the portfolio names none: it is shortened to it",
+    ),
+]
+
 
 def suite(
     workload: Workload,
@@ -81,6 +95,8 @@ def suite(
     output: Output = None,
     no_cache: NoCache = False,
     part: WorkloadPart = None,
+    rank: WorkloadRank = None,
+    clean_time: WorkloadCleanTime = None,
 ) -> int:
     """Ask a workload of several recordings on several machines: who gains and who loses, the mix, cost, and what turns the ranking."""
     from turnbuckle.questions.suite.question import of_files
@@ -99,6 +115,8 @@ def suite(
             seed=seed,
             network=carried_by,
             part=part,
+            rank=rank,
+            clean_seconds=None if clean_time is None else seconds_of(clean_time, "--clean-time", "1.03s"),
             use_cache=not no_cache,
             command=command_line(),
         )

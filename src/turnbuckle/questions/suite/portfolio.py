@@ -15,6 +15,8 @@
     group = "lattice"
     source = "a100-pcie-40"                   # recognised if left out
     part = "steady"
+    rank = 0                                  # only this rank; all if left out
+    clean_time = "1.03 s"                     # run time of that part without profiler: the recording is shortened to it
     capability = 4                            # SSI: how many times larger the problem is than that of the reference; 1 if left out
 
     [targets.self]                            # the machines of the recordings
@@ -91,6 +93,8 @@ class Member:
     weight : node-hours that the application takes today; only ratios of weights matter.
     group : empty for none.
     source, part : machine and part of the recording, as `Run.read` takes them; empty as it does without.
+    rank : the only rank that is asked about; None for all.
+    clean_seconds : run time of the part without profiler, as `Run.read` takes it [s]; None keeps the recorded one.
     capability : SSI's factor for a larger problem.
     """
 
@@ -101,12 +105,26 @@ class Member:
     source: str = ""
     part: str = ""
     capability: float = 1.0
+    rank: int | None = None
+    clean_seconds: float | None = None
+
+    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None) -> Member:
+        """Return the same recording with what it does not name itself."""
+        return replace(
+            self,
+            part=self.part or part or "",
+            rank=rank if self.rank is None else self.rank,
+            clean_seconds=clean_seconds if self.clean_seconds is None else self.clean_seconds,
+        )
 
     def run(self, use_cache: bool, command: str) -> Run:
         """Return the run, read from its file if it was not."""
         if isinstance(self.recording, Run):
             return self.recording
-        return Run.read(self.recording, source=self.source or None, use_cache=use_cache, command=command, part=self.part or None)
+        part = Part.parse(self.part or "whole", self.rank)
+        return Run.read(
+            self.recording, source=self.source or None, use_cache=use_cache, command=command, part=part, clean_seconds=self.clean_seconds
+        )
 
 
 @dataclass(frozen=True)
@@ -141,13 +159,21 @@ class Portfolio:
     name: str = ""
     currency: str = "EUR"
 
-    def parted(self, part: str) -> Portfolio:
-        """Return the same workload with a part of each recording for which none is named.  Raises A056 for a run that was read already."""
-        if any(isinstance(m.recording, Run) for m in self.members):
-            raise error_of(
-                "A056", found=f"part {clipped(part, 60)}", cause="a run was read already", fix="give the part to turnbuckle.read"
-            )
-        return replace(self, members=tuple(replace(m, part=m.part or part) for m in self.members))
+    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None) -> Portfolio:
+        """Return the same workload with a part, a rank and a run time without profiler of each recording for which none is named.
+
+        Raises
+        ------
+        UsageError : A056 for a run that was read already, A492 for a run time that is not that of one recording.
+        """
+        given = {"part": part, "rank": rank, "clean_seconds": clean_seconds}
+        if named := [name for name, value in given.items() if value is not None]:
+            if any(isinstance(m.recording, Run) for m in self.members):
+                raise error_of("A056", found=", ".join(named), cause="a run was read already", fix="give these to turnbuckle.read")
+            without = sum(m.clean_seconds is None for m in self.members)
+            if clean_seconds is not None and without != 1:
+                raise error_of("A492", where="--clean-time", found=f"{without:,} recordings without one of their own")
+        return replace(self, members=tuple(m.parted(part, rank, clean_seconds) for m in self.members))
 
     def on(self, machines: Sequence[str | Machine]) -> Portfolio:
         """Return the same workload on the machines named: those that it has, with their prices, and others."""
@@ -209,16 +235,20 @@ class _Reading(TomlReading):
     def _member(self, name: str, given: object) -> Member:
         path = ("recordings", name)
         table = {"file": given} if isinstance(given, str) else self._table(path, given)
-        self._keys(path, table, ("file", "node_hours", "group", "source", "part", "capability"))
+        self._keys(path, table, ("file", "node_hours", "group", "source", "part", "rank", "clean_time", "capability"))
         if "file" not in table:
             raise self._flaw("A441.file", path)
         words = {key: self._text((*path, key), table[key]) for key in ("file", "group", "source", "part") if key in table}
         numbers = {key: self._number((*path, key), table[key], "1") for key in ("node_hours", "capability") if key in table}
         if part := words.get("part", ""):
             self._located((*path, "part"), lambda: Part.parse(part))
+        rank = table.get("rank")
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+            raise self._flaw("A441.rank", (*path, "rank"), found=str(rank))
+        clean = self._number((*path, "clean_time"), table["clean_time"], "s") if "clean_time" in table else None
         return Member(
             name, self.folder / words["file"], numbers.get("node_hours", 1.0), words.get("group", ""),
-            self._machine(words.get("source", "")), part, numbers.get("capability", 1.0),
+            self._machine(words.get("source", "")), part, numbers.get("capability", 1.0), rank, clean,
         )  # fmt: skip
 
     def _offer(self, name: str, given: object) -> Offer:

@@ -48,6 +48,8 @@ def of_files(
     seed: int = SEED,
     network: OnNetwork | str | None = None,
     part: str | None = None,
+    rank: int | None = None,
+    clean_seconds: float | None = None,
     use_cache: bool = True,
     command: str = "",
 ) -> Suite:
@@ -58,18 +60,18 @@ def of_files(
     workload : a portfolio, or its TOML file; or recordings or runs, each of which weighs the same.
     on : machines, or their names or files; left out, those of the portfolio, else those that `project` asks.
     model, draws, seed, network : as in `Run.project`; today's machine keeps the messages as recorded.
-    part : of each recording for which the portfolio names none, as `Run.read` takes it.
+    part, rank : of each recording for which the portfolio names none: what is asked about, as `Run.read` takes it, and the only rank.
+    clean_seconds : run time without profiler of the only recording for which the portfolio names none, as `Run.read` takes it [s].
     use_cache : keep and use the Parquet copy of a large recording.
     command : the command line that asks, for the provenance.
 
     Raises
     ------
-    UsageError : A441, A442, A443; A056, a part of a run that was read already; A472, a network and no machine.  What `Run.read` and
+    UsageError : A441, A442, A443; A056, a part of a run that was read already; A492, one run time for several
+        recordings; A472, a network and no machine.  What `Run.read` and
         `Run.project` raise, with the file's name.
     """
-    portfolio = asked_of(workload).on([on] if isinstance(on, str | Machine) else on)
-    if part is not None:
-        portfolio = portfolio.parted(part)
+    portfolio = asked_of(workload).on([on] if isinstance(on, str | Machine) else on).parted(part, rank, clean_seconds)
     if not any(offer.name != SELF for offer in portfolio.offers):
         if network is not None:
             raise error_of("A472")
