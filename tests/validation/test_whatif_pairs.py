@@ -27,10 +27,9 @@ def predicted(run: Run, edit: str) -> tuple[float, float]:
 
 
 def test_the_page_shows_what_the_pairs_come_to() -> None:
-    """The double buffer and the work beside the device lie inside; what misses is written down as a miss."""
+    """What misses is written down as a miss."""
     rows = held(PAIRS / "results")
-    assert {row.before for row in rows if row.inside} == {"buffer", "host"}
-    assert [row.before for row in rows if row.most is None] == ["kernels"]
+    assert {row.before for row in rows if not row.inside} == {"wait"}
     assert table(rows) in (PAIRS / "README.md").read_text(encoding="utf-8")
     for row in rows:
         assert row.most is None or row.most < row.measured * 1.15, "no promise is far beyond what came"
@@ -49,14 +48,14 @@ def test_launches_ahead_are_what_the_program_without_waits_comes_to() -> None:
     assert most / 300 == pytest.approx(62.9e-6, rel=0.01)
 
 
-def test_waits_that_wait_for_nothing_keep_their_calls(shared: Path) -> None:
-    """Report 16 is report 3 without its 2,559 waits: 553 wait for anything, the calls of the others stay in the prediction: it misses."""
+def test_waits_that_are_left_out_take_along_what_they_take_besides(shared: Path) -> None:
+    """Report 16 is report 3 without its 2,559 waits, of which 553 wait for anything."""
     nsys = shared / "traces" / "nsys"
     before, after = (nsys / f"balinski_gomory_r{n}" / f"report{n}.sqlite" for n in (3, 16))
     if not before.exists() or not after.exists():
         pytest.skip("the shared recordings are not here")
     most, least = predicted(Run.read(before, part=Part(of="kernels")), "wait cudaDeviceSynchronize")
-    assert (most, least) == pytest.approx((70.00e-3, 71.42e-3), rel=1e-3)
+    assert (most, least) == pytest.approx((65.62e-3, 71.42e-3), rel=1e-3)
     measured = Run.read(after, part=Part(of="kernels")).seconds
     assert measured == pytest.approx(66.92e-3, rel=1e-3)
-    assert measured < most
+    assert most < measured < least

@@ -127,12 +127,15 @@ def batch(seen: Seen) -> Edit | None:
         (graph.kind == EDGE["deliver"]) & gone[np.maximum(graph.source - 1, 0) // 2]
     )
     idled = np.concatenate([begin(earlier), finish(earlier), finish(np.flatnonzero(gone))])
+    loops = seen.loops(gone)
 
     def apply(*, packed: bool) -> Callable[[Prepared], Prepared]:
         def make(one: Prepared) -> Prepared:
             share = np.ones(len(found)) if packed else shorter
             joint = prompt(without(removed(merged(one, Merged(of, last, size, share)), gone), idle), idled)
-            return _packing(joint, seen, last, np.bincount(group, length[members]).astype(np.float64)) if packed else joint
+            if packed:
+                return _packing(joint, seen, last, np.bincount(group, length[members]).astype(np.float64))
+            return prompt(relagged(joint, loops, np.zeros_like), begin(seen.graph.owner[loops].astype(np.int64)))
 
         return make
 
@@ -140,7 +143,8 @@ def batch(seen: Seen) -> Edit | None:
         "batch", f"make one copy of small ones that follow each other ({len(members):,} in {len(found):,})", len(members),
         float(length[members].sum()) * 1e-9,
         "the host uses what the first brings only behind the last, and the places on the device are one after the other",
-        "from the fixed cost of a copy saved, to only the calls, and bytes packed on the host for as long as they were copied",
+        "from the fixed cost of a copy and the host's loop around its call saved, to only the calls, and bytes packed on the host for as "
+        "long as they were copied",
         apply(packed=False), apply(packed=True), activities=members,
     )  # fmt: skip
 

@@ -7,9 +7,9 @@ pin          copies of pageable memory take what the source's price of pinned me
 own stream   copies to the device do not wait for other work of their stream, nor such work for copies to the host
 batch        copies of one direction that follow each other, and that nothing needs before the last, are one at its place
 prefetch     copies to the device are called a step ahead, wait for their buffer alone, and no call waits for them
-fuse         kernels shorter than their launch that follow each other are launched by the first call
+fuse         kernels that follow each other are launched by the first call, and spare at best their start
 graph        launches take half of what they took; at best nothing, and only the device leads from one kernel to the next
-wait NAME    calls of this name do not wait for the device, and keep what they take besides
+wait NAME    calls of this name are not made, whether they wait for the device or not
 later NAME   what they wait for is waited for at the next call that waits, copies to the device or sends a message
 beside NAME  the host work of a range is over one turn later than recorded, and nothing else waits for it
 device NAME  the host work of a range takes a stated ratio of its time, and changes on other machines as kernels do
@@ -17,7 +17,8 @@ pool         calls that allocate and free take from nothing to what the fastest 
 ===========  ==========================================================================================================
 
 What an edit rests on has two ends, `least` and `most`: the graph does not show whether the host or a kernel reads what an edge waited for,
-so that edits which take edges away save between nothing and all of it.  Calls of the start-up are left alone: they make the context, once.
+so that edits which take edges away save between nothing and all of it.  Calls that are not made take at best their loop along.
+Calls of the start-up are left alone: they make the context, once.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def graph(seen: Seen) -> Edit | None:
 
 
 def fuse(seen: Seen) -> Edit | None:
-    """Return the edit that makes one kernel of short ones that follow each other, launched at the place of the first."""
+    """Return the edit that makes one kernel of those that follow each other, launched at the place of the first."""
     recorded, kind = seen.graph, seen.kind
     launched = (kind == "kernel") & (seen.caller >= 0)
     length = seen.ends - seen.begins
@@ -57,13 +57,14 @@ def fuse(seen: Seen) -> Edit | None:
     if not delivers.any():
         return None
     call = (recorded.source[delivers] - 1) // 2
-    launch_ns = float(np.median(length[call] + recorded.lag_ns[delivers]))
+    # a kernel's time holds its start and its end on the device: no longer than the shortest kernel, nor, as assumed, than a launch
+    start_ns = min(float(np.median(length[call] + recorded.lag_ns[delivers])), float(length[launched].min()))
 
     def joined(one: Int, other: Int) -> Bool:
         return np.asarray((call_kind[one] == "launch") & (call_kind[other] == "launch"))
 
     call_kind = kind[np.maximum(seen.caller, 0)]
-    found = seen.groups(launched & (length < launch_ns), joined)
+    found = seen.groups(launched, joined)
     if not found:
         return None
     members, first = np.concatenate(found), np.array([group[0] for group in found])
@@ -73,15 +74,19 @@ def fuse(seen: Seen) -> Edit | None:
     idle = ((recorded.kind == EDGE["sync"]) | (recorded.kind == EDGE["queue"])) & gone[recorded.owner]
     idle |= (recorded.kind == EDGE["deliver"]) & behind[recorded.owner]
     inside = (recorded.kind == EDGE["stream"]) & (recorded.target % 2 == 1) & behind[recorded.owner] & ~recorded.begun_within
+    loops, runs = seen.loops(gone), (recorded.kind == EDGE["run"]) & behind[recorded.owner]
 
     def apply(one: Prepared) -> Prepared:
-        return prompt(as_recorded(without(removed(one, gone), idle), inside), begin(later))
+        joint = relagged(as_recorded(without(removed(one, gone), idle), inside), loops, np.zeros_like)
+        shorter = relagged(joint, runs, lambda lag: np.maximum(lag - start_ns, 0.0))
+        return prompt(shorter, np.concatenate([begin(later), begin(recorded.owner[loops].astype(np.int64))]))
 
     return Edit(
-        "fuse", f"fuse short kernels that follow each other ({len(members):,} to {len(found):,})", len(members),
+        "fuse", f"fuse kernels that follow each other ({len(members):,} to {len(found):,})", len(members),
         float(length[members].sum()) * 1e-9,
         "no kernel of a group needs all of the one before, and the host decides nothing between them",
-        f"from no group to every group of kernels shorter than their launch ({show(launch_ns * 1e-9, 's')}); a kernel's own time stays",
+        "from no group to every group: launches and the pauses between kernels go, and at best a start and end on the device "
+        f"({show(start_ns * 1e-9, 's')}, assumed no longer than a launch or the shortest kernel); kernels keep the rest of their time",
         apply, activities=members,
     )  # fmt: skip
 

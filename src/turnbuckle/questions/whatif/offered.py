@@ -190,6 +190,41 @@ class Seen:
         np.minimum.at(out, before[~own], graph.time_ns[graph.target[leaves][~own]])
         return out
 
+    @cached_property
+    def own_ns(self) -> Int:
+        """Return what each call takes besides waiting; 0 for work."""
+        out = np.zeros(len(self.kind), dtype=np.int64)
+        calls = self.graph.kind == EDGE["call"]
+        np.maximum.at(out, self.graph.owner[calls], self.graph.lag_ns[calls])
+        return out
+
+    def loops(self, gone: Bool) -> Bool:
+        """Return the edges of host time that may go with calls: the loop around them, as far as the recording cannot tell it from work.
+
+        Host time beside a call is taken for the loop if it is no longer than the call itself takes.  Of the pauses around calls that
+        follow each other the longest stays, since the neighbours keep one.
+        """
+        graph, place = self.graph, np.full(len(self.kind), -1, dtype=np.int64)
+        place[self.calls] = np.arange(len(self.calls))
+        before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
+        pause = (graph.kind == EDGE["host"]) & (graph.source > 0) & (graph.source % 2 == 0) & (graph.target % 2 == 1)
+        pause &= (place[after] == place[before] + 1) & (self.track[after] == self.track[before]) & (gone[before] | gone[after])
+        edges = np.flatnonzero(pause)
+        edges = edges[np.argsort(place[after[edges]], kind="stable")]
+        out = np.zeros(len(graph.kind), dtype=np.bool_)
+        if not len(edges):
+            return out
+        # two pauses belong together if the call between them goes
+        one, other = before[edges], after[edges]
+        same = np.concatenate([[False], (other[:-1] == one[1:]) & gone[one[1:]]])
+        stretch = np.cumsum(~same) - 1
+        longest = np.lexsort((-graph.lag_ns[edges], stretch))[np.unique(stretch, return_index=True)[1]]
+        limit = np.maximum(np.where(gone[one], self.own_ns[one], 0), np.where(gone[other], self.own_ns[other], 0))
+        goes = graph.lag_ns[edges] <= limit
+        goes[longest] = False
+        out[edges[goes]] = True
+        return out
+
     def groups(self, wanted: Bool, joined: Callable[[Int, Int], Bool]) -> list[Int]:
         """Return groups of work that follow each other on a stream, as their calls do, where nothing needs the first before the last.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import clipped
-from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
 from turnbuckle.projection.order import Prepared
-from turnbuckle.questions.whatif.graphs import still, waiting, without
+from turnbuckle.questions.whatif.graphs import as_recorded, prompt, relagged, removed, still, waiting, without
 from turnbuckle.questions.whatif.offered import Edit, Seen
 
 _WAITS: Final = ("sync", "event")
@@ -25,7 +26,8 @@ def waits(seen: Seen) -> list[Edit]:
     edges = (graph.kind == EDGE["sync"]) & np.isin(seen.call_class, _WAITS)[owner]
     if not edges.any():
         return []
-    edges &= graph.target != int(graph.time_ns.argmax())  # who waits for the end of the run waits for its result
+    ending = int(graph.time_ns.argmax() - 1) // 2
+    edges &= graph.target != finish(np.array([ending]))[0]  # who waits for the end of the run waits for its result
     took = (seen.ends - seen.begins) * 1e-9
     words, number = np.unique(seen.name[owner[edges]].astype(str), return_inverse=True)
     out = []
@@ -34,15 +36,21 @@ def waits(seen: Seen) -> list[Edit]:
         mine = edges.copy()
         mine[edges] = number == k
         calls, word = np.unique(owner[mine]), clipped(str(words[k]) or "a call without a name", 60)
-        about = {"count": len(calls), "seconds": float(took[calls].sum()), "activities": calls}
+        final = ending if seen.name[ending] == words[k] else -1
+        # of a name, calls that wait for nothing are made for nothing
+        gone = (seen.name == words[k]) & (seen.kind == "sync")
+        gone[ending] = False
+        gone[calls] = True
         out.append(
             Edit(
                 name=f"wait {word}",
                 title=f"do not wait in {word}",
                 needs="the host reads nothing before the next wait that the work before this one made",
-                rests="from no call to every call without waiting",
-                most=partial(without, edges=mine),
-                **about,  # type: ignore[arg-type]
+                rests="from every call to none, nor what they take besides waiting and the loop around them; kernels keep their time",
+                most=partial(_gone, seen=seen, calls=gone),
+                count=int(gone.sum()),
+                seconds=float(took[gone].sum()),
+                activities=np.flatnonzero(gone),
             )
         )
         if (uses[owner[mine]] >= 0).any():
@@ -51,9 +59,11 @@ def waits(seen: Seen) -> list[Edit]:
                     name=f"later {word}",
                     title=f"wait later than in {word}",
                     needs="the host neither reads nor decides by the result before it waits again, copies to the device or sends",
-                    rests="from no call to every call that waits only there",
-                    most=partial(_later, seen=seen, edges=mine, uses=uses),
-                    **about,  # type: ignore[arg-type]
+                    rests="from no call to every call, which returns at once where the work is done; kernels keep their time",
+                    most=partial(_later, seen=seen, edges=mine, uses=uses, last=final),
+                    count=len(calls),
+                    seconds=float(took[calls].sum()),
+                    activities=calls,
                 )
             )
     return out
@@ -75,12 +85,30 @@ def _first_use(seen: Seen) -> Int:
     return out
 
 
-def _later(one: Prepared, seen: Seen, edges: Bool, uses: Int) -> Prepared:
-    """Return the run where what some edges wait for is waited for at the first use of it."""
+def _gone(one: Prepared, seen: Seen, calls: Bool) -> Prepared:
+    """Return the run where some calls are not made."""
+    graph, loops = seen.graph, seen.loops(calls)
+    waits = ((graph.kind == EDGE["sync"]) | (graph.kind == EDGE["queue"])) & calls[graph.owner]
+    shorter = relagged(without(removed(one, calls), waits), loops, np.zeros_like)
+    return prompt(shorter, np.concatenate([finish(np.flatnonzero(calls)), begin(graph.owner[loops].astype(np.int64))]))
+
+
+def _later(one: Prepared, seen: Seen, edges: Bool, uses: Int, last: int) -> Prepared:
+    """Return the run where what some edges wait for is waited for at its first use; `last` is the last call, if it waits so, or -1."""
     graph = seen.graph
     # who has no further use of it in this thread waits as before; what another edit took away is not waited for
     moved = edges & (uses[graph.owner] >= 0) & still(one, graph)
     use = uses[graph.owner[moved]]
     source, lag = graph.source[moved].astype(np.int64), graph.lag_ns[moved]
+    away = np.zeros(len(seen.kind), dtype=np.bool_)
+    away[graph.owner[moved]] = True
+    at_once = relagged(without(one, moved), (graph.kind == EDGE["call"]) & away[graph.owner], np.zeros_like)
     # the wait is priced as the call that waited
-    return waiting(without(one, moved), source, begin(use), lag, "sync", graph.owner[moved].astype(np.int64))
+    later = waiting(at_once, source, begin(use), lag, "sync", graph.owner[moved].astype(np.int64))
+    rest_ns = round((seen.ready.measured - graph.time_ns.max() * 1e-9) * 1e9)
+    if last < 0 or rest_ns <= 0:
+        return later
+    # a part of a run may go on behind its last call: that host work is done before this call, which ends the part then
+    returns = (graph.kind == EDGE["call"]) & (graph.owner == last)
+    behind = as_recorded(relagged(later, returns, lambda lag: np.full_like(lag, rest_ns)), returns)
+    return replace(behind, measured=behind.measured - rest_ns * 1e-9)
