@@ -71,9 +71,15 @@ def flips_drawn(share: float, one: Float | np.float64, all_together: Float | np.
 
     >>> flips_drawn(0.25, np.array([-1.0, 1.0]), np.array([0.5, 0.5])).tolist()
     [0.5, nan]
+
+    Machines that are equal on all other applications are so whatever the last digits of the sums say:
+
+    >>> flips_drawn(0.1, np.array([-3.0]), np.array([-0.3])).tolist()
+    [nan]
     """
     if share >= 1.0:
         return np.full(np.shape(one), np.nan)
-    others = (all_together - share * one) / (1.0 - share)
+    through_one = share * one
+    others = np.where(np.isclose(all_together, through_one, rtol=1e-12, atol=0.0), 0.0, all_together - through_one) / (1.0 - share)
     turns = others * one < 0
     return np.divide(others, others - one, out=np.full(np.shape(one), np.nan), where=turns)
