@@ -20,7 +20,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
     "ProfileError": (("P0",), 2), "MachineError": (("M0",), 2), "NativeError": (("N0",), 2), "UnitError": (("U0",), 2),
-    "UsageError": (("A0", "A4"), 2), "CannotAnswer": (("A1", "A2"), 3), "GateFailed": (("A20",), 1), "ReportError": (("R0",), 2),
+    "UsageError": (("A0", "A4", "A5"), 2), "CannotAnswer": (("A1", "A2"), 3), "GateFailed": (("A20",), 1), "ReportError": (("R0",), 2),
     "LimitError": (("L0",), 2), "InternalError": (("I0",), 4),
 }  # fmt: skip
 #: What makes an error of a name that it is given -> its own words, which are no fields of a text; what it fills in itself.

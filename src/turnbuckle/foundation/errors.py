@@ -7,6 +7,7 @@
     +-- NativeError       N0xx        2    the recorder or a measuring program cannot be built, started or read
     +-- UsageError        A0xx        2    the question is not well put
     +-- UsageError        A4xx        2    the question is not well put, further codes
+    +-- UsageError        A5xx        2    the question is not well put, of runs for other programs
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
     +-- CannotAnswer      A2xx        3    the same, further codes
     +-- GateFailed        A2xx        1    a --fail-if condition came true: A201 and A202
@@ -133,6 +134,7 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "N0": NativeError,
     "A0": UsageError,
     "A4": UsageError,
+    "A5": UsageError,
     "A1": CannotAnswer,
     "A2": CannotAnswer,
     "A201": GateFailed,

@@ -387,13 +387,13 @@ class Run(Shown):
 
         Parameters
         ----------
-        path, on : the file, compressed where it ends in ``.gz``; the target, by name, file or object, None for the run as recorded.
+        path, on : the file, compressed where it ends in ``.gz``; for ``otf2`` a folder.  The target by name or object, None as recorded.
         model : the price list, `nething` where it is None.
         more : ``to``: the form, as ``export --to`` names it; ``network`` as in `project`; ``apply``: names of edits (`whatif`) to make.
 
         Raises
         ------
-        UsageError : A440, A480 to A482.  CannotAnswer : A121, A122; with a network A164, A193.  ReportError : R001 to R003.
+        UsageError : A440, A450, A480 to A483, A500.  CannotAnswer : A121, A122; with a network A164, A193.  ReportError : R001 to R003.
         """
         target = None if on is None else self.source if on == "self" else load(on)
         written: Path = registry.load("asks", "export")(self, path, target, model, **more)

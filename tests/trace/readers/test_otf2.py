@@ -440,3 +440,94 @@ def test_a_receive_waits_for_its_send(tmp_path: Path) -> None:
         (1000, 1100),
         (1100, 1000),
     ]
+
+
+# --- accesses of device streams to remote memory, as Score-P's adapters write copies --------------------------------------
+
+
+GET, PUT, MOVED = 47, 46, 49
+
+
+def with_two_devices() -> tuple[Archive, Location, list[Location]]:
+    """A process with two devices, one stream each, and window 0, which spans the host (rank 0) and both streams (1 and 2)."""
+    archive = Archive()
+    (thread,) = archive.ranks(1)
+    thread.offsets = [(0, 0)]
+    streams = []
+    for node in (8, 9):
+        archive.globals.record(12, node, archive.text("0"), archive.text("a device"), 0)
+        archive.globals.record(27, node, b"\7")
+        streams.append(archive.location(archive.process(kind=2, creator=0, node=node), STREAM))
+    members = [thread.id, *(stream.id for stream in streams)]
+    for number, kind, inside in ((50, 4, members), (51, 5, [0, 1, 2])):
+        archive.globals.record(18, number, archive.text(""), b"\0", 3, *inside, bytes([kind]), bytes([CUDA]), 0)
+    archive.globals.record(22, 60, archive.text(""), 51, UNDEFINED, 0)
+    archive.globals.record(24, 0, archive.text(""), 60)
+    return archive, thread, streams
+
+
+def test_gets_and_puts_of_streams_are_copies(tmp_path: Path) -> None:
+    archive, thread, (one, two) = with_two_devices()
+    call, fill = archive.region("cudaMemcpy", CUDA), archive.region("Memset (Device)", CUDA, 30)
+    archive.globals.record(23, 3, archive.text("callsite id"), b"\4")
+    copy = archive.region("memcpy", CUDA, 30)
+    thread.call(100, 200, call, (34, 3, 7))
+    for begin, end, kind, rank, size in ((300, 340, GET, 0, 64), (400, 450, PUT, 0, 65), (500, 501, GET, 1, 66), (510, 511, PUT, 1, 67)):
+        one.event(begin, kind, 0, rank, size, 42)
+        one.event(end, MOVED, 0, 42)
+    one.enter(600, fill)
+    one.event(600, PUT, 0, 1, 68, 42)
+    one.event(620, MOVED, 0, 42)
+    one.leave(620, fill)
+    two.enter(150, copy)
+    two.event(150, 34, 3, 7)
+    two.event(150, GET, 0, 1, 69, 1)
+    two.event(155, PUT, 0, 1, 70, 2)
+    two.event(160, MOVED, 0, 1)
+    two.event(165, MOVED, 0, 2)
+    two.leave(170, copy)
+    two.event(700, GET, 0, 99, 71, 1)  # the window has no rank 99
+    two.event(710, MOVED, 0, 1)
+    trace = opened(archive, tmp_path / "a")
+    ends = [f"{end}_{what}" for what in ("memory", "device") for end in ("source", "target")]
+    assert trace.copies.select("start_ns", "end_ns", "device", "size_bytes", "direction", *ends).rows() == [
+        (150, 160, 1, 69, 4, 3, 3, 0, 1),
+        (155, 165, 1, 70, 4, 3, 3, 1, 0),
+        (300, 340, 0, 64, 1, 0, 3, None, None),
+        (400, 450, 0, 65, 2, 3, 0, None, None),
+        (500, 501, 0, 66, 3, 3, 3, None, None),
+        (510, 511, 0, 67, 3, 3, 3, None, None),
+        (700, 710, 1, 71, 1, 0, 3, None, None),
+    ]
+    assert trace.memsets.select("start_ns", "end_ns", "device", "size_bytes").rows() == [(600, 620, 0, 68)]
+    # one call and two copies of one place: not certain, so neither is joined
+    assert trace.copies["correlation"].null_count() == 7 and trace.api["correlation"].to_list() == [None]
+    assert not {"P130", "P143", "P147"} & set(found(trace))
+
+
+def test_copies_are_joined_to_their_calls_by_their_place(tmp_path: Path) -> None:
+    archive, thread, (one, _) = with_two_devices()
+    call, copy = archive.region("cudaMemcpy", CUDA), archive.region("memcpy", CUDA, 30)
+    archive.globals.record(23, 3, archive.text("callsite id"), b"\4")
+    for k in range(3):
+        thread.call(100 * k, 100 * k + 50, call, (34, 3, 7))
+        one.enter(100 * k + 60, copy)
+        one.event(100 * k + 60, 34, 3, 7)
+        one.event(100 * k + 60, GET, 0, 0, 8, 42)
+        one.event(100 * k + 90, MOVED, 0, 42)
+        one.leave(100 * k + 90, copy)
+    trace = opened(archive, tmp_path / "a")
+    assert trace.copies["correlation"].to_list() == trace.api["correlation"].to_list() == [1, 2, 3]
+
+
+def test_accesses_that_are_cut_or_of_the_host_are_counted(tmp_path: Path) -> None:
+    archive, thread, (one, _) = with_two_devices()
+    kernel = archive.region("k", CUDA, 40)
+    one.call(10, 20, kernel)
+    one.event(30, MOVED, 0, 42)  # nothing began
+    one.event(40, GET, 0, 0, 8, 42)  # and this does not end
+    thread.event(50, PUT, 0, 1, 8, 42)  # one-sided messages of the host are not read
+    thread.event(60, MOVED, 0, 42)
+    trace = opened(archive, tmp_path / "a")
+    assert not trace.copies.height
+    assert found(trace)["P147"][0] == 2 and found(trace)["P143"] == (2, "RMA_PUT 1, RMA_OP_COMPLETE_BLOCKING 1")

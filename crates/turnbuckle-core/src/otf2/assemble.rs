@@ -2,14 +2,14 @@
 
 use super::ACCELERATOR;
 use super::anchor::Anchor;
-use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span};
+use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span, Transfer};
 use super::chunks;
 use super::clocks::{Aligned, Apart, Bounds};
 use super::definitions::{Clock, Definitions};
 use super::local::nanoseconds;
 use super::messages::{self, Process};
 use super::regions::{Class, Does, Regions};
-use super::tables::{self, Names, Place};
+use super::tables::{self, Moves, Names, Place};
 use crate::ReadError;
 use crate::recording::{Fact, Finding, Recording, Table};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -133,8 +133,10 @@ impl<'a> Assembled<'a> {
         let ranks = self.ranks();
         let communicators = self.communicators(&ranks)?;
         let mut spans: Vec<Span> = self.seen.iter_mut().flat_map(|s| std::mem::take(&mut s.spans)).collect();
-        self.launches(&mut spans);
+        let mut transfers: Vec<Transfer> = self.seen.iter_mut().flat_map(|s| std::mem::take(&mut s.transfers)).collect();
+        self.launches(&mut spans, &mut transfers);
         let mut tables = tables::spans(spans, &self.places, &devices, self.regions, &mut names);
+        tables.extend(tables::transfers(transfers, &self.places, &self.moves()));
         let nodes = self.nodes();
         tables.extend(tables::overheads(self.flushes()));
         tables.extend(tables::ranks(&ranks));
@@ -150,12 +152,14 @@ impl<'a> Assembled<'a> {
                 "record with tracing on (Score-P: SCOREP_ENABLE_TRACING=true)",
             ));
         }
-        if !tables.iter().any(|t| t.spec.name == "kernels") {
+        if !tables.iter().any(|t| matches!(t.spec.name, "kernels" | "copies" | "memsets")) {
             self.found("P130", 1, "");
         }
         self.found("P123", 1, "");
         let program = self.seen.iter().any(|s| s.counts[PROGRAM_BEGIN] > 0);
-        let private = [(definitions.hosts, "system tree"), (program, "PROGRAM_BEGIN")];
+        // Turnbuckle's own archives number the nodes
+        let named = definitions.hosts && !self.anchor.creator.starts_with("turnbuckle ");
+        let private = [(named, "system tree"), (program, "PROGRAM_BEGIN")];
         let private: Vec<_> = private.into_iter().filter(|(there, _)| *there).map(|(_, what)| what).collect();
         self.found("P119", u64::from(!private.is_empty()), private.join(", "));
         let clock = definitions.clock.unwrap_or(Clock { resolution: 1, zero: 0, length: 0, utc_ns: u64::MAX });
@@ -185,9 +189,14 @@ impl<'a> Assembled<'a> {
         }
         let name =
             |kind: usize| kind.checked_sub(10).and_then(|k| EVENTS.get(k)).map_or_else(|| format!("event {kind}"), |n| (*n).to_owned());
-        let unread: Vec<_> = counts.iter().filter(|(k, _)| u8::try_from(**k).is_ok_and(|k| !READ.contains(&k))).collect();
-        let total = unread.iter().map(|(_, c)| **c).sum();
-        let detail = unread.iter().map(|(k, c)| format!("{} {c}", name(**k))).collect::<Vec<_>>().join(", ");
+        let accesses = |kind: u8| self.seen.iter().filter_map(|s| s.accesses.get(&kind)).sum::<u64>();
+        let unread: Vec<_> = counts
+            .iter()
+            .filter_map(|(k, c)| u8::try_from(*k).ok().filter(|k| !READ.contains(k)).map(|kind| (*k, c - accesses(kind))))
+            .filter(|(_, c)| *c > 0)
+            .collect();
+        let total = unread.iter().map(|(_, c)| *c).sum();
+        let detail = unread.iter().map(|(k, c)| format!("{} {c}", name(*k))).collect::<Vec<_>>().join(", ");
         self.found("P143", total, detail);
         counts.into_iter().map(|(k, c)| (name(k), i64::try_from(c).unwrap_or(i64::MAX))).collect()
     }
@@ -247,6 +256,7 @@ impl<'a> Assembled<'a> {
             let shift = owner.map_or(0, |o| shifts[o]);
             let moved = |t: &mut i64| *t = t.saturating_add(shift);
             seen.spans.iter_mut().for_each(|s| [&mut s.start, &mut s.end].into_iter().for_each(moved));
+            seen.transfers.iter_mut().for_each(|t| [&mut t.start, &mut t.end].into_iter().for_each(moved));
             seen.flushes.iter_mut().for_each(|f| [&mut f.0, &mut f.1].into_iter().for_each(moved));
             seen.made.iter_mut().for_each(|m| moved(&mut m.1));
             if let Some((first, last)) = &mut seen.span {
@@ -266,33 +276,67 @@ impl<'a> Assembled<'a> {
         self.found("P146", aligned.loose, "");
     }
 
-    /// Number launches and their kernels alike, where that is certain: all kernels of one place in the program ran on one stream,
-    /// which keeps their order, and as many as were launched there.
-    fn launches(&self, spans: &mut [Span]) {
-        let mut sites: BTreeMap<(usize, u64), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+    /// Number calls and the device work they started alike, where that is certain: all work of one place in the program ran on one
+    /// stream, which keeps its order, and as many as were started there.
+    fn launches(&self, spans: &mut [Span], transfers: &mut [Transfer]) {
+        #[derive(Clone, Copy)]
+        struct Work {
+            start: i64,
+            location: u32,
+            transfer: bool,
+            at: usize,
+        }
+        let mut sites: BTreeMap<(usize, u64), (Vec<usize>, Vec<Work>)> = BTreeMap::new();
         for (at, span) in spans.iter().enumerate().filter(|(_, s)| s.site != NOWHERE) {
             let location = span.location as usize;
             let Some(owner) = self.owner[location] else { continue };
-            let (launches, kernels) = sites.entry((owner, span.site)).or_default();
-            if self.definitions.locations[location].kind == ACCELERATOR {
-                kernels.push(at);
-            } else if span.class == Class::Api {
-                launches.push(at);
+            let (launches, work) = sites.entry((owner, span.site)).or_default();
+            if self.definitions.locations[location].kind != ACCELERATOR {
+                if span.class == Class::Api {
+                    launches.push(at);
+                }
+            } else if !self.regions.not_a_kernel[span.region as usize] {
+                work.push(Work { start: span.start, location: span.location, transfer: false, at });
             }
         }
+        for (at, one) in transfers.iter().enumerate().filter(|(_, t)| t.site != NOWHERE) {
+            let Some(owner) = self.owner[one.location as usize] else { continue };
+            let (_, work) = sites.entry((owner, one.site)).or_default();
+            work.push(Work { start: one.start, location: one.location, transfer: true, at });
+        }
         let mut number = 0;
-        for (mut launches, mut kernels) in sites.into_values() {
-            let one_stream = kernels.iter().all(|k| spans[*k].location == spans[kernels[0]].location);
+        for (mut launches, mut work) in sites.into_values() {
+            let one_stream = work.iter().all(|w| w.location == work[0].location);
             launches.sort_by_key(|at| spans[*at].start);
-            kernels.sort_by_key(|at| spans[*at].start);
-            let in_order = launches.iter().zip(&kernels).all(|(l, k)| spans[*l].start <= spans[*k].start);
-            if !one_stream || !in_order || launches.len() != kernels.len() {
+            work.sort_by_key(|w| w.start);
+            let in_order = launches.iter().zip(&work).all(|(l, w)| spans[*l].start <= w.start);
+            if !one_stream || !in_order || launches.len() != work.len() {
                 continue;
             }
-            for (launch, kernel) in launches.into_iter().zip(kernels) {
+            for (launch, work) in launches.into_iter().zip(work) {
                 number += 1;
                 spans[launch].correlation = number;
-                spans[kernel].correlation = number;
+                if work.transfer {
+                    transfers[work.at].correlation = number;
+                } else {
+                    spans[work.at].correlation = number;
+                }
+            }
+        }
+    }
+
+    /// What a transfer does: from or to the host, inside a device, or between two, with the other device.
+    fn moves(&self) -> impl Fn(&Transfer) -> Moves + '_ {
+        let at: HashMap<u64, usize> = self.definitions.locations.iter().zip(0..).map(|(l, at)| (l.id, at)).collect();
+        move |transfer| {
+            let remote = at.get(&transfer.remote).filter(|at| self.definitions.locations[**at].kind == ACCELERATOR);
+            let own = self.places[transfer.location as usize].device;
+            match remote.map(|at| self.places[*at].device) {
+                None if transfer.put => Moves::ToHost,
+                None => Moves::FromHost,
+                Some(other) if other != own => Moves::Peer(other),
+                Some(_) if transfer.put && transfer.fill => Moves::Fill,
+                Some(_) => Moves::Inside,
             }
         }
     }

@@ -56,6 +56,25 @@ pub(super) struct Span {
     pub class: Class,
 }
 
+/// A transfer that a device stream recorded as an access to remote memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transfer {
+    pub start: i64,
+    pub end: i64,
+    pub location: u32,
+    pub bytes: u64,
+    /// The location whose memory it reads or writes, [`NOWHERE`] where the definitions do not tell.
+    pub remote: u64,
+    /// It writes the remote memory; else it reads it.
+    pub put: bool,
+    /// The region around it fills memory.
+    pub fill: bool,
+    /// Place in the program that asked for it, [`NOWHERE`] where that is not recorded.
+    pub site: u64,
+    /// Number that the call that asked for it and the transfer have in common, 0 for none.
+    pub correlation: i64,
+}
+
 /// A completion whose begin is on another location of the process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Late {
@@ -68,6 +87,10 @@ pub(super) struct Late {
 pub(super) struct Seen {
     pub calls: Vec<Call>,
     pub spans: Vec<Span>,
+    /// Transfers of a device stream, in the order of their ends.
+    pub transfers: Vec<Transfer>,
+    /// Events by kind that became transfers.
+    pub accesses: HashMap<u8, u64>,
     /// When the tracer wrote its buffer [ns].
     pub flushes: Vec<(i64, i64)>,
     /// Communicators and when they were made [ns].

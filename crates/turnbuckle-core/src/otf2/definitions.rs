@@ -94,6 +94,9 @@ pub(super) struct Definitions {
     pub ranks: Vec<u64>,
     /// Communicators of MPI.
     pub comms: HashMap<u32, Comm>,
+    /// Locations whose memory a window of remote memory access spans, by their rank in it.
+    pub windows: HashMap<u32, Arc<[u64]>>,
+    comm_windows: Vec<(u32, u32)>,
     groups: HashMap<u32, Group>,
     comm_groups: Vec<(u32, u32)>,
     inter_comms: Vec<u32>,
@@ -176,6 +179,10 @@ impl Definitions {
                 self.comm_groups.push((id, group));
             }
             23 => self.parameters.push((r.u32()?, r.u32()?)),
+            24 => {
+                let (id, _name, comm) = (r.u32()?, r.u32()?, r.u32()?);
+                self.comm_windows.push((id, comm));
+            }
             27 => {
                 let (node, domain) = (r.u32()?, r.u8()?);
                 if domain == NODE_OF_A_DEVICE {
@@ -196,6 +203,7 @@ impl Definitions {
     fn resolve(&mut self) {
         let named = |(id, name): &(u32, u32)| self.texts.get(name).is_some_and(|n| n == SITE).then_some(*id);
         self.sites = self.parameters.iter().find_map(named);
+        self.resolve_windows();
         let rank_of: HashMap<u64, u32> = self.ranks.iter().zip(0..).map(|(location, rank)| (*location, rank)).collect();
         let world = self.ranks.len() as u64;
         let none: Arc<[u32]> = Arc::from([]);
@@ -220,6 +228,39 @@ impl Definitions {
             keep(&mut self.comms, id, Comm { members: none.clone(), alone: false, inter: true }, &mut self.twice);
         }
         self.groups.clear();
+    }
+}
+
+impl Definitions {
+    /// Locations of each window, once all groups are known.
+    fn resolve_windows(&mut self) {
+        let mut listed: HashMap<u8, (u32, &Vec<u64>)> = HashMap::new();
+        for (id, group) in self.groups.iter().filter(|(_, g)| g.kind == COMM_LOCATIONS) {
+            let first = listed.entry(group.paradigm).or_insert((*id, &group.members));
+            if *id < first.0 {
+                *first = (*id, &group.members);
+            }
+        }
+        let group_of: HashMap<u32, u32> = self.comm_groups.iter().rev().copied().collect();
+        // one list a group: a file can name a large group very often
+        let mut known: HashMap<u32, Option<Arc<[u64]>>> = HashMap::new();
+        for (window, comm) in std::mem::take(&mut self.comm_windows) {
+            let Some((number, group)) = group_of.get(&comm).and_then(|n| self.groups.get_key_value(n)) else { continue };
+            let list = || -> Option<Arc<[u64]>> {
+                match group.kind {
+                    COMM_LOCATIONS => Some(Arc::from(group.members.as_slice())),
+                    COMM_GROUP if group.flags & GLOBAL_MEMBERS != 0 => Some(Arc::from(group.members.as_slice())),
+                    COMM_GROUP => {
+                        let all = listed.get(&group.paradigm)?.1;
+                        group.members.iter().map(|m| all.get(usize::try_from(*m).ok()?).copied()).collect()
+                    }
+                    _ => None,
+                }
+            };
+            if let Some(members) = known.entry(*number).or_insert_with(list).clone() {
+                keep(&mut self.windows, window, members, &mut self.twice);
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 const REGION: u8 = 3;
 const COMM: u8 = 6;
 const PARAMETER: u8 = 7;
+const WINDOW: u8 = 8;
 const CONTEXT: u8 = 10;
 const SPARSE: u8 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -57,6 +58,7 @@ pub(super) struct Local {
     pub comms: Map,
     pub contexts: Map,
     pub parameters: Map,
+    pub windows: Map,
     /// Tick and what to add to the clock there, in time order.
     pub offsets: Vec<(u64, i64)>,
 }
@@ -80,6 +82,7 @@ impl Local {
                     REGION => self.regions = map,
                     COMM => self.comms = map,
                     PARAMETER => self.parameters = map,
+                    WINDOW => self.windows = map,
                     CONTEXT => self.contexts = map,
                     _ => {}
                 }

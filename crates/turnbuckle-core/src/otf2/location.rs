@@ -1,11 +1,12 @@
 //! One location's events into calls: enter and leave become one row, the records between them say what the call did.
 
 use super::bytes::{Cursor, UNDEFINED};
-use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span};
+use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span, Transfer};
 use super::definitions::{Comm, Definitions};
 use super::local::{Local, Ticks};
 use super::records::{Message, Record, Records, Whole};
 use super::regions::{CANCEL, Class, Does, IRECV, ISEND, MOVING, RECV, Regions, SEND, TEST, WAIT};
+use std::collections::HashMap;
 
 /// Calls inside calls; deeper than this is no program.
 const DEEPEST: usize = 1 << 16;
@@ -13,6 +14,10 @@ const DEEPEST: usize = 1 << 16;
 const OVERLAPPING: usize = 8;
 /// Regions that are remembered.
 const LATELY: usize = 128;
+/// Accesses to remote memory: events of a put, a get, and the completion of either.
+const PUT: u8 = 46;
+const GET: u8 = 47;
+const COMPLETE: u8 = 49;
 /// Records of one call; a Waitall over more requests is no program.
 const MOST_RECORDS: usize = 1 << 24;
 
@@ -46,6 +51,8 @@ pub(super) struct Reader<'a> {
     /// Regions met lately, by the low bits of their id.
     lately: [(u32, u32); LATELY],
     records: Vec<Record>,
+    /// Transfers that are not complete, by window and matching number.
+    moving: HashMap<(u32, u64), Transfer>,
     /// Open frames that are MPI calls, and calls of the operating system.
     mpi: usize,
     os: i32,
@@ -66,6 +73,7 @@ impl<'a> Reader<'a> {
             entered: vec![0; regions],
             lately: [(0, first); LATELY],
             records: Vec::new(),
+            moving: HashMap::new(),
             mpi: 0,
             os: 0,
             seen: Seen { counts: vec![0; 256], ..Seen::default() },
@@ -97,6 +105,10 @@ impl<'a> Reader<'a> {
             34 => {
                 self.parameter(r).ok_or("an event is cut")?;
                 Ok(())
+            }
+            35 | 36 | PUT | GET | COMPLETE if self.around.accelerator => {
+                *self.seen.accesses.entry(kind).or_default() += 1;
+                if kind >= PUT { self.access(kind, r).ok_or("an event is cut") } else { Ok(()) }
             }
             14..=23 | 85..=92 => {
                 let record = self.reads.read(kind, r).ok_or("an event is cut")?;
@@ -147,6 +159,36 @@ impl<'a> Reader<'a> {
             && let Some(frame) = self.open.last_mut()
         {
             frame.site = value;
+        }
+        Some(())
+    }
+
+    /// An access of a device stream to remote memory, which lasts until its completion.
+    fn access(&mut self, kind: u8, mut r: Cursor<'_>) -> Option<()> {
+        let window = self.around.local.windows.global(r.u32()?);
+        if kind == COMPLETE {
+            match self.moving.remove(&(window, r.u64()?)) {
+                Some(begun) => self.seen.transfers.push(Transfer { end: self.time, ..begun }),
+                None => self.seen.unbalanced += 1,
+            }
+            return Some(());
+        }
+        let (rank, bytes, matching) = (r.u32()?, r.u64()?, r.u64()?);
+        let members = self.around.definitions.windows.get(&window);
+        let frame = self.open.last();
+        let begun = Transfer {
+            start: self.time,
+            end: self.time,
+            location: self.around.location,
+            bytes,
+            remote: members.and_then(|m| m.get(rank as usize)).copied().unwrap_or(NOWHERE),
+            put: kind == PUT,
+            fill: frame.is_some_and(|f| self.around.regions.fills[f.region as usize]),
+            site: frame.map_or(NOWHERE, |f| f.site),
+            correlation: 0,
+        };
+        if self.moving.len() >= DEEPEST || self.moving.insert((window, matching), begun).is_some() {
+            self.seen.unbalanced += 1;
         }
         Some(())
     }
@@ -430,7 +472,7 @@ impl<'a> Reader<'a> {
         if let Some((_, last)) = self.seen.span {
             self.time = last;
         }
-        self.seen.unbalanced += self.open.len() as u64;
+        self.seen.unbalanced += (self.open.len() + self.moving.len()) as u64;
         self.close_down_to(0);
         self.seen.digest = digest;
         self.seen

@@ -73,6 +73,8 @@ pub(super) struct Regions {
     pub classes: Vec<Class>,
     /// On a device stream: not a kernel.
     pub not_a_kernel: Vec<bool>,
+    /// Fills memory of a device.
+    pub fills: Vec<bool>,
     /// The archive is one of EZTrace's.
     pub eztrace: bool,
 }
@@ -124,13 +126,20 @@ impl Regions {
     pub fn new(definitions: &Definitions) -> Self {
         let mut ids: Vec<_> = definitions.regions.iter().map(|(id, region)| (*id, *region)).collect();
         ids.sort_unstable_by_key(|(id, _)| *id);
-        let mut all =
-            Self { number: HashMap::with_capacity(ids.len()), names: vec![], classes: vec![], not_a_kernel: vec![], eztrace: false };
+        let mut all = Self {
+            number: HashMap::with_capacity(ids.len()),
+            names: vec![],
+            classes: vec![],
+            not_a_kernel: vec![],
+            fills: vec![],
+            eztrace: false,
+        };
         for ((id, region), number) in ids.into_iter().zip(0..) {
             let name = definitions.texts.get(&region.name).map_or("", String::as_str);
             all.eztrace |= name == "EZTrace finalize";
             let (name, class) = classify(name, region.paradigm, region.role);
             all.number.insert(id, number);
+            all.fills.push(region.role == DATA_TRANSFER && name.to_ascii_lowercase().contains("memset"));
             all.names.push(name);
             all.classes.push(class);
             all.not_a_kernel.push(matches!(region.role, DATA_TRANSFER | ARTIFICIAL));
@@ -139,6 +148,7 @@ impl Regions {
             let (name, class) = classify(&name, MPI, 0);
             all.classes.push(if name.starts_with('(') { Class::Range } else { class });
             all.names.push(name);
+            all.fills.push(false);
             all.not_a_kernel.push(true);
         }
         all

@@ -1,6 +1,6 @@
 //! Calls into the tables of the vocabulary.
 
-use super::calls::{Call, NO, NONE, Span};
+use super::calls::{Call, NO, NONE, Span, Transfer};
 use super::definitions::Definitions;
 use super::messages::Process;
 use super::regions::{Class, Does, Regions};
@@ -128,6 +128,65 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// What a transfer of a device stream does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moves {
+    FromHost,
+    ToHost,
+    Inside,
+    /// To or from a device of that number.
+    Peer(i64),
+    /// It writes the device's own memory and reads none.
+    Fill,
+}
+
+/// Code of device memory; 0 is a memory that is not recorded.
+const ON_DEVICE: i64 = 3;
+
+/// The tables of copies and of memory sets.
+pub(super) fn transfers(mut all: Vec<Transfer>, places: &[Place], moves: &impl Fn(&Transfer) -> Moves) -> Vec<Table> {
+    all.sort_by_key(|t| (t.start, t.location, t.end));
+    let (sets, copies): (Vec<_>, Vec<_>) = all.into_iter().map(|t| (moves(&t), t)).partition(|(m, _)| *m == Moves::Fill);
+    let common = |name, some: &[(Moves, Transfer)]| {
+        let place = |t: &Transfer| places[t.location as usize];
+        Making::new(name, some.len())
+            .full("start_ns", some.iter().map(|(_, t)| t.start))
+            .full("end_ns", some.iter().map(|(_, t)| t.end))
+            .with("process", some.iter().map(|(_, t)| place(t).process))
+            .full("device", some.iter().map(|(_, t)| place(t).device))
+            .full("context", some.iter().map(|(_, t)| place(t).context))
+            .full("stream", some.iter().map(|(_, t)| place(t).stream))
+            .with("correlation", some.iter().map(|(_, t)| (t.correlation != 0).then_some(t.correlation)))
+            .with("size_bytes", some.iter().map(|(_, t)| i64::try_from(t.bytes).ok()))
+    };
+    // source, target: whether each is the device's memory
+    let ends = |m: Moves| match m {
+        Moves::FromHost => (false, true),
+        Moves::ToHost => (true, false),
+        _ => (true, true),
+    };
+    let memory = |on_device: bool| if on_device { ON_DEVICE } else { 0 };
+    let peers = |m: Moves, t: &Transfer, source: bool| match m {
+        Moves::Peer(_) if t.put == source => Some(places[t.location as usize].device),
+        Moves::Peer(other) => Some(other),
+        _ => None,
+    };
+    let direction = |m: Moves| match m {
+        Moves::FromHost => 1,
+        Moves::ToHost => 2,
+        Moves::Peer(_) => 4,
+        Moves::Inside | Moves::Fill => 3,
+    };
+    let made = common("copies", &copies)
+        .full("direction", copies.iter().map(|(m, _)| direction(*m)))
+        .full("source_memory", copies.iter().map(|(m, _)| memory(ends(*m).0)))
+        .full("target_memory", copies.iter().map(|(m, _)| memory(ends(*m).1)))
+        .with("source_device", copies.iter().map(|(m, t)| peers(*m, t, true)))
+        .with("target_device", copies.iter().map(|(m, t)| peers(*m, t, false)));
+    let set = common("memsets", &sets).full("memory", sets.iter().map(|_| ON_DEVICE));
+    [made.done(), set.done()].into_iter().flatten().collect()
 }
 
 /// When the tracer wrote its buffers: begin, end and thread.

@@ -25,7 +25,8 @@ def export(
         To,
         Parameter(
             name="--to",
-            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace",
+            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace; "
+            "otf2: archive",
         ),
     ] = "json",
     on: Annotated[
@@ -42,19 +43,27 @@ def export(
     network: Network = None,
     network_set: NetworkSet = None,
     source_network: SourceNetwork = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz; a new folder for otf2")
+    ] = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
     """Write a run for another program: both time lines for a trace viewer, or the run as a schedule for a simulator."""
-    from turnbuckle.questions.before_after.export import writer, written
+    from turnbuckle.questions.before_after.export import ARCHIVES, archived, writer, written
 
-    if output is None and sys.stdout.isatty():
+    if output is None and sys.stdout.isatty() and to not in ARCHIVES:
         raise error_of("A009.trace")
     names = targets(on) or []
     refuse_several(",".join(names), "target", "export writes")
     carried_by = network_of(network, network_set, source_network)
     seen = inspected(profile, source, no_cache, part)
+    if to in ARCHIVES:
+        place, lacks = archived(seen, output, to, as_recorded=not names and carried_by is None and not apply)
+        print(place)
+        if lacks is not None:
+            print(f"{lacks.code}: {lacks.meaning}: {lacks.detail}", file=sys.stderr)
+        return 0
     target = None if not names else seen.source if names == ["self"] else load(names[0])
     write = writer(seen, target, model_of(alpha, "nething", None, host=host), carried_by, listed(apply or []), to)
     if output is None:

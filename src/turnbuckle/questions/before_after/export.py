@@ -5,6 +5,7 @@ json     before and after as trace-event JSON (`perfetto`); needs a target
 perfetto the same as Perfetto's own protobuf (`formats.track_event`); needs a target
 goal     a schedule for LogGOPSim (`formats.goal`)
 chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
+otf2     an archive as tracers of parallel programs write it, a folder; of the run as recorded (`formats.otf2`)
 ======== ============================================================================================================
 
 Schedules are of the run as recorded where no target is named.
@@ -12,6 +13,8 @@ Schedules are of the run as recorded where no target is named.
 Errors:
 
     A481  a form that shows before and after, and no target
+    A500  a form that holds the run as recorded, and a target, a network or changes
+    A501  an archive, and no folder for it
     R001  the file cannot be written; R002 and R003 its folder
 """
 
@@ -24,17 +27,20 @@ from typing import BinaryIO, Final, cast, get_args
 
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.files import goal as place_of
-from turnbuckle.foundation.files import whole
+from turnbuckle.foundation.files import whole, whole_folder
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.formats import chakra, goal, track_event
+from turnbuckle.questions.before_after.formats import chakra, goal, otf2, track_event
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
 from turnbuckle.questions.before_after.forms import To
 from turnbuckle.questions.before_after.question import Moved
 
+#: Forms of several files.
+ARCHIVES: Final = ("otf2",)
 #: Writers of schedules.
 _OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream, "chakra": chakra.stream}
 
@@ -52,8 +58,24 @@ def of_run(
     to: str = "json",
 ) -> Path:
     """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`."""
+    if to in ARCHIVES:
+        return archived(run, path, to, as_recorded=target is None and network is None and not apply)[0]
     place_of(path, "the trace", "trace.json.gz")
     return written(writer(run, target, model, on_other(network), apply, to), path)
+
+
+def archived(run: Run, path: str | Path | None, to: str, as_recorded: bool = True) -> tuple[Path, Finding | None]:
+    """Write a run as a folder, and return the file by which other programs open it, and what it lacks.
+
+    Raises A450, no library; A500, not the run as recorded; A501, no folder named; R001, R005 of the folder.
+    """
+    if not as_recorded:
+        raise error_of("A500", to=to)
+    if path is None:
+        raise error_of("A501", to=to)
+    with whole_folder(path, "the archive") as beside:
+        lacks = otf2.write(run, beside)
+    return Path(path) / f"{otf2.NAME}.otf2", lacks
 
 
 def written(write: Callable[[BinaryIO], object], path: str | Path) -> Path:

@@ -1,0 +1,250 @@
+"""A run as an OTF2 archive: what Vampir, Scalasca, Paraver's converter and `turnbuckle.trace.readers.otf2` read.
+
+    Trace -> calls of each thread and stream, nested -> definitions and events, by the library ``otf2`` of the Score-P project
+
+The archive is that of the run as recorded, as Score-P would have written it: a location for each host thread and for each stream of a
+device, a group for each process and for each context, regions for calls and kernels, records of messages, and accesses to remote memory
+for copies (`turnbuckle.questions.before_after.formats.archive_calls`).  Time stamps are the recording's nanoseconds.  A call and the work
+that it started have Score-P's parameter ``callsite id`` in common, with a number of its own for each call.
+
+What a recording holds and an archive has no record for is counted: finding A502, which is also the archive's description.
+
+Format and library: OTF2 3.x, https://www.vi-hps.org/projects/score-p; remote memory access for copies: ``scorep_cupti_activity.c`` of
+Score-P's CUDA adapter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import needs
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.before_after.formats.archive_calls import (
+    Call,
+    Lanes,
+    Record,
+    RegionKey,
+    Stream,
+    device_work,
+    events,
+    flushes,
+    host_calls,
+)
+from turnbuckle.questions.before_after.formats.archive_messages import Messages, messages
+from turnbuckle.trace.ids import process_number, process_of, thread_number
+from turnbuckle.trace.trace import Trace
+
+NAME: Final = "traces"
+"""Name of the anchor file, without its ending; Score-P's."""
+_TICKS: Final = 10**9
+#: Collectives with a role of their own; the others are collectives of another kind.
+_ROLES: Final = {"MPI_Barrier": "BARRIER", "MPI_Bcast": "COLL_ONE2ALL", "MPI_Reduce": "COLL_ALL2ONE", "MPI_Allreduce": "COLL_ALL2ALL"}
+
+
+def write(run: Run, folder: Path) -> Finding | None:
+    """Write an archive into an empty folder, and return what it lacks.  Raises A450 without the library."""
+    with needs("otf2"):
+        import otf2
+    trace, lost = run.profile.trace, Counter[str]()
+    first = min((int(f["start_ns"].min()) for n, f in trace.tables.items() if f.height and "start_ns" in f.columns), default=0)  # type: ignore[arg-type]
+    # the clock of an archive has no negative times, and a call at time 0 without a length is none that a reader believes
+    zero = first - 1 if first < 0 else 0
+    lost["time of the run before or after all that is recorded"] += _beyond(run)
+    told = _Told(trace, lost)
+    missing = _in_words(lost)
+    with otf2.writer.open(str(folder), NAME, timer_resolution=_TICKS) as archive:
+        archive.creator = f"turnbuckle {version('turnbuckle')}"
+        archive.description = missing.detail if missing else "all that the recording holds"
+        _Archive(archive, told, zero).write()
+        # the library would begin the clock with the first event, and take the time of day of the writing for that
+        archive._first_timestamp, archive._realtime_timestamp = 0, Fraction(_session_start(trace, zero), _TICKS)
+    return missing
+
+
+def _beyond(run: Run) -> int:
+    """Return 1 where the run time holds more than the recorded activities, as of a part with bounds."""
+    rows = run.profile.activities.filter(run.profile.activities["row"].is_not_null())
+    if not rows.height:
+        return 0
+    return int(rows["start_ns"].min() > run.profile.first_ns or rows["end_ns"].max() < run.profile.last_ns)  # type: ignore[operator]
+
+
+def _in_words(lost: Counter[str]) -> Finding | None:
+    """Return finding A502 on all that was left out; None where that is nothing."""
+    counts = [(what, count) for what, count in lost.items() if count]
+    return finding("A502", sum(count for _, count in counts), "; ".join(f"{what} {count}" for what, count in counts)) if counts else None
+
+
+def _session_start(trace: Trace, zero: int) -> int:
+    """Return the time of day of the recording's time `zero` [ns since 1970]; the library's missing value where it is not recorded."""
+    start = trace.facts.get("session_start_utc_ns")
+    return (1 << 64) - 1 if start is None else int(start) + zero
+
+
+class _Told:
+    """What the archive will hold: calls of each thread and stream, MPI, and processes."""
+
+    def __init__(self, trace: Trace, lost: Counter[str]) -> None:
+        self.trace = trace
+        self.mpi: Messages = messages(trace, lost)
+        tables = ("api", "kernels", "copies", "memsets", "graphs")
+        processes = {int(process) for name in tables for process in trace.table(name)["process"].drop_nulls().unique().to_list()}
+        processes |= {process_of(int(thread)) for thread in trace.mpi_ranks["thread"].to_list()}
+        first = min(processes, default=1 << 24)
+        self.streams, sites = device_work(trace, first, lost)
+        calls = host_calls(trace, sites, lost)
+        for thread, of_mpi in self.mpi.calls.items():
+            calls.setdefault(thread, []).extend(of_mpi)
+        self.flushes = flushes(trace, lost)
+        numbers = sorted({*calls, *self.flushes})
+        self.processes = sorted(processes | {process_of(t) for t in numbers} | {stream.process for stream in self.streams})
+        self.threads: dict[int, list[int]] = {process: [] for process in self.processes}
+        for thread in numbers:
+            self.threads[process_of(thread)].append(thread)
+        for process, own in self.threads.items():
+            if not own:
+                own.append(process + 1)
+        self.lanes = {thread: Lanes.of(of, lost) for thread, of in calls.items()}
+        self.device_lanes = {stream: Lanes.of(of, lost) for stream, of in sorted(self.streams.items())}
+
+
+class _Archive:
+    """Definitions and events of one archive, by the library's writer."""
+
+    def __init__(self, archive: Any, told: _Told, zero: int) -> None:
+        import otf2
+
+        self.archive, self.told, self.zero, self.otf2 = archive, told, zero, otf2
+        self.definitions = archive.definitions
+        self.regions: dict[RegionKey, Any] = {}
+        self.groups: dict[int, Any] = {}
+        self.hosts: dict[int, Any] = {}
+        self.streams: dict[Stream, list[Any]] = {}
+        self.window: Any = None
+        self.rank_of: dict[Any, int] = {}
+        self.comms: list[Any] = []
+
+    def write(self) -> None:
+        """Define all locations, then write the events of each."""
+        enums, told = self.otf2.enums, self.told
+        machine = self.definitions.system_tree_node("machine")
+        nodes = told.trace.facts.get("node_of_rank") or {}
+        rank_of = {process: rank for rank, process in enumerate(told.mpi.world)}
+        threads: list[tuple[Any, list[Call], int | None]] = []
+        for number, process in enumerate(told.processes):
+            node = self.definitions.system_tree_node(f"node {nodes.get(str(rank_of.get(process, number)), 0)}", "node", machine)
+            name = f"MPI Rank {rank_of[process]}" if process in rank_of else f"process {process_number(process)}"
+            group = self.groups[process] = self.definitions.location_group(name, enums.LocationGroupType.PROCESS, node)
+            for thread in told.threads[process]:
+                for lane, calls in enumerate(told.lanes[thread].lanes if thread in told.lanes else [[]]):
+                    label = f"thread {thread_number(thread)}" + (f", calls that overlap {lane}" if lane else "")
+                    location = self._location(label, enums.LocationType.CPU_THREAD, group)
+                    self.hosts.setdefault(process, location)
+                    threads.append((location, calls, None if lane else thread))
+        self._communicators()
+        self._devices()
+        for location, calls, host in threads:
+            self._events(location, events(calls, told.flushes.get(host, ()) if host is not None else ()), None)
+        for stream, locations in self.streams.items():
+            for location, calls in zip(locations, told.device_lanes[stream].lanes, strict=True):
+                self._events(location, events(calls), stream)
+
+    def _location(self, name: str, kind: Any, group: Any) -> Any:
+        # the library gives equal definitions one id, and two lanes may have one name
+        return self.definitions.locations.create(name, kind, group=group)
+
+    def _devices(self) -> None:
+        """Define a group for each context and a location for each stream, and the window that spans their memory and the hosts'."""
+        enums = self.otf2.enums
+        nodes: dict[Any, Any] = {}
+        groups: dict[Any, Any] = {}
+        merged = self.told.trace.table("processes").height > 0
+        for stream, lanes in self.told.device_lanes.items():
+            # in merged recordings a device's number means something inside one process only
+            device = (stream.process if merged else 0, stream.device)
+            if device not in nodes:
+                parent = self.groups[stream.process].system_tree_parent
+                nodes[device] = self.definitions.system_tree_nodes.create(f"device {stream.device}", "device", parent)
+                self.definitions.system_tree_node_domain(nodes[device], enums.SystemTreeDomain.ACCELERATOR_DEVICE)
+            context = stream[:3]
+            if context not in groups:
+                creator = self.groups[stream.process]
+                groups[context] = self.definitions.location_groups.create(
+                    f"CUDA Context {stream.context}", enums.LocationGroupType.ACCELERATOR, nodes[device], creator
+                )
+            name, kind = f"CUDA[{stream.device}:{stream.stream}]", enums.LocationType.ACCELERATOR_STREAM
+            self.streams[stream] = [self._location(name, kind, groups[context]) for _ in lanes.lanes]
+        if not self.streams:
+            return
+        members = [*self.hosts.values(), *(location for locations in self.streams.values() for location in locations)]
+        self.rank_of = {location: rank for rank, location in enumerate(members)}
+        kinds, cuda = enums.GroupType, enums.Paradigm.CUDA
+        self.definitions.group("CUDA locations", kinds.COMM_LOCATIONS, cuda, members=members)
+        group = self.definitions.group("CUDA memory", kinds.COMM_GROUP, cuda, members=members)
+        self.window = self.definitions.rma_win("CUDA window", self.definitions.comm("CUDA", group))
+
+    def _communicators(self) -> None:
+        """Define the world's locations and the communicators of MPI."""
+        kinds, mpi, told = self.otf2.enums.GroupType, self.otf2.enums.Paradigm.MPI, self.told.mpi
+        if not told.world:
+            return
+        ranks = [self.hosts[process] for process in told.world]
+        self.definitions.group("MPI locations", kinds.COMM_LOCATIONS, mpi, members=ranks)
+        for number, members in enumerate(told.comms):
+            name, inside = f"communicator {number}" if number else "MPI_COMM_WORLD", [ranks[rank] for rank in members]
+            self.comms.append(self.definitions.comm(name, self.definitions.groups.create(name, kinds.COMM_GROUP, mpi, members=inside)))
+
+    def _region(self, key: RegionKey) -> Any:
+        if key not in self.regions:
+            enums = self.otf2.enums
+            role = _ROLES.get(key.name, key.role)
+            self.regions[key] = self.definitions.regions.create(
+                key.name, region_role=getattr(enums.RegionRole, role), paradigm=getattr(enums.Paradigm, key.paradigm)
+            )
+        return self.regions[key]
+
+    def _events(self, location: Any, all_of_it: Iterable[tuple[int, Record]], stream: Stream | None) -> None:
+        """Write the events of one location."""
+        writer = self.archive.event_writer_from_location(location)
+        for time, (method, *arguments) in all_of_it:
+            kind, arguments = self._resolved(location, stream, method, arguments)
+            getattr(writer, kind)(time - self.zero, *arguments)
+
+    def _resolved(self, location: Any, stream: Stream | None, method: str, arguments: list[Any]) -> tuple[str, list[Any]]:
+        """Return an event with the library's definitions in place of names and numbers."""
+        if method in ("enter", "leave"):
+            return method, [self._region(arguments[0])]
+        if method == "site":
+            kind = self.otf2.enums.ParameterType.UINT64
+            return "parameter_unsigned_int", [self.definitions.parameter("callsite id", kind), arguments[0]]
+        if method == "buffer_flush":
+            return method, [arguments[0] - self.zero]
+        if method.startswith("rma"):
+            if method == "rma_op_complete_blocking":
+                return method, [self.window, *arguments]
+            assert stream is not None
+            remote, *more = arguments
+            return method, [self.window, self.rank_of[self._remote(location, stream, remote)], *more]
+        if method in ("mpi_collective_end", "non_blocking_collective_complete"):
+            operation, comm, root, sent, received, *request = arguments
+            undefined = self.otf2.enums.Undefined
+            whole = [undefined.UINT64.value if size is None else size for size in (sent, received)]
+            code = getattr(self.otf2.enums.CollectiveOp, operation.upper())
+            return method, [code, self.comms[comm], undefined.UINT32.value if root is None else root, *whole, *request]
+        if method in ("mpi_send", "mpi_isend", "mpi_recv", "mpi_irecv"):
+            partner, comm, *more = arguments
+            return method, [partner, self.comms[comm], *more]
+        return method, arguments
+
+    def _remote(self, location: Any, stream: Stream, remote: str | int | None) -> Any:
+        """Return the location whose memory a transfer reads or writes: the host's, its own, or a stream of another device."""
+        if remote == "host":
+            return self.hosts[stream.process]
+        others = (s for s in self.streams if s.device == remote and s.process == stream.process)
+        return location if remote == "own" else self.streams[next(others, stream)][0]
