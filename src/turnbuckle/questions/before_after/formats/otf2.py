@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +51,7 @@ _ROLES: Final = {"MPI_Barrier": "BARRIER", "MPI_Bcast": "COLL_ONE2ALL", "MPI_Red
 def write(run: Run, folder: Path) -> Finding | None:
     """Write an archive into an empty folder, and return what it lacks.  Raises A450 without the library."""
     with needs("otf2"):
-        import otf2
+        import otf2  # an extra
     trace, lost = run.profile.trace, Counter[str]()
     first = min((int(f["start_ns"].min()) for n, f in trace.tables.items() if f.height and "start_ns" in f.columns), default=0)  # type: ignore[arg-type]
     # the clock of an archive has no negative times, and a call at time 0 without a length is none that a reader believes
@@ -58,10 +59,10 @@ def write(run: Run, folder: Path) -> Finding | None:
     lost["time of the run before or after all that is recorded"] += _beyond(run)
     told = _Told(trace, lost)
     missing = _in_words(lost)
-    with otf2.writer.open(str(folder), NAME, timer_resolution=_TICKS) as archive:
+    with closing(otf2.writer.Writer(str(folder), NAME, timer_resolution=_TICKS)) as archive:
         archive.creator = f"turnbuckle {version('turnbuckle')}"
         archive.description = missing.detail if missing else "all that the recording holds"
-        _Archive(archive, told, zero).write()
+        _Archive(otf2, archive, told, zero).write()
         # the library would begin the clock with the first event, and take the time of day of the writing for that
         archive._first_timestamp, archive._realtime_timestamp = 0, Fraction(_session_start(trace, zero), _TICKS)
     return missing
@@ -117,10 +118,8 @@ class _Told:
 class _Archive:
     """Definitions and events of one archive, by the library's writer."""
 
-    def __init__(self, archive: Any, told: _Told, zero: int) -> None:
-        import otf2
-
-        self.archive, self.told, self.zero, self.otf2 = archive, told, zero, otf2
+    def __init__(self, library: Any, archive: Any, told: _Told, zero: int) -> None:
+        self.archive, self.told, self.zero, self.otf2 = archive, told, zero, library
         self.definitions = archive.definitions
         self.regions: dict[RegionKey, Any] = {}
         self.groups: dict[int, Any] = {}
