@@ -26,10 +26,11 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
     floor = min([t for t in shown["transfer_s"].to_list() if t > 0] + [launch_s or 1e-6]) / 4
     rows = _dots(shown, floor)
     across = floor / 2.5, max([r["x"] for r in rows] + [launch_s * 20]) * 4
-    title = "mean copy time charged to one launch"
-    ground = Ground(launch_s, alpha, added_latency_s, across, [r["y"] for r in rows], title)
-    x, y, height = ground.x, ground.y, 340
-    ground.thin_labels(rows, FULL - 72, height, MOST_LABELS)
+    title, height = "mean copy time charged to one launch", 340
+    dots = [(r["x"], r["y"]) for r in rows]
+    ground = Ground((launch_s, alpha, added_latency_s), across, dots, title, (FULL - 72, height))
+    x, y = ground.x, ground.y
+    ground.thin_labels(rows, MOST_LABELS)
     area = {**quantity("total", scale={"type": "sqrt", "range": [30, 420]}), "legend": None}
     layers = [
         *ground.layers,

@@ -97,7 +97,7 @@ def map_figure(suite: Suite) -> Figure:
             rows.append(
                 {
                     "row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1,
-                    "colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.35 else INK,
+                    "colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK,
                     "label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]",
                     "tip": f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}",
                 }
@@ -310,8 +310,8 @@ def parts_figure(suite: Suite) -> Figure:
         " ".join(said),
         plot(layers, top, (_NAMES, _LENGTHS, 2, 44)),
         shown,
-        "Time that the run waits for, by part; the parts of a bar add up to its run time. Targets with their own GPU and host. Everything "
-        "else: MPI, other calls of the GPU runtime, and work on the host."
+        "Time that the run waits for, by part; the parts of a bar add up to its run time. What it waits for may be other work on a target. "
+        "Targets have their own GPU and host. Everything else: MPI, other calls of the GPU runtime, and work on the host."
         + (f" Bars are cut at {factor(_CUT, 1)}; the number says how long they are." if any("→" in r["label"] for r in ends) else ""),
         legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),
     )

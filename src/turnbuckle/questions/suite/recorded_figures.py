@@ -152,7 +152,7 @@ def sizes_figure(suite: Suite) -> Figure | None:
                 rows.append(
                     {
                         **part, "row": row + k, "application": a.name, "what": what, "colour": _SIZES[n], "share": length,
-                        "ink": "#ffffff" if n in (3, 6, 7) else INK, "label": percent(length, 2) if length > 0.07 else "",
+                        "ink": "#ffffff" if n in (3, 6, 7) else INK, "label": percent(length, 2) if length > 0.09 else "",
                         "total": f"of {total} {what}" if n == 0 and not k else f"of {total}" if n == 0 else "",
                         "tip": f"{name}: {percent(length)} of the {what} {words[n]}",
                     }
@@ -204,9 +204,10 @@ _SPOKES: Final = {
 }
 #: Recordings that a panel overlays: as many as the paper has sizes of one program.
 _MOST: Final = 4
-#: Outer ring, and height of a panel with its title [px].
+#: Outer ring of a panel, room above it for title and words, and below it [px].
 _RADIUS: Final = 92
-_TALL: Final = 2 * _RADIUS + 92
+_ABOVE: Final = 52
+_BELOW_IT: Final = 40
 
 
 def panels(suite: Suite) -> list[tuple[str, list[Application]]]:
@@ -240,11 +241,14 @@ def window_figure(suite: Suite) -> Figure | None:
     most = max(_share(a, s) or 0.0 for a in shown for s in spokes)
     outer = next((ring for ring in (0.1, 0.2, 0.5) if most <= ring), 1.0)
     names = {a.name: (name, colour) for a, name, colour in _coloured(suite)}
-    columns = min(len(drawn), 2)
+    each = [[s for s in spokes if s == "peer" or s in _spokes(some)] for _, some in drawn]
+    # three spokes reach less far down than four or more
+    deep = max(-math.cos(2 * math.pi * k / len(few)) for few in each for k in range(len(few)))
+    columns, tall = min(len(drawn), 2), round(_ABOVE + _RADIUS * (1 + deep) + _BELOW_IT)
     layers: list[Spec] = []
-    for k, (group, some) in enumerate(drawn):
-        centre = (FULL / columns * (k % columns + 0.5), _TALL * (k // columns) + _RADIUS + 52)
-        layers += _radar(group, some, [s for s in spokes if s in _spokes(some) or s == "peer"], names, outer, centre)
+    for k, ((group, some), few) in enumerate(zip(drawn, each, strict=True)):
+        centre = (FULL / columns * (k % columns + 0.5), tall * (k // columns) + _RADIUS + _ABOVE)
+        layers += _radar(group, some, few, names, outer, centre)
     words = {s: text.replace("\n", " ") for s, text in _SPOKES.items()}
     said = [", ".join(f"{words[s]} {percent(_share(a, s))}" for s in spokes if _share(a, s) is not None) for a in shown]
     unseen = [names[a.name][0] for a in shown if _share(a, "one_core") is None]
@@ -253,15 +257,16 @@ def window_figure(suite: Suite) -> Figure | None:
         "the same time count each, so that shares may add up to more than 100 %. The link: between host and device."
     )
     if unseen:
-        every = "" if len(unseen) < len(shown) else "any recording"
-        caption += f" How many cores work is not recorded of {every or listed(unseen)}."
+        caption += " No recording has a record of cores." if len(unseen) == len(shown) else f" No record of cores: {listed(unseen)}."
+    if any(_share(a, s) is None for (_, some), few in zip(drawn, each, strict=True) for a in some for s in few):
+        caption += " Lines go to the centre where a share is not recorded."
     if "peer" not in spokes:
-        caption += " No recording copies between devices."
+        caption += " No recording shows copies between devices."
     return Figure(
         "suite-window",
         "What works during the kernel window",
         " ".join(f"{names[a.name][0]}: {text}." for a, text in zip(shown, said, strict=True)),
-        plot(layers, _TALL * math.ceil(len(drawn) / columns), (0, 0, 0, 0)),
+        plot(layers, tall * math.ceil(len(drawn) / columns), (0, 0, 0, 0)),
         [{"application": a.name, "group": a.group, **{s: _share(a, s) for s in _SPOKES}} for a in shown],
         caption,
         legend=_legend(suite, {a.name for a in shown}),
@@ -346,8 +351,9 @@ def offload_figure(suite: Suite) -> Figure | None:
     places = [r[k] for r in rows for k in ("x", "exposed", "each_way")]
     # the launch is on the axis: programs that were recorded on different machines have launches of different length
     across = min(places) / 3, max(places) * 12
-    ground = Ground(0.0, DEFAULT_ALPHA, added, across, [r["y"] for r in rows], "mean copies and launch of a kernel")
-    ground.thin_labels(rows, FULL - 72, 320, len(rows))
+    dots = [(r[k], r["y"]) for r in rows for k in ("x", "each_way")]
+    ground = Ground((0.0, DEFAULT_ALPHA, added), across, dots, "mean time of the copies and the launch of a kernel", (FULL - 72, 320))
+    ground.thin_labels(rows, len(rows), [(r["each_way"], r["y"]) for r in rows])
     x, y = ground.x, ground.y
     layers = [
         *ground.layers,

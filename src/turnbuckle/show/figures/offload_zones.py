@@ -32,26 +32,49 @@ class Ground:
     """
 
     def __init__(
-        self, launch_s: float, alpha: float, added_latency_s: float, across: tuple[float, float], kernels: Sequence[float], title: str
+        self,
+        costs: tuple[float, float, float],
+        across: tuple[float, float],
+        dots: Sequence[tuple[float, float]],
+        title: str,
+        size: tuple[float, float],
     ) -> None:
-        """Lay out a map of transfer times `across` and kernel times, at a launch cost, an acceleration and a latency that is added [s]."""
+        """Lay out a map.
+
+        Parameters
+        ----------
+        costs : launch [s], acceleration over the host, latency that is added [s].
+        across : ends of the transfer times [s].
+        dots : transfer time and kernel time of each [s].
+        title : of the axis of transfer times.
+        size : width and height of the plot [px].
+        """
         self.left, self.right = across
+        self.width, self.height = size
         copies = np.geomspace(*across, 49)
-        lines = map_lines(launch_s, alpha, added_latency_s, copies)
-        self.bottom = min([*kernels, float(lines["break_even"].min())]) / 2.5
-        self.top = max([*kernels, 3 * added_latency_s / 0.01]) * 2.5
+        lines = map_lines(*costs, copies)
+        even, kernels = lines["break_even"], [kernel for _, kernel in dots]
+        self.bottom = min([*kernels, float(even.min())]) / 2.5
+        self.top = max([*kernels, 3 * costs[2] / 0.01]) * 2.5
         edges = {f"p{p}": lines[f"penalty_{p}"] for p in (1, 5, 20)}
         grid: Rows = [
             {"x": float(x), "break_even": float(b), **{k: max(float(v[i]), self.bottom) for k, v in edges.items()}, "floor": self.bottom}
-            for i, (x, b) in enumerate(zip(copies, lines["break_even"], strict=True))
+            for i, (x, b) in enumerate(zip(copies, even, strict=True))
         ]
         ends = (self.bottom, self.top)
         self.x = quantity("x", across, log=10, title=title, labelExpr=SECONDS, values=log_ticks(*across, 8), grid=False)
         self.y = quantity("y", ends, log=10, title="mean kernel time", labelExpr=SECONDS, values=log_ticks(*ends, 7), grid=False)
         starts = {p: float(lines[f"penalty_{p}"][0]) for p in (1, 5, 20)}
         words: Rows = [{"y": start, "label": f"+{p}{NARROW}%"} for p, start in starts.items() if start > self.bottom]
-        crossing: Rows = [{"x": float(copies[43]), "y": float(lines["break_even"][43]), "label": "offloading pays above"}]
         self.shaded = bool(words)
+        # the line of the host runs into no label
+        clear = self.place(self.left, float(even[0]))[1]
+        words = [row for row in words if not -14 < self.place(self.left, row["y"])[1] - clear < 26]
+        taken = [self.place(*dot) for dot in dots]
+        places = [self.place(float(x), float(y)) for x, y in zip(copies, even, strict=True)]
+        free = (k for k in (43, 37, 31, 25, 19) if not any(-140 < u - places[k][0] < 6 and -4 < v - places[k][1] < 28 for u, v in taken))
+        at = next(free, 43)
+        crossing: Rows = [{"x": float(copies[at]), "y": float(even[at]), "label": "offloading pays above"}]
         look: Spec = {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5, "color": INK, "fontSize": 10.5, "clip": True}
         self.layers = [
             *(marks.band(grid, self.x, self.y, upper, lower, color=colour, clip=True) for upper, lower, colour in ZONES),
@@ -60,16 +83,20 @@ class Ground:
             marks.labels(crossing, self.x, self.y, **look),
         ]
 
-    def thin_labels(self, rows: Rows, width: float, height: float, most: int) -> None:
-        """Keep the labels of the first dots that run into no other label, no dot and not out of the plot; the others become empty."""
-        places = ((log_share(r["x"], self.left, self.right), log_share(r["y"], self.bottom, self.top)) for r in rows)
-        dots = [(width * across, height * up) for across, up in places]
+    def place(self, transfer: float, kernel: float) -> tuple[float, float]:
+        """Return where a transfer time and a kernel time stand, from the lower left corner [px]."""
+        return self.width * log_share(transfer, self.left, self.right), self.height * log_share(kernel, self.bottom, self.top)
+
+    def thin_labels(self, rows: Rows, most: int, rings: Sequence[tuple[float, float]] = ()) -> None:
+        """Keep the labels of the first dots that run into no other label, dot or ring and not out of the plot; the others become empty."""
+        dots = [self.place(r["x"], r["y"]) for r in rows]
+        all_round = [*dots, *(self.place(*ring) for ring in rings)]
         kept: list[tuple[float, float, float]] = []
         for row, (across, up) in zip(rows, dots, strict=True):
             start, end, line = across + 12, across + 14 + 6 * len(row["label"]), up + 8
             beside = all(abs(line - v) > 14 or end < a or start > b for a, b, v in kept)
-            clear = all(abs(line - v) > 15 or u < start - 8 or u > end + 8 for u, v in dots)
-            if len(kept) < most and beside and clear and end < width:
+            clear = all(abs(line - v) > 15 or u < start - 8 or u > end + 8 for u, v in all_round)
+            if len(kept) < most and beside and clear and end < self.width:
                 kept.append((start, end, line))
             else:
                 row["label"] = ""
