@@ -45,7 +45,8 @@ _PARTNERS: Final = (
     "#ddcc77:#ddcc77 #1f4e79:#3b7db8 #e08214:#d97f16 #35978f:#2f8a83 #c3cad3:#4d5864 #8073ac:#8073ac #7fb3c8:#47788c #2c7fb8:#3a8cc6 "
     "#d95f0e:#d95f0e #b3450b:#d7682c #5b4a8a:#8f7cc4 #2b6e4f:#46a178 #b5123f:#e0355f #f1f6fb:#1a2531 #dff1e4:#18321f #eaf5df:#24331a "
     "#fcf6d9:#3a3416 #fde8cf:#422c14 #fadfd6:#45221a #a9c1d8:#2c4d6c #f6cf9f:#6b4517 #d5e3ea:#2d3f4a #cfc8e2:#453d63 #e6e9ed:#343c46 "
-    "#f0f3f6:#1f2730 #dbe3ea:#2a343e #c7a76c:#c7a76c #6699cc:#6699cc #1b9e77:#1b9e77"
+    "#f0f3f6:#1f2730 #dbe3ea:#2a343e #c7a76c:#c7a76c #6699cc:#6699cc #1b9e77:#1b9e77 "
+    "#deebf7:#23364a #b3d0e8:#2f5373 #7fb0d6:#3b73a3 #4b8ec2:#5b9bd0 #fdd0a2:#5e3d17 #fd9f4f:#8a4f17 #e6680f:#c25c10 #a63603:#d9541e"
 )
 DARK: Final = dict(pair.split(":") for pair in _PARTNERS.split())
 
