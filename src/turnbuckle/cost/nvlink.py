@@ -27,8 +27,12 @@ FLIT: Final = 16
 PAYLOAD: Final = 256
 #: By version: lanes of a link, bandwidth of a lane one way [B/s], most links of a device.
 VERSIONS: Final[dict[int, tuple[int, float, int]]] = {
-    1: (8, 2.5e9, 4), 2: (8, 3.125e9, 6), 3: (4, 6.25e9, 12), 4: (2, 12.5e9, 18), 5: (2, 25e9, 18),
-}  # fmt: skip
+    1: (8, 2.5e9, 4),
+    2: (8, 3.125e9, 6),
+    3: (4, 6.25e9, 12),
+    4: (2, 12.5e9, 18),
+    5: (2, 25e9, 18),
+}
 
 
 def link_bandwidth(lanes: float, lane_bandwidth: float, links: float) -> float:

@@ -112,9 +112,17 @@ class AdditiveTotals:
 
     @classmethod
     def by_difference(
-        cls, *, gpu: float, control: float, data: float, mpi: float, total: float, waits: float = 0.0,
-        calls: Mapping[str, float] | None = None, without_waits: bool = False,
-    ) -> AdditiveTotals:  # fmt: skip
+        cls,
+        *,
+        gpu: float,
+        control: float,
+        data: float,
+        mpi: float,
+        total: float,
+        waits: float = 0.0,
+        calls: Mapping[str, float] | None = None,
+        without_waits: bool = False,
+    ) -> AdditiveTotals:
         """Return the terms with t_CPU as the run time that the others leave; 0 where they exceed it, which `closure_defect` then shows.
 
         Parameters

@@ -18,14 +18,21 @@ from .machine import Machine, Parameter, schema
 UNVERIFIED = "general knowledge"
 #: The first is never larger than the second.
 _ORDERED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
-    ("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("gpu.fp32", "gpu.fp16"), ("gpu.tf32_matrix", "gpu.fp16_matrix"),
-    ("gpu.fp16_matrix", "gpu.fp8_matrix"), ("gpu.base_clock", "gpu.clock"), ("gpu.shared_memory_block", "gpu.shared_memory"),
+    ("gpu.fp64", "gpu.fp64_matrix"),
+    ("gpu.fp64", "gpu.fp32"),
+    ("gpu.fp32", "gpu.fp16"),
+    ("gpu.tf32_matrix", "gpu.fp16_matrix"),
+    ("gpu.fp16_matrix", "gpu.fp8_matrix"),
+    ("gpu.base_clock", "gpu.clock"),
+    ("gpu.shared_memory_block", "gpu.shared_memory"),
     ("link.h2d.bandwidth", "gpu.memory_bandwidth"),
-)  # fmt: skip
+)
 #: Half the bits are at most twice the rate; vendors print rates with sparsity, twice as high again, beside dense ones.
 _HALVED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
-    ("gpu.fp16_matrix", "gpu.tf32_matrix"), ("gpu.fp8_matrix", "gpu.fp16_matrix"), ("gpu.int8_matrix", "gpu.fp16_matrix"),
-)  # fmt: skip
+    ("gpu.fp16_matrix", "gpu.tf32_matrix"),
+    ("gpu.fp8_matrix", "gpu.fp16_matrix"),
+    ("gpu.int8_matrix", "gpu.fp16_matrix"),
+)
 
 
 class Remark(NamedTuple):

@@ -29,10 +29,16 @@ else:
     print("driver", result, version.value, devices.value)
 """
 _RESULTS: Final = {
-    3: "the driver is being shut down", 34: "the driver is a stub of the toolkit", 46: "the device is in use by another process alone",
-    100: "no device", 101: "invalid device", 802: "the system is not ready (fabric manager)", 803: "driver and kernel module do not fit",
-    804: "forward compatibility is not supported on this device", 999: "an unknown error; the kernel module may not be loaded",
-}  # fmt: skip
+    3: "the driver is being shut down",
+    34: "the driver is a stub of the toolkit",
+    46: "the device is in use by another process alone",
+    100: "no device",
+    101: "invalid device",
+    802: "the system is not ready (fabric manager)",
+    803: "driver and kernel module do not fit",
+    804: "forward compatibility is not supported on this device",
+    999: "an unknown error; the kernel module may not be loaded",
+}
 
 
 @dataclass(frozen=True)

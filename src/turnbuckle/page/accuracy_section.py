@@ -81,12 +81,8 @@ def _table(groups: list[Group]) -> Table:
     for g in groups:
         held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_rounded(g.low)} to {_rounded(g.high)})"
         tone = "" if g.high is None or g.high >= LEVEL else "poor"
-        rows.append(
-            cells(
-                Cell(TITLES[g.kind], tone="strong"), MODEL_TITLES[g.model], str(g.cases), str(g.count), percent(g.median), percent(g.worst),
-                Cell(held, tone=tone),
-            )
-        )  # fmt: skip
+        counts = (MODEL_TITLES[g.model], str(g.cases), str(g.count), percent(g.median), percent(g.worst))
+        rows.append(cells(Cell(TITLES[g.kind], tone="strong"), *counts, Cell(held, tone=tone)))
     head = ["kind of question", "answered by", ">cases", ">quantities", ">median error", ">worst error", f">in the 90{NARROW}% range"]
     caption = (
         "Errors of predictions of these kinds where the answer was measured: WMAPE over copies, otherwise the relative error. "

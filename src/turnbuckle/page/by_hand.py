@@ -72,10 +72,8 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
                 "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
             }
         recorded = timeline.unchanged_parts(PART_OF_CATEGORY, levers.beyond)
-        graph = {
-            "points": known.points.tolist(), "seconds": known.seconds.tolist(), "slopes": known.slopes.tolist(),
-            "recorded": [recorded[part] for part in PARTS],
-        }  # fmt: skip
+        graph = {name: getattr(known, name).tolist() for name in ("points", "seconds", "slopes")}
+        graph["recorded"] = [recorded[part] for part in PARTS]
         words = _BOUNDED.format(edges=edges, points=len(known.points))
     shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
     parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
@@ -125,12 +123,8 @@ def premium_section(verdicts: list[Verdict]) -> dict[str, Any]:
         stated, most, least = (break_even_premium(penalty) for penalty in penalties)
         ranged = f" {bounds(least, most)}" if p.interval else ""
         paid, words = pays(penalties, _PREMIUM, _USE)
-        rows.append(
-            {
-                "name": v.name, "colour": paint(v.colour), "penalties": " ".join(map(repr, penalties)), "penalty": f"{p.penalty:.3f}×",
-                "premium": signed(stated) + ranged, "words": words, "tone": paid,
-            }
-        )  # fmt: skip
+        price = {"penalties": " ".join(map(repr, penalties)), "penalty": f"{p.penalty:.3f}×", "premium": signed(stated) + ranged}
+        rows.append({"name": v.name, "colour": paint(v.colour), **price, "words": words, "tone": paid})
     return {"rows": rows, "premium": round(100 * _PREMIUM), "use": _USE, "premium_words": percent(_PREMIUM), "use_words": f"{_USE:.2f}×"}
 
 
@@ -168,12 +162,8 @@ def _written(flat: Flat, levers: Levers) -> dict[str, Any] | None:
         return None
     first, second = (number_of[term] for term in flat.term)  # -1 is the last one, which is 0
     kind = seconds[0].astype(np.uint8) | seconds[1].astype(np.uint8) << 1 | flat.part.astype(np.uint8) << 2
-    arrays = (
-        alike.astype("<f8"), flat.residual_ns.astype("<f8"), flat.lag_ns.astype("<f8"), flat.source.astype("<u4"),
-        flat.target.astype("<u4"), first.astype("<u2"), second.astype("<u2"), kind,
-    )  # fmt: skip
+    columns = ((alike, "<f8"), (flat.residual_ns, "<f8"), (flat.lag_ns, "<f8"), (flat.source, "<u4"), (flat.target, "<u4"))
+    arrays = (*(values.astype(dtype) for values, dtype in columns), first.astype("<u2"), second.astype("<u2"), kind)
     packed = gzip.compress(b"".join(a.tobytes() for a in arrays), 6, mtime=0)
-    return {
-        "arrays": base64.b64encode(packed).decode(), "instants": len(flat.residual_ns), "edges": len(flat.lag_ns),
-        "parameters": int(alike.shape[1]), "beyond": levers.beyond,
-    }  # fmt: skip
+    counts = {"instants": len(flat.residual_ns), "edges": len(flat.lag_ns), "parameters": int(alike.shape[1])}
+    return {"arrays": base64.b64encode(packed).decode(), **counts, "beyond": levers.beyond}

@@ -30,9 +30,8 @@ from turnbuckle.papers.reproduce import reproduce
 Technology = Literal[
     "CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration", "unified memory", "FPGA-GPU integration"
 ]
-TECHNOLOGIES: Final[tuple[Technology, ...]] = (
-    "CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration", "unified memory", "FPGA-GPU integration"
-)  # fmt: skip
+_OF_CPU: Final[tuple[Technology, ...]] = ("CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty")
+TECHNOLOGIES: Final[tuple[Technology, ...]] = (*_OF_CPU, "GPU-GPU integration", "unified memory", "FPGA-GPU integration")
 AMREX, GW = ("PeleC", "MFiX", "Castro", "WarpX"), ("Epsilon", "Sigma")
 
 _CORI = "PCIe 3 x16 to a V100 (Cori-GPU)"
@@ -271,11 +270,12 @@ def _memory() -> Iterator[Cell]:
     least, most = (float(end) for end in tables.PAPER.text("ORNLapp", "unified memory", "Table 13").split("–"))
     ratio = swept(lambda r: 1 / r, _of("R.CXL.rel"))
     holds = printed(f"{least}").low <= ratio.value <= most
-    yield Cell(
-        "ORNLapp", "unified memory", tables.PAPER.text("ORNLapp", "unified memory", "Table 13"), ratio.value, ratio.low, ratio.high,
-        "CXL on PCIe 3 x16", "60 % of the bandwidth, 40 ns of latency", "eqs 9 and 11 at 16 MiB",
-        "reproduced*" if holds else "off", "the lower end; both ends are the assumed efficiency of CXL, put in and got out again",
-    )  # fmt: skip
+    place: tuple[str, Technology] = ("ORNLapp", "unified memory")
+    text, ends = tables.PAPER.text(*place, "Table 13"), (ratio.value, ratio.low, ratio.high)
+    note = "the lower end; both ends are the assumed efficiency of CXL, put in and got out again"
+    change = "60 % of the bandwidth, 40 ns of latency"
+    verdict: Verdict = "reproduced*" if holds else "off"
+    yield Cell(place[0], place[1], text, *ends, "CXL on PCIe 3 x16", change, "eqs 9 and 11 at 16 MiB", verdict, note)
 
 
 def _chain() -> Iterator[Cell]:

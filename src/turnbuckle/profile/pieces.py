@@ -117,10 +117,9 @@ def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tupl
         # whole numbers below 2^53 add up exactly
         return np.bincount(number, weights=column.to_numpy(), minlength=len(first)).astype(np.float64)
 
-    groups = Pieces(
-        **described(rows, kinds), count=np.bincount(number, minlength=len(first)).astype(np.float64), seconds=total(reach) * 1e-9,
-        exposed_seconds=total(profile.activities["exposed_ns"]) * 1e-9, tail_count=total(profile.activities["tail_exposed"]),
-    )  # fmt: skip
+    activities, count = profile.activities, np.bincount(number, minlength=len(first)).astype(np.float64)
+    times: dict[str, Any] = {"seconds": total(reach) * 1e-9, "exposed_seconds": total(activities["exposed_ns"]) * 1e-9}
+    groups = Pieces(**described(rows, kinds), count=count, **times, tail_count=total(activities["tail_exposed"]))
     return groups, number.astype(np.int32)
 
 

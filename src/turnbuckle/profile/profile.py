@@ -198,14 +198,10 @@ def _recorded(trace: Trace) -> pl.DataFrame:
 
 
 def _empty() -> pl.DataFrame:
-    return pl.DataFrame(
-        schema={
-            "kind": pl.Int8, "category": pl.Int8, "call_class": pl.Int8, "direction": pl.Int8, "memory": pl.Int8, "level": pl.Int8,
-            "start_ns": pl.Int64, "end_ns": pl.Int64, "size_bytes": pl.Int64, "idle_device": pl.Boolean,
-            "delivered_ns": pl.Int64, "name": pl.Int32, "row": pl.Int32,
-            "process": pl.Int64, "thread": pl.Int64, "device": pl.Int32, "stream": pl.Int32,
-        }
-    )  # fmt: skip
+    codes = dict.fromkeys(("kind", "category", "call_class", "direction", "memory", "level"), pl.Int8)
+    times = dict.fromkeys(("start_ns", "end_ns", "size_bytes"), pl.Int64) | {"idle_device": pl.Boolean, "delivered_ns": pl.Int64}
+    places = {"process": pl.Int64, "thread": pl.Int64, "device": pl.Int32, "stream": pl.Int32}
+    return pl.DataFrame(schema={**codes, **times, "name": pl.Int32, "row": pl.Int32, **places})
 
 
 def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:

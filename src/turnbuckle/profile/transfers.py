@@ -157,20 +157,16 @@ def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) ->
     if len(n) > MAX_POINTS:
         pick = np.linspace(0, len(n) - 1, MAX_POINTS).astype(np.int64)
         n, t = n[pick], t[pick]
-    facts: dict[str, Any] = {
-        "direction": direction, "memory": memory, "count": len(seconds), "size_bytes": int(size_bytes.sum()),
-        "smallest_bytes": int(n[0]) if len(n) else 0, "largest_bytes": int(n[-1]) if len(n) else 0, "bins": bins,
-    }  # fmt: skip
+    facts: dict[str, Any] = {"direction": direction, "memory": memory, "count": len(seconds), "size_bytes": int(size_bytes.sum())}
+    facts |= {"smallest_bytes": int(n[0]) if len(n) else 0, "largest_bytes": int(n[-1]) if len(n) else 0, "bins": bins}
     if len(np.unique(n)) >= MIN_SIZES and n[-1] >= MIN_SPAN * max(n[0], 1.0):
         (a, b), covariance, r2 = fit_line(n, t)
         # a slope within its own error, or a rounding of none, is no bandwidth
         if b > np.sqrt(covariance[1, 1]) and b * n[-1] > LEAST_SLOPE * a:
             off = np.log(bins["seconds"].to_numpy() / np.maximum(a + bins["size_bytes"].to_numpy() * b, 1e-300))
             spread = float(np.sqrt(np.average(off**2, weights=bins["total_seconds"].to_numpy())))
-            return LinkFit(
-                latency_s=float(a), latency_error=float(np.sqrt(covariance[0, 0])), bandwidth=1.0 / float(b),
-                bandwidth_error=float(np.sqrt(covariance[1, 1]) / b**2), r2=r2, residual_spread=spread, fitted=True, **facts,
-            )  # fmt: skip
+            facts |= {"latency_error": float(np.sqrt(covariance[0, 0])), "bandwidth_error": float(np.sqrt(covariance[1, 1]) / b**2)}
+            return LinkFit(latency_s=float(a), bandwidth=1.0 / float(b), r2=r2, residual_spread=spread, fitted=True, **facts)
     return _read_off(n, t, facts)
 
 
@@ -191,10 +187,8 @@ def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
         resolved = beyond > unsure
         bandwidth = float(np.median(n[large][resolved] / beyond[resolved]))
         error = bandwidth * float(np.hypot(READ_OFF_BANDWIDTH, unsure / rest))
-    return LinkFit(
-        latency_s=latency, latency_error=unsure, bandwidth=bandwidth, bandwidth_error=error, r2=None, residual_spread=READ_OFF_BANDWIDTH,
-        fitted=False, **facts,
-    )  # fmt: skip
+    facts |= {"latency_error": unsure, "bandwidth_error": error, "residual_spread": READ_OFF_BANDWIDTH}
+    return LinkFit(latency_s=latency, bandwidth=bandwidth, r2=None, fitted=False, **facts)
 
 
 def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:

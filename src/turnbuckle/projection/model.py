@@ -378,9 +378,13 @@ def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Price
 
 
 def _byte_seconds(
-    size: Float, memory: str, observed: Float | float | None, bandwidths: tuple[Float | float, Float | float], direction: HostWay,
+    size: Float,
+    memory: str,
+    observed: Float | float | None,
+    bandwidths: tuple[Float | float, Float | float],
+    direction: HostWay,
     machine: Priced,
-) -> Float:  # fmt: skip
+) -> Float:
     """Return what a byte of one memory class costs on a machine [s/B].
 
     Parameters
@@ -472,10 +476,9 @@ def _distance_charges() -> list[Charge]:
 def _remoting_charges() -> list[Charge]:
     """Return charges for calls that cross a network to a GPU on another host, by the manner of each class (`turnbuckle.cost.remoting`)."""
 
-    def charge(
-        cost: Callable[..., Float], word: str, covers: Callable[[Pieces], Bool], falls: Falls = "activity",
-        replayed: Callable[[Pieces], Bool] | None = None,
-    ) -> Charge:  # fmt: skip
+    Mask = Callable[[Pieces], Bool]
+
+    def charge(cost: Callable[..., Float], word: str, covers: Mask, falls: Falls = "activity", replayed: Mask | None = None) -> Charge:
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
             trip, command = machine.value("remoting.round_trip"), _or_zero(machine.value("remoting.command"))
             manner = machine.value(parameter_name(f"remoting.{word}"))

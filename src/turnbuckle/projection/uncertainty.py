@@ -481,9 +481,15 @@ def with_interval(
 
 
 def project_many(
-    profile: Profile, source: Machine, targets: Sequence[Machine], model: Model, fits: Mapping[tuple[str, str], LinkFit],
-    draws: int | None = DRAWS, seed: int = SEED, ready: Prepared | None = None,
-) -> list[Projection]:  # fmt: skip
+    profile: Profile,
+    source: Machine,
+    targets: Sequence[Machine],
+    model: Model,
+    fits: Mapping[tuple[str, str], LinkFit],
+    draws: int | None = DRAWS,
+    seed: int = SEED,
+    ready: Prepared | None = None,
+) -> list[Projection]:
     """Project one profile on several targets with common draws; None is as many as a run of its size affords.
 
     `ready` is the profile prepared for the model, if that has been done.

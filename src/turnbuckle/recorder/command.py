@@ -106,10 +106,8 @@ def record(
         **_slower_link(link_bandwidth),
     }
     if opencl:
-        cupti_only = {
-            "--graphs whole": graphs == "whole", "--unified-memory": unified_memory, "--kinds": kinds is not None, "--build": build,
-            "--cupti": cupti is not None, "--library": library is not None, "--anyway": anyway,
-        }  # fmt: skip
+        cupti_only = {"--graphs whole": graphs == "whole", "--unified-memory": unified_memory, "--kinds": kinds is not None}
+        cupti_only |= {"--build": build, "--cupti": cupti is not None, "--library": library is not None, "--anyway": anyway}
         with mpi_layer.beside(command, mpi, cache.folder(), _say) as preload:
             return record_opencl(command, output, {**settings, **preload}, opencl_headers, cupti_only, _keep)
     if opencl_headers is not None:
@@ -357,15 +355,10 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     """Report records, cost, place and the next command; on stderr, because stdout belongs to the program."""
     facts = trace.facts["recorder"]
     tables: Mapping[str, Any] = trace.tables
-    counts = [
-        f"{tables[name].height:,} {word}"
-        for name, word in (
-            ("api", "calls"), ("kernels", "kernels"), ("graphs", "whole graphs"), ("copies", "copies"), ("memsets", "memory sets"),
-            ("syncs", "waits"), ("events", "events"), ("allocations", "allocations"), ("ranges", "ranges"), ("page_faults", "page faults"),
-            ("mpi", "rows of MPI calls"),
-        )
-        if name in tables
-    ]  # fmt: skip
+    shown = ("api", "kernels", "graphs", "copies", "memsets", "syncs", "events", "allocations", "ranges", "page_faults", "mpi")
+    called = {"api": "calls", "graphs": "whole graphs", "memsets": "memory sets", "syncs": "waits", "page_faults": "page faults"}
+    called["mpi"] = "rows of MPI calls"
+    counts = [f"{tables[name].height:,} {called.get(name, name)}" for name in shown if name in tables]
     processes = f"{facts['processes']} process" + ("es" if facts["processes"] > 1 else "")
     _say(f"recorded   {place}: {facts['records']:,} records of {processes} in {ran.seconds:.3g} s")
     _say(f"           {', '.join(counts)}")

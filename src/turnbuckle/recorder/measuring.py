@@ -23,10 +23,8 @@ from turnbuckle.recorder.toolchain import compiler, native
 #: Options of the compiler.
 OPTIONS: Final = ("-O2", "-std=gnu11")
 #: Sections in order of importance, with the time limit of each [s]; `managed` is optional.
-SECTIONS: Final = {
-    "launch": 90, "copy": 150, "gap": 90, "sync": 60, "host": 60, "device": 90,
-    "threshold": 60, "alloc": 60, "event": 60, "concurrent": 60, "contention": 60, "peer": 60, "slack": 120, "managed": 60,
-}  # fmt: skip
+_MINUTE: Final = ("sync", "host", "threshold", "alloc", "event", "concurrent", "contention", "peer", "managed")
+SECTIONS: Final = {"launch": 90, "copy": 150, "gap": 90, "device": 90, "slack": 120, **dict.fromkeys(_MINUTE, 60)}
 QUICK_SECONDS: Final = 15
 #: Time beyond the limit of a section, for its start and its last repetition [s].
 GRACE: Final = 20

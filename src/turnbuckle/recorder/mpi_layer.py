@@ -22,9 +22,8 @@ from turnbuckle.recorder.toolchain import compiled, digest, lent, sources, unwri
 #: Folders of ``native/`` that make the layer.
 FOLDERS: Final = ("shared", "mpi")
 #: Options of the compiler, part of the key of a cached library.  No function of MPI is referred to, so that none is linked as needed.
-OPTIONS: Final = (
-    "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete", "-Wl,--as-needed",
-)  # fmt: skip
+_LINKED: Final = ("-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete", "-Wl,--as-needed")
+OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", *_LINKED)
 LIBRARY: Final = "libturnbuckle-mpi.so"
 _LAUNCHER: Final = re.compile(r"(mpirun|mpiexec|orterun|prterun|srun|jsrun|aprun)(\..+)?")
 _PRELOAD: Final = "LD_PRELOAD"

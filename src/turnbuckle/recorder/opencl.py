@@ -12,10 +12,8 @@ from turnbuckle.recorder import opencl_layer
 from turnbuckle.recorder import run as record_run
 
 #: Settings of the layer, and what loads that of MPI beside it; the others belong to CUPTI.
-_SETTINGS: Final = (
-    "TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE", "TB_JITTER_FROM_NS", "TB_JITTER_TO_NS",
-    "TB_JITTER_SEED", "TB_LINK_BANDWIDTH", "LD_PRELOAD",
-)  # fmt: skip
+_DELAYS: Final = ("SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH")
+_SETTINGS: Final = (*(f"TB_{name}" for name in ("MEMORY_MB", "FLUSH_MS", *_DELAYS)), "LD_PRELOAD")
 
 
 def record_opencl(

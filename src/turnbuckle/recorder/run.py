@@ -23,17 +23,19 @@ SUFFIX: Final = ".trace.csv"
 NVTX: Final = "NVTX_INJECTION64_PATH"
 #: Environment variables of launchers for the rank of a process, and for the number of ranks.
 _RANKS: Final = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", ""), ("PMI_RANK", "PMI_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
-)  # fmt: skip
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", ""),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 #: Signals that are forwarded to the program.
 _HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
 #: Settings of the recorder, which are not inherited from the shell.  Other variables that begin with TB_ belong to the program.
-_STEERING: Final = (
-    "TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS",
-    "JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH",
-)  # fmt: skip
+_SLACK: Final = ("SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS")
+_JITTER: Final = ("JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH")
+_STEERING: Final = ("TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", *_SLACK, *_JITTER)
 _SETTINGS: Final = frozenset(f"TB_{word}" for word in _STEERING)
 
 

@@ -227,10 +227,9 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
     # -isystem would move the compiler's own folder in its search order
     headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
-    words = [
-        *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(stand_ins()),
-        *sources(FOLDERS), str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
-    ]  # fmt: skip
+    options = [*OPTIONS, *(["-Werror"] if strict else []), *record_options(text)]
+    linked = [str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread"]
+    words = [*compiler(), *options, *headers, "-idirafter", str(stand_ins()), *sources(FOLDERS), *linked, "-o"]
     compiled(words, target, lambda first: error_of("N003", found=first), unwritten)
 
 

@@ -11,13 +11,13 @@ from turnbuckle.show.table import Table
 Markup = Literal["markdown", "latex"]
 
 #: What LaTeX takes for a command, and what its standard fonts lack.
-_LATEX: Final = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "\N{NO-BREAK SPACE}": "~",
-    "\N{NARROW NO-BREAK SPACE}": r"\,", "×": r"$\times$", "\N{MINUS SIGN}": "$-$", "–": "--", "→": r"$\to$", "µ": r"$\mu$", "·": r"$\cdot$",
-    "∞": r"$\infty$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "η": r"$\eta$",
-}  # fmt: skip
+_LATEX: Final = (
+    {sign: f"\\{sign}" for sign in "{}$&#%_"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~", "\N{NARROW NO-BREAK SPACE}": r"\,"}
+    | {"×": r"$\times$", "\N{MINUS SIGN}": "$-$", "–": "--", "→": r"$\to$", "µ": r"$\mu$", "·": r"$\cdot$"}
+    | {"∞": r"$\infty$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "η": r"$\eta$"}
+)
 #: What Markdown takes for markup inside a cell.
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]<>|~#$&])")
 

@@ -81,18 +81,19 @@ def _members(pairs: list[tuple[str, Any]]) -> Row:
     return out
 
 
+#: Sections with a handler of their name.
+_OF_DEVICE: Final = ("launch", "sync", "event", "alloc", "concurrent", "contention", "device")
+_HANDLED: Final = ("copy", "gap", "threshold", *_OF_DEVICE, "host", "managed", "slack")
+
+
 class _Kit:
     """Sections of one file, added up."""
 
     def __init__(self, file: Text, left: Left) -> None:
         self.file, self.left, self.out, self.line = file, left, Found(), 0
         self.group: dict[tuple[str, ...], Points] = {}
-        self.handlers: dict[str, Callable[[list[Row]], None]] = {
-            "copy": self._copy, "gap": self._gap, "threshold": self._threshold, "launch": self._launch, "launchtrace": self._traced,
-            "sync": self._sync, "event": self._event, "alloc": self._alloc, "concurrent": self._concurrent,
-            "contention": self._contention, "device": self._device, "host": self._host, "managed": self._managed,
-            "slack": self._slack, "peer": self._copy,
-        }  # fmt: skip
+        self.handlers: dict[str, Callable[[list[Row]], None]] = {name: getattr(self, f"_{name}") for name in _HANDLED}
+        self.handlers |= {"launchtrace": self._traced, "peer": self._copy}
         self.runs: dict[tuple[float, float, float], list[float]] = {}
         self.kernel_seconds: dict[float, float] = {}
 

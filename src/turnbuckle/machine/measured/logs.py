@@ -163,9 +163,9 @@ def _sized(contents: Found, size_bytes: float, name: str) -> None:
         contents.quantities.remove(q)
 
 
-_RATES: Final = {
-    "rate.h2d.pinned": ("h2d", "pinned"), "rate.d2h.pinned": ("d2h", "pinned"), "rate.p2p": ("p2p", "device"), "rate.d2d": ("d2d", "device")
-}  # fmt: skip
+_RATES: Final = {f"rate.{way}.pinned": (way, "pinned") for way in ("h2d", "d2h")} | {
+    f"rate.{way}": (way, "device") for way in ("p2p", "d2d")
+}
 
 
 def _nothing(name: str, kind: str, contents: Found) -> Exception:

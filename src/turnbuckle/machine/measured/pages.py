@@ -47,10 +47,13 @@ def small_kernels(file: Text, left: Left) -> Found:
 
 
 #: First cell of a row in a page's table -> quantity.
-_ROWS: Final = {
-    "host to device": "rate.h2d.pinned", "device to host": "rate.d2h.pinned", "device to device": "rate.p2p",
-    "device to device read": "rate.p2p", "device to device write": "rate.p2p", "h2d": "rate.h2d.pinned", "d2h": "rate.d2h.pinned",
-}  # fmt: skip
+_HOST: Final = {
+    "host to device": "rate.h2d.pinned",
+    "h2d": "rate.h2d.pinned",
+    "device to host": "rate.d2h.pinned",
+    "d2h": "rate.d2h.pinned",
+}
+_ROWS: Final = _HOST | dict.fromkeys(("device to device", "device to device read", "device to device write"), "rate.p2p")
 _STREAM: Final = ("copy", "mul", "add", "triad", "scale")
 _SCALE: Final = {"TB/s": 1e12, "GB/s": 1e9, "MB/s": 1e6}
 _PAGE_NOTE = "the page does not give the size of the copies"

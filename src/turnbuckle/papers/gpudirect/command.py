@@ -68,12 +68,8 @@ def patterns(
 
     _unused(names, by_size, sizes, set_ or [])
     machine = replace(ON_ONE_SWITCH if by_size else OF_THE_PAPER, hop_seconds=None if hop is None else parse(hop, "s"))
-    setup = with_settings(
-        replace(
-            machine, overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
-            eager_limit_bytes=parse(eager_limit, "B"),
-        ), set_ or [],
-    )  # fmt: skip
+    costed = replace(machine, overhead_seconds=parse(overhead, "s"), costs=costs, eager_limit_bytes=parse(eager_limit, "B"))
+    setup = with_settings(replace(costed, fidelity=fidelity, collectives=collectives), set_ or [])
     each = rank_counts(ranks_per_node, "--ranks-per-node 1,2,4,6")
     if by_size:
         several = [parse(word, "B") for word in (_SIZES if sizes is None else sizes).split(",")]

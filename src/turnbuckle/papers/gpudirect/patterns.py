@@ -101,12 +101,11 @@ def application(name: str) -> Application:
         ends = [_percent(text[_INCREASE, place].text) for place in (f"{n}, lower", f"{n}, upper", n) if (_INCREASE, place) in text]
         increases[int(n)] = (ends[0], ends[-1])
     small = text.get(("payload of messages below 32KB", ""))
-    return Application(
-        name, tuple(int(s.text) for s in MORE.all if (s.subject, s.quantity) == (name, "ranks")),
-        (int(text["partners", "fewest"].text), int(text["partners", "most"].text)), tuple(bands),
-        {int(n): float(s.text) / 100 for (quantity, n), s in text.items() if quantity == "share of communication" and n.isdecimal()},
-        _gain(name), increases, float(small.text) / 100 if small else float("nan"),
-    )  # fmt: skip
+    ranks = tuple(int(s.text) for s in MORE.all if (s.subject, s.quantity) == (name, "ranks"))
+    partners = (int(text["partners", "fewest"].text), int(text["partners", "most"].text))
+    shares = {int(n): float(s.text) / 100 for (quantity, n), s in text.items() if quantity == "share of communication" and n.isdecimal()}
+    least = float(small.text) / 100 if small else float("nan")
+    return Application(name, ranks, partners, tuple(bands), shares, _gain(name), increases, least)
 
 
 def _gain(name: str) -> Ends:

@@ -48,9 +48,8 @@ from turnbuckle.profile.profile import Profile
 Index = NDArray[np.int32]
 Numbers = TypeVar("Numbers", Int, Index)
 
-EDGES: Final = (
-    "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
-)  # fmt: skip
+_SYSTEM: Final = ("host", "call", "deliver", "stream", "engine", "run", "barrier")
+EDGES: Final = (*_SYSTEM, "event", "graph", "fault", "sync", "queue", "meet", "origin")
 #: Codes of the kinds; ``order`` edges come from several runs of one program (`turnbuckle.questions.order.poset`), not from a rule.
 EDGE: Final = {word: code for code, word in enumerate((*EDGES, "order"))}
 #: Kinds that follow from one thread, one stream, or a call and its work.

@@ -19,10 +19,8 @@ from turnbuckle.trace.trace import Trace
 MOST_BYTES: Final = 1 << 48
 MOST_RANKS: Final = 1 << 20
 #: Columns of the sized kernels.
-COLUMNS: Final = {
-    "activity": pl.Int64, "operation": pl.String, "size_bytes": pl.Int64, "ranks": pl.Int64, "first": pl.Int64, "stride": pl.Int64,
-    "algorithm": pl.String, "protocol": pl.String,
-}  # fmt: skip
+_NUMBERS: Final = dict.fromkeys(("size_bytes", "ranks", "first", "stride"), pl.Int64)
+COLUMNS: Final = {"activity": pl.Int64, "operation": pl.String, **_NUMBERS, "algorithm": pl.String, "protocol": pl.String}
 #: The operation is the first of these that the text holds, without underscores and in lower case.
 _OPERATIONS: Final = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "reduce", "send", "recv")
 _ALGORITHM: Final = re.compile(r"(?i)_(ring|tree|collnet\w*?|nvls\w*?|pat)(?=_)")
@@ -82,30 +80,24 @@ def sized_collectives(rows: pl.DataFrame, trace: Trace) -> tuple[pl.DataFrame, i
     operation = [operation_of(t) for t in text.to_list()]
     words = [runs_as(n, does) for n, does in zip(named.to_list(), operation, strict=True)]
     world = trace.facts.get("world_size") or (trace.table("processes").height or None)
-    told = told.with_columns(
-        operation=pl.Series(operation, dtype=pl.String), algorithm=pl.Series([a for a, _ in words], dtype=pl.String),
-        protocol=pl.Series([p for _, p in words], dtype=pl.String),
-        first=pl.col("first_rank").fill_null(0), stride=pl.col("rank_stride").fill_null(1).clip(1),
-        ranks=pl.col("ranks").fill_null(pl.lit(world, pl.Int64)),
-    )  # fmt: skip
+    texts = {"operation": operation, "algorithm": [a for a, _ in words], "protocol": [p for _, p in words]}
+    told = told.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
+    first, stride = pl.col("first_rank").fill_null(0), pl.col("rank_stride").fill_null(1).clip(1)
+    told = told.with_columns(first=first, stride=stride, ranks=pl.col("ranks").fill_null(pl.lit(world, pl.Int64)))
     gathered = pl.coalesce(pl.col("receive_bytes"), pl.col("size_bytes") * pl.col("ranks"))
     whole = pl.when(pl.col("operation") == "allgather").then(gathered).otherwise(pl.coalesce("size_bytes", "receive_bytes"))
-    told = told.with_columns(size_bytes=whole).filter(
-        pl.col("operation") != "", pl.col("size_bytes").is_between(1, MOST_BYTES), pl.col("ranks").is_between(2, MOST_RANKS),
-        ~pl.col("algorithm").str.contains("|".join(_UNPRICED)),
-        (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2),
-    )  # fmt: skip
+    known = (pl.col("operation") != "") & ~pl.col("algorithm").str.contains("|".join(_UNPRICED))
+    bounded = pl.col("size_bytes").is_between(1, MOST_BYTES) & pl.col("ranks").is_between(2, MOST_RANKS)
+    told = told.with_columns(size_bytes=whole).filter(known, bounded, (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2))
     sized = told.select(*COLUMNS)
     return sized, kernels.height - sized.height
 
 
 def _told(kernels: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Join each kernel to the row that tells what it moves: its own, else the call during which it was launched that tells most."""
-    rows = trace.table("collectives").select(
-        "start_ns", "end_ns", "process", "thread", "correlation", "size_bytes", "receive_bytes", "ranks", "first_rank", "rank_stride",
-        asked="name",
-    )  # fmt: skip
-    content = ("asked", "size_bytes", "receive_bytes", "ranks", "first_rank", "rank_stride")
+    sizes = ("size_bytes", "receive_bytes", "ranks", "first_rank", "rank_stride")
+    rows = trace.table("collectives").select("start_ns", "end_ns", "process", "thread", "correlation", *sizes, asked="name")
+    content = ("asked", *sizes)
     keys = trace.kernels.select("process", "correlation").with_row_index("row").cast({"row": pl.Int64})
     kernels = kernels.join(keys, on="row", how="left", maintain_order="left")
     own = rows.filter(pl.col("thread").is_null(), pl.col("correlation").is_not_null()).unique(["process", "correlation"], keep="none")
@@ -115,10 +107,9 @@ def _told(kernels: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     parts = [first.select("activity", "row", *content)]
     for told in (pl.col("ranks").is_not_null(), pl.col("ranks").is_null()):
         calls = rows.filter(pl.col("thread").is_not_null(), told).sort("start_ns")
-        joined = launched.join_asof(
-            calls.select("start_ns", "end_ns", "thread", *content), left_on="call_start_ns", right_on="start_ns", by="thread",
-            check_sortedness=False,
-        ).filter(pl.col("asked").is_not_null(), pl.col("call_start_ns") <= pl.col("end_ns"))  # fmt: skip
+        asked = calls.select("start_ns", "end_ns", "thread", *content)
+        joined = launched.join_asof(asked, left_on="call_start_ns", right_on="start_ns", by="thread", check_sortedness=False)
+        joined = joined.filter(pl.col("asked").is_not_null(), pl.col("call_start_ns") <= pl.col("end_ns"))
         parts.append(joined.select("activity", "row", *content))
         launched = launched.join(joined.select("activity"), on="activity", how="anti").sort("call_start_ns")
     return pl.concat(parts).sort("activity")

@@ -110,11 +110,11 @@ def start_up(profile: Profile) -> StartUp | None:
 def _end(trace: Trace) -> tuple[int, str] | None:
     """Return the end of start-up, and the event that ends it."""
     ends = [(int(end[-1]), "MPI_Init") for _, end in [_mpi_init(trace)] if len(end)]
-    works = pl.concat([
-        trace.kernels.select("start_ns", process=pl.col("process").fill_null(_ANY), function=pl.col("name").cast(pl.Int64)),
-        # graphs recorded as one have no names: an executable graph that is launched again repeats
-        trace.graphs.select("start_ns", process=pl.col("process").fill_null(_ANY), function=-1 - pl.col("graph_exec")),
-    ]).sort("start_ns", maintain_order=True)  # fmt: skip
+    process = pl.col("process").fill_null(_ANY)
+    kernels = trace.kernels.select("start_ns", process=process, function=pl.col("name").cast(pl.Int64))
+    # graphs recorded as one have no names: an executable graph that is launched again repeats
+    graphs = trace.graphs.select("start_ns", process=process, function=-1 - pl.col("graph_exec"))
+    works = pl.concat([kernels, graphs]).sort("start_ns", maintain_order=True)
     if works.height:
         repeats = pl.col("function").cum_count().over("process", "function") > 1
         marked = works.with_columns(repeats=repeats & pl.col("function").is_not_null())

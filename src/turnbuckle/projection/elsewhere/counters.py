@@ -350,10 +350,10 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     for name in _once(means):
         if (peak := _metrics()[name].peak) is not None:
             operations[peak] = operations.get(peak, 0.0) + means[name]
-    return Counted(
-        memory=next(iter(of("memory share")), math.nan), arithmetic=max(of("pipe share"), default=math.nan), size_bytes=both("bytes"),
-        rate=both("rate"), operations=operations, seconds=sum(timed) / len(timed) if timed else math.nan,
-    )  # fmt: skip
+    memory, arithmetic = next(iter(of("memory share")), math.nan), max(of("pipe share"), default=math.nan)
+    mean = sum(timed) / len(timed) if timed else math.nan
+    size, rate = both("bytes"), both("rate")
+    return Counted(memory=memory, arithmetic=arithmetic, size_bytes=size, rate=rate, operations=operations, seconds=mean)
 
 
 def _once(names: Iterable[str]) -> list[str]:

@@ -131,10 +131,12 @@ def recorded(trace: Trace) -> pl.DataFrame:
 
 
 _COLUMNS: Final = (
-    Column("name", ""), Column("ratio", "1", needed=False, least=0.0, above=True, most=_MOST),
-    Column("seconds", "s", needed=False, least=0.0, above=True), Column("error", "1", needed=False, most=3.0),
+    Column("name", ""),
+    Column("ratio", "1", needed=False, least=0.0, above=True, most=_MOST),
+    Column("seconds", "s", needed=False, least=0.0, above=True),
+    Column("error", "1", needed=False, most=3.0),
     Column("source", "", needed=False),
-)  # fmt: skip
+)
 
 #: Work of kernels: operations of double precision, and bytes read and written with small and with large strides.
 WORK_COLUMNS: Final = (
@@ -194,10 +196,8 @@ def _stated(text: str, name: str) -> KernelTable:
         raise error_of("A431.both", where=table.where(int(wrong[0])))
     error = np.nan_to_num(table.number("error", GIVEN_ERROR), nan=GIVEN_ERROR)
     sources = dict.fromkeys(text.strip() for text in table.texts.get("source", []) if text.strip())
-    return KernelTable(
-        tuple(text.strip() for text in table.texts["name"]), tuple(ratio.tolist()), tuple(error.tolist()),
-        clipped("; ".join(sources) or table.name, 120), tuple(seconds.tolist()), (None,) * len(table),
-    )  # fmt: skip
+    names, source = tuple(text.strip() for text in table.texts["name"]), clipped("; ".join(sources) or table.name, 120)
+    return KernelTable(names, tuple(ratio.tolist()), tuple(error.tolist()), source, tuple(seconds.tolist()), (None,) * len(table))
 
 
 def _worked(table: Table) -> KernelTable:

@@ -39,13 +39,21 @@ SAME_GPU: Final = 0.08
 SHARES: Final[Mapping[str, tuple[float, float]]] = {"pipe": (0.0, 0.5), "memory": (0.5, 1.0), "": (0.0, 1.0)}
 #: What any multiprocessor since 2016 holds where a machine file does not say (CUDA C++ Programming Guide, technical specifications).
 _HELD: Final[Mapping[ParameterName, float]] = {
-    "gpu.threads": 2048.0, "gpu.registers": 65536.0, "gpu.shared_memory": np.inf, "gpu.blocks": 32.0,
-}  # fmt: skip
+    "gpu.threads": 2048.0,
+    "gpu.registers": 65536.0,
+    "gpu.shared_memory": np.inf,
+    "gpu.blocks": 32.0,
+}
 #: Peaks that a kernel of a precision can reach, the first that both machines state.
 _PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
-    "fp64": ("gpu.fp64_matrix", "gpu.fp64"), "fp32": ("gpu.fp32",), "tf32": ("gpu.tf32_matrix",), "bf16": ("gpu.fp16_matrix",),
-    "fp16": ("gpu.fp16_matrix",), "fp8": ("gpu.fp8_matrix",), "int8": ("gpu.int8_matrix",),
-}  # fmt: skip
+    "fp64": ("gpu.fp64_matrix", "gpu.fp64"),
+    "fp32": ("gpu.fp32",),
+    "tf32": ("gpu.tf32_matrix",),
+    "bf16": ("gpu.fp16_matrix",),
+    "fp16": ("gpu.fp16_matrix",),
+    "fp8": ("gpu.fp8_matrix",),
+    "int8": ("gpu.int8_matrix",),
+}
 _REACH: Final = 1.6448536269514722
 #: A side that did nothing at all.
 _LEAST: Final = 1e-9

@@ -329,11 +329,10 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
         carried = Carried(target, source, None, 0, 0, 0, 0, 0, "", 0.0, *kernels, *shared)
     else:
         pairs = matched.messages.with_columns(size=pl.min_horizontal("size_bytes", "size_bytes_r"))
-        carried = Carried(
-            target, source, None if asked.source or observed is None else observed.count, pairs.height,
-            int(pairs["size"].fill_null(0).clip(0).sum()), len(source.call), pairs["size"].null_count(), matched.unmatched,
-            in_words(matched.alone, profile.trace, profile.first_ns), 0.0, *kernels, *shared,
-        )  # fmt: skip
+        count = None if asked.source or observed is None else observed.count
+        sizes, alone = pairs["size"], in_words(matched.alone, profile.trace, profile.first_ns)
+        messages = (pairs.height, int(sizes.fill_null(0).clip(0).sum()), len(source.call), sizes.null_count(), matched.unmatched)
+        carried = Carried(*(target, source, count, *messages, alone, 0.0, *kernels, *shared))
     return Other(timeline, added(target)[0], carried, later, slower, added)
 
 
@@ -455,11 +454,10 @@ class _Lags:
         all_lag = np.minimum(np.append(self.lag, lag).astype(np.int64), graph.time_ns[all_target] - graph.time_ns[all_source])
         latest = np.zeros(len(graph.time_ns), dtype=np.int64)
         np.maximum.at(latest, all_target, graph.time_ns[all_source] + all_lag)
-        made = replace(
-            graph, source=all_source, target=all_target, lag_ns=all_lag, residual_ns=graph.time_ns - latest,
-            kind=np.append(graph.kind, np.full(count, EDGE["meet"], dtype=np.int8)),
-            paid=None if graph.paid is None else np.append(graph.paid, np.full(count, -1, dtype=np.int32)),
-        )  # fmt: skip
+        kinds = np.append(graph.kind, np.full(count, EDGE["meet"], dtype=np.int8))
+        paid = None if graph.paid is None else np.append(graph.paid, np.full(count, -1, dtype=np.int32))
+        made = replace(graph, source=all_source, target=all_target, lag_ns=all_lag, kind=kinds, paid=paid)
+        made = replace(made, residual_ns=graph.time_ns - latest)
         return made, np.append(self.added, added)
 
 

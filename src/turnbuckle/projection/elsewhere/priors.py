@@ -197,9 +197,8 @@ def unstated(pair: Pair, name: ParameterName) -> bool:
 
 
 #: Parameters that the time of kernels depends on.
-GPU_RATES: Final[tuple[ParameterName, ...]] = (
-    "gpu.fp64", "gpu.fp64_matrix", "gpu.fp32", "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock",
-)  # fmt: skip
+_FLOPS: Final[tuple[ParameterName, ...]] = ("gpu.fp64", "gpu.fp64_matrix", "gpu.fp32")
+GPU_RATES: Final[tuple[ParameterName, ...]] = (*_FLOPS, "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock")
 #: Couplings that carry another's packets farther; empty for one that leaves the link as it is.
 _PROTOCOL: Final = {"fabric": "pcie", "remoting": "", "relative": ""}
 

@@ -61,9 +61,13 @@ def direct(timeline: TimelineReplay, pairs: StagingPairs, pin_seconds: float) ->
 
 
 def staging(
-    timeline: TimelineReplay, pairs: StagingPairs, replays: Callable[[float], TimelineReplay], change: Change, measured: float,
+    timeline: TimelineReplay,
+    pairs: StagingPairs,
+    replays: Callable[[float], TimelineReplay],
+    change: Change,
+    measured: float,
     seconds: float,
-) -> Staging | None:  # fmt: skip
+) -> Staging | None:
     """Return what of a run stages messages, and what it would take without; None where nothing does.
 
     Parameters
@@ -85,10 +89,20 @@ def staging(
         return measured + float(replays(pin_seconds).seconds(change)) - timeline.unchanged_seconds if on_target.any() else seconds
 
     judged = registry.load("services", "verdict on gpudirect")(seconds, without)
+    sends, receives = (len(np.unique(pairs.call[side])) for side in (pairs.sends, ~pairs.sends))
+    recorded_seconds = float(recorded.sum())
     return Staging(
-        copies=len(copies), size_bytes=round(float(size.sum())), sends=len(np.unique(pairs.call[pairs.sends])),
-        receives=len(np.unique(pairs.call[~pairs.sends])), measured_seconds=float(recorded.sum()),
-        share=float(recorded.sum()) / measured if measured else 0.0, seconds=float(on_target.sum()),
-        gpudirect_seconds=seconds / (1.0 + judged.gain), gain=judged.gain, low=judged.low, high=judged.high, verdict=judged.word,
+        copies=len(copies),
+        size_bytes=round(float(size.sum())),
+        sends=sends,
+        receives=receives,
+        measured_seconds=recorded_seconds,
+        share=recorded_seconds / measured if measured else 0.0,
+        seconds=float(on_target.sum()),
+        gpudirect_seconds=seconds / (1.0 + judged.gain),
+        gain=judged.gain,
+        low=judged.low,
+        high=judged.high,
         decides=judged.decides,
-    )  # fmt: skip
+        verdict=judged.word,
+    )

@@ -124,10 +124,9 @@ def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -
     fewest = next((c.cores for c in counts if c.least_seconds <= allowed), None)
     enough = next((c.cores for c in counts if c.most_seconds <= allowed), None)
     shown = {0, len(counts) - 1, *np.linspace(0, len(counts) - 1, _MOST_ROWS).astype(int).tolist()}
-    return Replayed(
-        trace.name, whole, gpus, trace.scheduling["thread"].n_unique(), at_once, busy, speed, efficiency,
-        tuple(counts[k] for k in sorted(shown)), fewest, enough, tuple(profile.findings),
-    )  # fmt: skip
+    threads, rows = trace.scheduling["thread"].n_unique(), tuple(counts[k] for k in sorted(shown))
+    found = (rows, fewest, enough, tuple(profile.findings))
+    return Replayed(trace.name, whole, gpus, threads, at_once, busy, speed, efficiency, *found)
 
 
 def _running(profile: Profile) -> tuple[Float, Float]:

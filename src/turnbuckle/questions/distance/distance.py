@@ -81,9 +81,14 @@ class Distance:
 
     @classmethod
     def of(
-        cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = (), layer: Machine | None = None,
+        cls,
+        seen: Run,
+        mode: Mode,
+        ready: Prepared | None = None,
+        classes: Sequence[str] = (),
+        layer: Machine | None = None,
         pcie: Pcie = "whole",
-    ) -> Distance:  # fmt: skip
+    ) -> Distance:
         """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
         if (mode == "remoting") != (layer is not None):
             raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))

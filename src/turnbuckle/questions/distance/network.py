@@ -78,12 +78,10 @@ def tolerate_network(
     curve = replace(curve, seconds=curve.seconds + (measured - ready.timeline.unchanged_seconds))
     tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
     beyond = measured - float(ready.timeline.graph.time_ns.max()) * 1e-9
-    return Slack(
-        run=seen, mode="network", measured=measured, curve=curve, tolerances=tolerances, carriers=(),
-        carried_at=next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST), trust=ready.trust,
-        shares=shares(ready.timeline, beyond), repeats=(measured, *repeats) if repeats else (),
-        findings=[finding("A309", 1, ready.trust.words()), *other.carried.findings], network=other.carried,
-    )  # fmt: skip
+    carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
+    found = shares(ready.timeline, beyond)
+    slack = Slack(seen, "network", measured, curve, tolerances, (), carried_at, ready.trust, found, (measured, *repeats) if repeats else ())
+    return replace(slack, findings=[finding("A309", 1, ready.trust.words()), *other.carried.findings], network=other.carried)
 
 
 def bandwidth_curve(seen: Run, network: OnNetwork | str | None, ends: Sequence[float]) -> tuple[Curve, Carried]:

@@ -86,11 +86,14 @@ def scatter(rows: Sequence[Row]) -> Figure:
     kinds = [k for k in KINDS if any(r.kind == k for r in rows)]
     # a panel is no wider than its title may be
     panels = [_panel(TITLES[kind], [r for r in rows if r.kind == kind]) for kind in kinds]
+    around = dict.fromkeys(("left", "right", "top", "bottom"), 2)
     spec: Spec = {
-        "concat": panels, "columns": _COLUMNS, "spacing": {"row": 26, "column": _GAP},
-        "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},
+        "concat": panels,
+        "columns": _COLUMNS,
+        "spacing": {"row": 26, "column": _GAP},
+        "padding": around,
         "autosize": {"type": "pad"},
-    }  # fmt: skip
+    }
     stated = [r.covered for r in rows if r.covered is not None]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
@@ -114,10 +117,8 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
     if high / low < 30.0:
         middle = math.sqrt(low * high)
         low, high = middle / math.sqrt(30.0), middle * math.sqrt(30.0)
-    axis: Spec = {
-        "values": _ticks(low, high), "labelExpr": _LABELS.get(rows[0].unit, "datum.value"), "grid": False, "labelFontSize": 10,
-        "titleFontSize": 10, "titlePadding": 4, "labelOverlap": False,
-    }  # fmt: skip
+    axis: Spec = {"values": _ticks(low, high), "labelExpr": _LABELS.get(rows[0].unit, "datum.value"), "grid": False}
+    axis |= {"labelFontSize": 10, "titleFontSize": 10, "titlePadding": 4, "labelOverlap": False}
     x = quantity("measured", [low, high], log=10, title="measured", **axis)
     y = quantity("predicted", [low, high], log=10, title="predicted", **axis)
     layers: list[Spec] = []
@@ -127,11 +128,11 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
     layers.append(marks.line([{"measured": v, "predicted": v} for v in (low, high)], x, y, 1, color=SOFT))
     points: Rows = [
         {
-            "measured": (r.measured or 0.0), "predicted": (r.predicted or 0.0), "low": (r.low or 0.0),
-            "high": (r.high or 0.0), "colour": COLOURS[r.model], "tip": _tip(r),
+            **{end: getattr(r, end) or 0.0 for end in ("measured", "predicted", "low", "high")},
+            **{"colour": COLOURS[r.model], "tip": _tip(r)},
         }
         for r in rows
-    ]  # fmt: skip
+    ]
     intervals = [p for p, r in zip(points, rows, strict=True) if r.low is not None]
     layers.append(marks.rules(intervals, x, of(y, "low"), 1.4, y2="high", opacity=0.7))
     for missed, look in _DOTS.items():
@@ -162,10 +163,9 @@ def ratios(rows: Sequence[Row]) -> Figure:
     groups = list(dict.fromkeys((r.kind, r.model) for r in sorted(rows, key=lambda r: KINDS.index(r.kind))))
     dots, medians, heads = _lines(groups, rows)
     y = row_axis(len(groups))
-    x = quantity(
-        "ratio", [_LEAST, _MOST], log=10, title="predicted over measured, logarithmic", values=[0.2, 0.5, 1, 2, 5],
-        labelExpr="datum.value == 1 ? 'right' : datum.value + '×'", grid=False, labelOverlap=False,
-    )  # fmt: skip
+    labels: Spec = {"labelExpr": "datum.value == 1 ? 'right' : datum.value + '×'", "labelOverlap": False, "grid": False}
+    title = "predicted over measured, logarithmic"
+    x = quantity("ratio", [_LEAST, _MOST], log=10, title=title, values=[0.2, 0.5, 1, 2, 5], **labels)
     zones: Rows = [{"from": 1 - share, "to": 1 + share, "colour": colour} for share, colour in _GUIDES]
     left, right = 428, 62
     end = FULL - left - right + 10
@@ -220,9 +220,6 @@ def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Ro
 
 def _as_row(row: Row) -> dict[str, Any]:
     """Return the numbers of a comparison."""
-    return {
-        "case": clean(row.case), "kind": TITLES[row.kind], "model": MODEL_TITLES[row.model], "quantity": clean(row.quantity),
-        "unit": row.unit,
-        "measured": row.measured, "predicted": row.predicted, "low": row.low, "high": row.high,
-        "off_percent": None if row.off is None else round(100 * row.off, 2), "covered": row.covered,
-    }  # fmt: skip
+    words = {"case": clean(row.case), "kind": TITLES[row.kind], "model": MODEL_TITLES[row.model], "quantity": clean(row.quantity)}
+    numbers = {name: getattr(row, name) for name in ("unit", "measured", "predicted", "low", "high", "covered")}
+    return {**words, **numbers, "off_percent": None if row.off is None else round(100 * row.off, 2)}

@@ -138,13 +138,12 @@ class Validation(Shown):
         median = float(np.median([o for o, _ in off])) if off else None
         cases = {r.case for r in rows}
         scores = [r.score for r in rows if r.score is not None]
-        return Group(
-            rows[0].kind, rows[0].model, len(cases), len(rows), median, worst, where, covered, len(stated), low, high, orders,
-            float(np.mean(scores)) if scores else None, len({cluster.get(name, name) for name in cases}),
-            sum(bool(about.blind) for name, about in abouts.items() if name in cases),
-            sum(bool(about.weak) for name, about in abouts.items() if name in cases),
-            sum(r.direction is True for r in rows), sum(r.direction is not None for r in rows),
-        )  # fmt: skip
+        named = [about for name, about in abouts.items() if name in cases]
+        score, clusters = float(np.mean(scores)) if scores else None, len({cluster.get(name, name) for name in cases})
+        doubts = (sum(bool(about.blind) for about in named), sum(bool(about.weak) for about in named))
+        directions = (sum(r.direction is True for r in rows), sum(r.direction is not None for r in rows))
+        counts, errors = (len(cases), len(rows)), (median, worst, where, covered, len(stated), low, high, orders)
+        return Group(*(rows[0].kind, rows[0].model, *counts, *errors, score, clusters, *doubts, *directions))
 
     @property
     def findings(self) -> list[Finding]:

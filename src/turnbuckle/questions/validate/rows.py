@@ -22,12 +22,9 @@ from turnbuckle.questions.validate.variants import Part, cut, prepare
 from turnbuckle.trace.read import read
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.card`.
-KINDS: Final = (
-    "run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing",
-    "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels",
-    "kernel pairs", "collectives", "tables", "replay",
-    "variants", "ranking", "noise",
-)  # fmt: skip
+_OF_RUNS: Final = ("run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing", "transfers")
+_OF_PARTS: Final = ("pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "kernel pairs", "collectives")
+KINDS: Final = (*_OF_RUNS, *_OF_PARTS, "tables", "replay", "variants", "ranking", "noise")
 #: Kinds whose values are ratios of two machines: above 1 one of them is faster, below it the other.
 RATIOS: Final = ("kernels", "kernel pairs", "collectives", "tables")
 _POINTS: Final = {"direction": pl.String, "memory": pl.String, "size_bytes": pl.Float64, "seconds": pl.Float64}
@@ -163,14 +160,9 @@ class Data:
         if profile.trace.mpi.height and not profile.trace.copies.height:
             return ping_pong(profile)
         moved = pl.col("kind").cast(pl.String).str.starts_with("copy_") | (pl.col("kind") == "migration")
-        return (
-            profile.activities.filter(moved & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))
-            .sort("start_ns")
-            .select(
-                pl.col("direction").cast(pl.String), pl.col("memory").cast(pl.String).fill_null("unknown"),
-                pl.col("size_bytes").cast(pl.Float64), "seconds",
-            )
-        )  # fmt: skip
+        moves = profile.activities.filter(moved & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0)).sort("start_ns")
+        memory, size = pl.col("memory").cast(pl.String).fill_null("unknown"), pl.col("size_bytes").cast(pl.Float64)
+        return moves.select(pl.col("direction").cast(pl.String), memory, size, "seconds")
 
 
 def ping_pong(profile: Profile) -> pl.DataFrame:
@@ -194,7 +186,7 @@ def ping_pong(profile: Profile) -> pl.DataFrame:
     pairs = turn.filter((pl.col("called") == "MPI_Send") & (pl.col("then") == "MPI_Recv") & (pl.col("size_bytes") == pl.col("then_bytes")))
     if not pairs.height:
         raise error_of("A192.ping-pong", where=profile.trace.name, found=f"{calls.height} MPI calls")
-    return pairs.select(
-        direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=pl.col("size_bytes").cast(pl.Float64),
-        seconds=(pl.col("returned_ns") - pl.col("start_ns")) * 0.5e-9,
-    ).filter(pl.col("size_bytes") > 0)  # fmt: skip
+    half = (pl.col("returned_ns") - pl.col("start_ns")) * 0.5e-9
+    size = pl.col("size_bytes").cast(pl.Float64)
+    halves = pairs.select(direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=size, seconds=half)
+    return halves.filter(pl.col("size_bytes") > 0)

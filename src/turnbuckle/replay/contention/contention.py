@@ -43,6 +43,8 @@ _LONGEST: Final = float(1 << 62)
 _SHOWN: Final = 12
 #: Most bytes of a packet or a buffer.
 _WIDEST: Final = float((1 << 32) - 1)
+#: Columns of a program that the native core counts in 32 bits.
+_COUNTED: Final = ("first", "arg", "resource", "capacity", "source", "target", "start", "end")
 
 
 class Op(IntEnum):
@@ -196,19 +198,24 @@ def replay(
             raise
 
     try:
+        arrays: dict[str, Any] = {name: _as(getattr(program, name), np.uint32) for name in _COUNTED}
+        arrays |= {"rank": _as(program.priority, np.uint32), "place": _as(program.host, np.uint32), "size": _sizes(program)}
+        arrays |= {name: _as(getattr(program, name), np.uint8) for name in ("code", "leaves")}
+        arrays |= {"durations": _ticks(program.work_seconds), "takes": _ticks(program.use_seconds), "delay": _ticks(program.delay_seconds)}
         done = contend(
-            first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
-            durations=_ticks(program.work_seconds), resource=_as(program.resource, np.uint32), takes=_ticks(program.use_seconds),
-            rank=_as(program.priority, np.uint32), capacity=_as(program.capacity, np.uint32), place=_as(program.host, np.uint32),
-            source=_as(program.source, np.uint32), target=_as(program.target, np.uint32), size=_sizes(program),
-            leaves=_as(program.leaves, np.uint8), limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
-            delay=_ticks(program.delay_seconds), start=_as(program.start, np.uint32), end=_as(program.end, np.uint32),
-            bandwidth=network.bandwidth / PICOSECONDS, hop=_tick(network.hop_seconds),
+            **arrays,
+            limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
+            bandwidth=network.bandwidth / PICOSECONDS,
+            hop=_tick(network.hop_seconds),
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced,
-            tells=report if progress is not None else None, **_made_of(network),
-        )  # fmt: skip
+            fidelity=fidelity,
+            handshake=network.handshake,
+            packing=_packing(network),
+            traced=traced,
+            tells=report if progress is not None else None,
+            **_made_of(network),
+        )
     except (OverflowError, ValueError, RuntimeError) as error:
         # what `progress` raises is its caller's
         if raised:
@@ -248,13 +255,11 @@ def _made_of(network: Network) -> dict[str, Any]:
     """Return the shape and nodes as the native core takes them."""
     shape, numbers = _laid(network)
     made = network.made_of
-    return {
-        "shape": shape, "numbers": numbers, "nodes": network.hosts,
-        "backbone": network.backbone and (network.backbone.bandwidth / PICOSECONDS, _tick(network.backbone.seconds)),
-        "parts": len(made.parts), "cards": list(made.cards),
-        "passes": [k in set(made.passes) for k in range(len(made.parts))],
-        "wires": [(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
-    }  # fmt: skip
+    backbone = network.backbone and (network.backbone.bandwidth / PICOSECONDS, _tick(network.backbone.seconds))
+    passes = [k in set(made.passes) for k in range(len(made.parts))]
+    wires = [(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires]
+    of_node = {"parts": len(made.parts), "cards": list(made.cards), "passes": passes, "wires": wires}
+    return {"shape": shape, "numbers": numbers, "nodes": network.hosts, "backbone": backbone, **of_node}
 
 
 def _translated(error: Exception) -> TurnbuckleError:
@@ -300,10 +305,10 @@ def of_tasks(tasks: Tasks) -> Program:
     processes = int(process.max(initial=-1)) + 1
     first = np.searchsorted(owner[order], np.arange(processes + 1))
     nothing = np.zeros(0, dtype=np.int64)
-    return Program(
-        first, code[order], arg[order], tasks.seconds, nothing, nothing.astype(np.float64), nothing, np.zeros(processes, dtype=np.int64),
-        process[tasks.source], process[tasks.target], tasks.lag_seconds, np.full(edges, Leaves.EDGE, dtype=np.uint8),
-    )  # fmt: skip
+    none, host = np.zeros(0), np.zeros(processes, dtype=np.int64)
+    source, target, leaves = process[tasks.source], process[tasks.target], np.full(edges, Leaves.EDGE, dtype=np.uint8)
+    sizes, code, arg = tasks.lag_seconds, code[order], arg[order]
+    return Program(first, code, arg, tasks.seconds, nothing, none, nothing, host, source, target, sizes, leaves)
 
 
 def _stuck(count: int, named: list[tuple[int, int, int]]) -> TurnbuckleError:

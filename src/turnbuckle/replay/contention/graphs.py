@@ -12,7 +12,7 @@ multiprocessors, at most at the share of them that the kernel can use.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -317,11 +317,11 @@ def behind_one_link(
     host = np.where(single.host[None, :] > 0, single.host[None, :] + stride * run[:, None], single.host[None, :])
     ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (single.source, single.target)]
     capacities = np.tile(capacity, sets)
-    return Program(
-        np.append(first, len(single.code) * times), np.tile(single.code, times), arg.reshape(-1).astype(np.int64),
-        np.tile(single.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
-        ends[0], ends[1], np.tile(single.size_bytes, times), np.tile(single.leaves, times), np.tile(single.rate_limit, times),
-    )  # fmt: skip
+    first, code = np.append(first, len(single.code) * times), np.tile(single.code, times)
+    work, size = np.tile(single.work_seconds, times), np.tile(single.size_bytes, times)
+    leaves, limits = np.tile(single.leaves, times), np.tile(single.rate_limit, times)
+    uses, none, args = np.arange(len(capacities)), np.zeros(len(capacities)), arg.reshape(-1).astype(np.int64)
+    return Program(first, code, args, work, uses, none, capacities, host.reshape(-1), ends[0], ends[1], size, leaves, limits)
 
 
 def with_gaps(graph: Graph) -> Graph:
@@ -334,13 +334,12 @@ def with_gaps(graph: Graph) -> Graph:
     source[gap], lag[gap] = last, 0
     times = np.stack([start, start + long], axis=1).reshape(-1)
     kinds = np.concatenate([graph.kind, np.full(len(gap), EDGE["host"]), np.full(len(gap), EDGE["call"])]).astype(np.int8)
-    return replace(
-        graph, time_ns=np.append(graph.time_ns, times), activity=np.append(graph.activity, none - 1),
-        source=np.concatenate([source, graph.source[gap], first]).astype(graph.source.dtype),
-        target=np.concatenate([graph.target, first, last]).astype(graph.target.dtype), lag_ns=np.concatenate([lag, none, long]),
-        kind=kinds, residual_ns=np.append(graph.residual_ns, np.zeros(len(times), dtype=np.int64)),
-        clipped_ns=np.append(graph.clipped_ns, np.zeros(len(times), dtype=np.int64)), paid=None,
-    )  # fmt: skip
+    longer = {"time_ns": times, "activity": none - 1, **dict.fromkeys(("residual_ns", "clipped_ns"), np.zeros(len(times), dtype=np.int64))}
+    appended: dict[str, Any] = {name: np.append(getattr(graph, name), values) for name, values in longer.items()}
+    sources = np.concatenate([source, graph.source[gap], first]).astype(graph.source.dtype)
+    targets = np.concatenate([graph.target, first, last]).astype(graph.target.dtype)
+    lags = np.concatenate([lag, none, long])
+    return replace(graph, source=sources, target=targets, lag_ns=lags, kind=kinds, paid=None, **appended)
 
 
 def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
@@ -454,10 +453,12 @@ def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Boo
     host[activity], host[other] = near, far
     edge_ends = np.stack([activity, other])
     sends = np.where(comes, edge_ends[1], edge_ends[0]), np.where(comes, edge_ends[0], edge_ends[1])
-    return Program(
-        np.searchsorted(keys[0][order], np.arange(processes + 1)), code[order], arg[order], np.concatenate(work_seconds),
-        np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), host, np.concatenate([process_of(source), activity, sends[0]]),
-        np.concatenate([process_of(target), other, sends[1]]), np.concatenate([lag, after, size]),
-        np.concatenate([np.full(edges + k, Leaves.EDGE), np.where(comes, Leaves.EAGER, Leaves.READY)]).astype(np.uint8),
-        np.concatenate([np.full(edges + k, np.finfo(np.float64).max / 1e13), limit]),
-    )  # fmt: skip
+    first, nothing, none = np.searchsorted(keys[0][order], np.arange(processes + 1)), np.zeros(0, np.int64), np.zeros(0)
+    work, sizes = np.concatenate(work_seconds), np.concatenate([lag, after, size])
+    source_of, target_of = (
+        np.concatenate([process_of(end), own, send]) for end, own, send in ((source, activity, sends[0]), (target, other, sends[1]))
+    )
+    kinds = np.concatenate([np.full(edges + k, Leaves.EDGE), np.where(comes, Leaves.EAGER, Leaves.READY)]).astype(np.uint8)
+    limits = np.concatenate([np.full(edges + k, np.finfo(np.float64).max / 1e13), limit])
+    code, arg = code[order], arg[order]
+    return Program(first, code, arg, work, nothing, none, nothing, host, source_of, target_of, sizes, kinds, limits)

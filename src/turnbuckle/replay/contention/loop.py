@@ -150,15 +150,13 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     whole = np.ones(calls, dtype=np.bool_)
     host = whole if loop.host_seconds > 0 else ~whole
     zero = np.zeros_like(number)
+    windows = [(Op.AWAIT, back - window, nth >= window), (Op.AWAIT, slot - room, nth >= room), (Op.WORK, zero, host)]
     lists = (
-        [
-            (Op.AWAIT, back - window, nth >= window), (Op.AWAIT, slot - room, nth >= room), (Op.WORK, zero, host),
-            (Op.USE, zero + _DOWN, whole), (Op.SEND, data, whole),
-        ],
+        [*windows, (Op.USE, zero + _DOWN, whole), (Op.SEND, data, whole)],
         [(Op.AWAIT, data, whole), (Op.USE, zero + _WORKERS, whole), (Op.SEND, ready, whole), (Op.SEND, slot, nth < calls - room)],
         [(Op.AWAIT, ready, whole), (Op.USE, zero + _UP, whole), (Op.SEND, result, whole)],
         [(Op.AWAIT, result, whole), (Op.SEND, back, nth < calls - window)],
-    )  # fmt: skip
+    )
     parts = [_flat(steps) for steps in lists]
     # streams one after the other in each kind of process
     code, arg = (np.concatenate([part[k].reshape(-1) for part in parts]) for k in range(2))
@@ -166,13 +164,13 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     sender, worker, device, receiver = (np.repeat(np.arange(streams) + k * streams, calls) for k in range(4))
     arrives = propagation_seconds if quantum == "message" else 0.0
     delays = np.repeat([arrives, 0.0, arrives, 0.0, propagation_seconds], every) * stretch
-    return Program(
-        np.append(0, np.cumsum(lengths)), code.astype(np.uint8), arg, np.array([loop.host_seconds * stretch]),
-        np.array([_DOWN, _UP, _WORKERS]), np.array([down, up, loop.kernel_seconds]) * stretch,
-        np.array([link.width, link.width, loop.workers]), np.zeros(4 * streams, dtype=np.int64),
-        np.concatenate([sender, worker, device, receiver, worker]), np.concatenate([worker, device, receiver, sender, sender]),
-        delays, np.full(5 * every, Leaves.EDGE, dtype=np.uint8),
-    )  # fmt: skip
+    first, code, work = np.append(0, np.cumsum(lengths)), code.astype(np.uint8), np.array([loop.host_seconds * stretch])
+    uses, seconds = np.array([_DOWN, _UP, _WORKERS]), np.array([down, up, loop.kernel_seconds]) * stretch
+    capacity, hosts = np.array([link.width, link.width, loop.workers]), np.zeros(4 * streams, dtype=np.int64)
+    source = np.concatenate([sender, worker, device, receiver, worker])
+    target = np.concatenate([worker, device, receiver, sender, sender])
+    leaves = np.full(5 * every, Leaves.EDGE, dtype=np.uint8)
+    return Program(first, code, arg, work, uses, seconds, capacity, hosts, source, target, delays, leaves)
 
 
 def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:

@@ -223,10 +223,8 @@ def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[
             below, wide = below * m, wide * w
     elif isinstance(shape, Torus):
         yield from ends
-        yield from (
-            f"router {r} {'-' if back else '+'}{_AXES[k] if k < len(_AXES) else k}"
-            for r in range(_product(shape.dims)) for k in range(len(shape.dims)) for back in (False, True)
-        )  # fmt: skip
+        lanes = [f"{sign}{_AXES[k] if k < len(_AXES) else k}" for k in range(len(shape.dims)) for sign in "+-"]
+        yield from (f"router {r} {lane}" for r in range(_product(shape.dims)) for lane in lanes)
     else:
         yield from ends
         routers = shape.groups * shape.routers

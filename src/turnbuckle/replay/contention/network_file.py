@@ -70,18 +70,23 @@ _SHAPES: Final[dict[str, tuple[type, tuple[str, ...]]]] = {
 }
 _QUANTITY: Final = ("B/s", "s")
 #: What may be given of each kind of node: a unit, the largest whole number, or words.
-_BUILT: Final[dict[str, tuple[Callable[..., Node], dict[str, str | int | tuple[str, ...]], tuple[str, ...]]]] = {
-    "gpus": (gpu_node, {
-        "gpus": 64, "hosts": 64, "joined": ("mesh", "switch"), "cards": ("node", "host", "gpu"), "per_switch": 64, "switch_cards": 64,
-        "link": "B/s", "link_seconds": "s", "memory": "B/s", "memory_seconds": "s", "between_hosts": "B/s", "peer": "B/s",
-        "peer_seconds": "s",
-    }, ("gpus", "link")),
-    "pool": (pool, {
-        "hosts": 1024, "gpus": 1024, "per_switch": 1024, "uplinks": 1024, "link": "B/s", "host_link": "B/s", "link_seconds": "s",
-        "switch_seconds": "s", "memory": "B/s",
-    }, ("hosts", "gpus", "link")),
+_Limits = Mapping[str, str | int | tuple[str, ...]]
+_OF_GPUS: Final[_Limits] = (
+    {"joined": ("mesh", "switch"), "cards": ("node", "host", "gpu")}
+    | dict.fromkeys(("gpus", "hosts", "per_switch", "switch_cards"), 64)
+    | dict.fromkeys(("link", "memory", "between_hosts", "peer"), "B/s")
+    | dict.fromkeys(("link_seconds", "memory_seconds", "peer_seconds"), "s")
+)
+_OF_POOL: Final[_Limits] = (
+    dict.fromkeys(("hosts", "gpus", "per_switch", "uplinks"), 1024)
+    | dict.fromkeys(("link", "host_link", "memory"), "B/s")
+    | dict.fromkeys(("link_seconds", "switch_seconds"), "s")
+)
+_BUILT: Final[dict[str, tuple[Callable[..., Node], _Limits, tuple[str, ...]]]] = {
+    "gpus": (gpu_node, _OF_GPUS, ("gpus", "link")),
+    "pool": (pool, _OF_POOL, ("hosts", "gpus", "link")),
     "graph": (graph, {"gpus": 1024, "cards": 1024, "link": "B/s", "seconds": "s"}, ("gpus", "link")),
-}  # fmt: skip
+}
 _NUMBERS: Final = ("nodes", "bandwidth", "hop", "shape")
 _NAMES: Final = {"nodes": "nodes", "bandwidth": "link, one way", "hop": "latency of a link", "shape": "shape"}
 _WORDS: Final = ("name", "title", "source", "machine")

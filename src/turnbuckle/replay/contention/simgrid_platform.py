@@ -29,19 +29,17 @@ from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.machine.measured.xml_text import Element, parsed
 
 #: Attributes that are read, by element; those of hosts are no part of a network.
+_LINK: Final = ("bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat")
 _READ: Final[dict[str, tuple[str, ...]]] = {
     "platform": ("version",),
     "zone": ("id", "routing"),
-    "cluster": (
-        "id", "prefix", "suffix", "radical", "speed", "core", "router_id", "bw", "lat", "sharing_policy", "bb_bw", "bb_lat",
-        "bb_sharing_policy", "loopback_bw", "loopback_lat", "topology", "topo_parameters",
-    ),
+    "cluster": ("id", "prefix", "suffix", "radical", "speed", "core", "router_id", *_LINK, "topology", "topo_parameters"),
     "host": ("id", "speed", "core"),
     "router": ("id",),
     "link": ("id", "bandwidth", "latency", "sharing_policy"),
     "host_link": ("id", "up", "down"),
     "backbone": ("id", "bandwidth", "latency", "sharing_policy"),
-}  # fmt: skip
+}
 _VERSIONS: Final = ("4", "4.1")
 _MOST_HOSTS: Final = 1 << 24
 #: A number, and SimGrid's unit behind it.
@@ -143,12 +141,13 @@ class _Platform:
             if cluster.attributes.get("loopback_lat"):
                 raise self.attribute(cluster, "loopback_lat", "without loopback_bw")
             return {}
+        source = self.source(cluster)
         wire = {
-            "name": "loopback", "between": ["host 0", "host 0"], "bandwidth": self.rate(cluster, "loopback_bw"),
-            "latency": self.time(cluster, "loopback_lat"),
-            "source": f"{self.source(cluster)}; that messages share a loopback is assumed, in SimGrid they do not",
-            "latency_source": self.source(cluster),
-        }  # fmt: skip
+            **{"name": "loopback", "between": ["host 0", "host 0"]},
+            **{"bandwidth": self.rate(cluster, "loopback_bw"), "latency": self.time(cluster, "loopback_lat")},
+            "source": f"{source}; that messages share a loopback is assumed, in SimGrid they do not",
+            "latency_source": source,
+        }
         return {"node": {"parts": ["host 0"], "cards": ["host 0"], "passes": ["host 0"], "source": self.source(cluster), "wires": [wire]}}
 
     # --- hosts one by one -----------------------------------------------------------------------------------------------
@@ -207,10 +206,9 @@ class _Platform:
 
     def network(self, element: Element, hosts: int, bandwidth: str, hop: str, shape: Mapping[str, Any] | None) -> dict[str, Any]:
         name = clipped(element.attributes.get("id", "")) or self.file
-        table: dict[str, Any] = {
-            "name": name, "title": f"platform of SimGrid: {clipped(self.file)}", "nodes": hosts, "bandwidth": bandwidth, "hop": hop,
-            "source": self.source(element),
-        }  # fmt: skip
+        title = f"platform of SimGrid: {clipped(self.file)}"
+        table: dict[str, Any] = {"name": name, "title": title, "nodes": hosts, "bandwidth": bandwidth, "hop": hop}
+        table["source"] = self.source(element)
         if shape is not None:
             table["shape"] = shape
         return {"network": table}

@@ -96,9 +96,14 @@ def targets(on: Sequence[str] | None) -> list[str] | None:
 
 
 def model_of(
-    alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = (), host: float | None = None, port: Port | None = None,
+    alpha: str,
+    model: str,
+    lambdas: list[str] | None,
+    charges: Sequence[str] = (),
+    host: float | None = None,
+    port: Port | None = None,
     kernels: Sequence[Path] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the model that ``--model``, ``--alpha``, ``--host``, ``--port`` and ``--kernels`` name.
 
     Raises A003 for an alpha or a host that is none, A012 for options that exclude each other.

@@ -49,9 +49,9 @@ Through = Literal["host", "direct", "cached"]
 MOST_TASKS: Final = 4_000_000
 
 #: Keys of a link with their units (none: text), and the keys that each kind of link uses.
-LINK_KEYS: Final[dict[str, str]] = {
-    "pcie": "", "start_up": "s", "share": "1", "line_time": "s", "lines_in_flight": "1", "time": "s", "latency": "s", "bandwidth": "B/s",
-}  # fmt: skip
+_COUNTS: Final = dict.fromkeys(("share", "lines_in_flight"), "1")
+_TIMES: Final = dict.fromkeys(("start_up", "line_time", "time", "latency"), "s")
+LINK_KEYS: Final[dict[str, str]] = {"pcie": "", **_COUNTS, **_TIMES, "bandwidth": "B/s"}
 KINDS: Final[dict[Kind, tuple[str, ...]]] = {
     "pcie": ("pcie", "start_up"),
     "cxl1": ("pcie", "line_time", "lines_in_flight"),

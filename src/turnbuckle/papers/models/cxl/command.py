@@ -112,10 +112,8 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
             if start_up is not None and not start_up.seconds:
                 raise error_of("A148.fast", where=file.name, found=curve.name, name=wire.name)
             if start_up is not None:
-                return {
-                    "file": file.name, "curve": curve.name, "copies": start_up.count, "seconds": start_up.seconds,
-                    "middle_half_seconds": [start_up.low, start_up.high],
-                }  # fmt: skip
+                about = {"file": file.name, "curve": curve.name, "copies": start_up.count, "seconds": start_up.seconds}
+                return {**about, "middle_half_seconds": [start_up.low, start_up.high]}
     raise error_of("A148.copies", where=file.name)
 
 
@@ -190,11 +188,9 @@ def compared(
     crossings: list[dict[str, Any]] = []
     for name, share, seconds in laws:
         times = seconds(sizes_bytes)
-        rows += [
-            {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None,
-             "offload_bound_seconds": float(law.offload_bound(t))}
-            for n, t, b in zip(sizes_bytes, times, base, strict=True)
-        ]  # fmt: skip
+        for n, t, b in zip(sizes_bytes, times, base, strict=True):
+            row = {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None}
+            rows.append({**row, "offload_bound_seconds": float(law.offload_bound(t))})
         if name.startswith("cxl"):
             where = law.crossover(seconds, free, _LIMIT_BYTES)
             crossings.append(

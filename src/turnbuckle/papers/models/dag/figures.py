@@ -133,10 +133,8 @@ def path_parts(solves: Solves) -> Figure:
             name = part["name"]
             tip = f"{_gpus(run)}: {_WORDS[name]} {number(_parts(run)[name], 's')}"
             parts.append({"gpus": str(run.gpus), "low": part["from"], "high": part["to"], "colour": PARTS[name], "tip": tip})
-    x: Spec = {
-        "field": "gpus", "type": "ordinal", "sort": None,
-        "axis": {"title": "GPUs", "labelAngle": 0, "labelOverlap": "parity", "labelSeparation": 4, "grid": False},
-    }  # fmt: skip
+    axis = {"title": "GPUs", "labelAngle": 0, "labelOverlap": "parity", "labelSeparation": 4, "grid": False}
+    x: Spec = {"field": "gpus", "type": "ordinal", "sort": None, "axis": axis}
     y = quantity("low", scale={"nice": False, "zero": True}, title="longest path", labelExpr=SECONDS, tickCount=5)
     numbered = runs if len(runs) <= _MOST_NUMBERED else []
     counts: Rows = [{"gpus": str(run.gpus), "high": run.path_seconds, "label": f"{run.path_messages:,}"} for run in numbered]

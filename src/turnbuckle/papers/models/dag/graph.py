@@ -30,9 +30,11 @@ from turnbuckle.replay.tasks import Tasks, circle, replay_tasks
 from turnbuckle.trace.cache.parquet_file import loaded
 
 TASKS: Final = (
-    Column("task", ""), Column("time", "s", needed=False, most=1e9), Column("bytes", "B", needed=False, most=1e18),
+    Column("task", ""),
+    Column("time", "s", needed=False, most=1e9),
+    Column("bytes", "B", needed=False, most=1e18),
     Column("rank", "1", needed=False, most=MOST_GPUS - 1, whole=True),
-)  # fmt: skip
+)
 EDGES: Final = (Column("from", ""), Column("to", ""), Column("bytes", "B", needed=False, most=1e18))
 
 
@@ -99,11 +101,10 @@ def read_graph(tasks: Path, edges: Path) -> TaskGraph:
     ranks = table.numbers.get("rank")
     if ranks is not None and np.isnan(ranks).any():
         raise error_of("A043.rank", where=table.where(int(np.flatnonzero(np.isnan(ranks))[0])))
-    graph = TaskGraph(
-        table.name, tuple(names), np.nan_to_num(table.number("time")), np.nan_to_num(table.number("bytes")),
-        None if ranks is None else ranks.astype(np.int64), _numbers(between, "from", number), _numbers(between, "to", number),
-        np.nan_to_num(between.number("bytes")),
-    )  # fmt: skip
+    time, size, moved = (np.nan_to_num(numbers) for numbers in (table.number("time"), table.number("bytes"), between.number("bytes")))
+    source, target = (_numbers(between, end, number) for end in ("from", "to"))
+    rank = None if ranks is None else ranks.astype(np.int64)
+    graph = TaskGraph(table.name, tuple(names), time, size, rank, source, target, moved)
     assert graph.levels
     return graph
 

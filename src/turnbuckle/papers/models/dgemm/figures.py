@@ -90,12 +90,12 @@ def _panel(study: Study, product: Product, launches: list[int], colours: list[st
     y = {**axis, "axis": {**axis["axis"], **side}}
     lines: Rows = [
         {
-            "bandwidth": float(b), "launch": i, "colour": colour,
-            "speedup": float(product.speedup[i, j]), "low": float(product.low[i, j]), "high": float(product.high[i, j]),
+            **{"bandwidth": float(b), "launch": i, "colour": colour, "speedup": float(product.speedup[i, j])},
+            **{"low": float(product.low[i, j]), "high": float(product.high[i, j])},
         }
         for i, colour in reversed(list(zip(launches, colours, strict=True)))  # the dark line of no launch time on top
         for j, b in enumerate(study.bandwidths)
-    ]  # fmt: skip
+    ]
     levels: Rows = [{"speedup": 1.0, "label": ""}, {"speedup": product.alpha, "label": f"kernel alone {factor(product.alpha)}"}]
     size = f"N = {product.size:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
     name = marks.labels(levels[1:], 4, y, align="left", dy=-7, fontSize=10, color=SOFT)

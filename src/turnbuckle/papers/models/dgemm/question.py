@@ -101,9 +101,14 @@ def offload_seconds(kernel_seconds: Float | float, copies: Float | float, launch
 
 
 def break_even_bandwidth(
-    size: float, host_rate: float, kernel_seconds: float, launch: float = 0.0, speedup: float = 1.0, latency: float = 0.0,
+    size: float,
+    host_rate: float,
+    kernel_seconds: float,
+    launch: float = 0.0,
+    speedup: float = 1.0,
+    latency: float = 0.0,
     element_bytes: float = DOUBLE,
-) -> float:  # fmt: skip
+) -> float:
     """Return the bandwidth [B/s] at which the accelerator is `speedup` times as fast as the host; infinite where none suffices.
 
     >>> round(break_even_bandwidth(1024, 2.5e12, 2 * 1024**3 / 2.5e12 / 8, speedup=2) / 1e9)
@@ -317,13 +322,13 @@ class Study(Declared):
         """Return one row per size, launch and bandwidth."""
         return [
             {
-                "size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j]),
-                "speedup_low": float(p.low[i, j]), "speedup_high": float(p.high[i, j]), "kernel_times": self.times.mode,
+                **{"size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j])},
+                **{"speedup_low": float(p.low[i, j]), "speedup_high": float(p.high[i, j]), "kernel_times": self.times.mode},
             }
             for p in self.products
             for i, launch in enumerate(self.launches)
             for j, b in enumerate(self.bandwidths)
-        ]  # fmt: skip
+        ]
 
 
 def study(

@@ -152,10 +152,8 @@ def answer(
     for link, name, start in links:
         sent, received = link.wire_bytes(size, way)
         seconds = packet.copy_seconds(size, link, way, latency=start, host_memory_bandwidth=memory, pageable_threshold=border)
-        columns: dict[str, Any] = {
-            "size_bytes": size, "sent_bytes": sent, "received_bytes": received, "efficiency": link.efficiency(size, way),
-            "bandwidth": link.bandwidth(size, way), "seconds": seconds,
-        }  # fmt: skip
+        columns: dict[str, Any] = {"size_bytes": size, "sent_bytes": sent, "received_bytes": received}
+        columns |= {"efficiency": link.efficiency(size, way), "bandwidth": link.bandwidth(size, way), "seconds": seconds}
         if memory is not None:
             columns["log_sd"] = packet.pageable_log_sd(
                 size, link, way, latency=start, host_memory_bandwidth=memory, pageable_threshold=border

@@ -74,14 +74,11 @@ def mdm(
 
 
 def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -> dict[str, Any]:
-    rows = [
-        {
-            "instructions": float(run.instructions[i]), "times": float(run.times[i]), "cycles": float(run.cycles[i]),
-            "miss_register_cycles": float(stalled.miss_registers[i]), "network_cycles": float(stalled.network[i]),
-            "memory_cycles": float(stalled.memory[i]), "divergent": bool(stalled.divergent[i]),
-        }
-        for i in range(len(run.instructions))
-    ]  # fmt: skip
+    columns = {"instructions": run.instructions, "times": run.times, "cycles": run.cycles}
+    waits = {"miss_register_cycles": stalled.miss_registers, "network_cycles": stalled.network, "memory_cycles": stalled.memory}
+    lists: dict[str, list[Any]] = {name: [float(v) for v in values] for name, values in {**columns, **waits}.items()}
+    lists["divergent"] = [bool(v) for v in stalled.divergent]
+    rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
     device_values = asdict(device)
     return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_values}
 
@@ -100,10 +97,8 @@ def _measured_kernel(profile: Recorded, kernel: str, no_cache: bool, part: PartO
         raise error_of("A160.several", found=kernel[:60] or "(no --kernel)", count=len(distinct))
     seconds = kernels["seconds"].to_numpy()[matches]
     low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
-    return {
-        "kernel": distinct[0], "count": len(seconds), "mean_seconds": float(seconds.mean()), "median_seconds": float(middle),
-        "low": float(low), "high": float(high),
-    }  # fmt: skip
+    mean = {"mean_seconds": float(seconds.mean()), "median_seconds": float(middle), "low": float(low), "high": float(high)}
+    return {"kernel": distinct[0], "count": len(seconds), **mean}
 
 
 def _ratio(measured: dict[str, Any] | None, modelled: dict[str, Any] | None) -> dict[str, float] | None:
@@ -114,8 +109,8 @@ def _ratio(measured: dict[str, Any] | None, modelled: dict[str, Any] | None) -> 
 
 
 def _print_mdm(console: Console, document: dict[str, Any], device: MdmDevice) -> None:
-    table = titled(console, "cycles of an interval, and what a warp waits for in it", "interval", "times", "instructions", "cycles",
-                   "miss registers", "network", "memory", "divergent")  # fmt: skip
+    heads = ("interval", "times", "instructions", "cycles", "miss registers", "network", "memory", "divergent")
+    table = titled(console, "cycles of an interval, and what a warp waits for in it", *heads)
     for k, row in enumerate(document["intervals"], 1):
         stalls = (f"{row[f'{w}_cycles']:,.0f}" for w in ("miss_register", "network", "memory"))
         counts = (f"{row[w]:,.6g}" for w in ("times", "instructions", "cycles"))

@@ -51,10 +51,9 @@ COLUMNS: Final = (
     Column("times", "1", needed=False, most=_MOST),
 )
 #: Range of each parameter of a device.
-_DEVICE: Final = {
-    "sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "clock": (1e3, 1e12), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6),
-    "noc_bandwidth": (1e3, 1e30), "dram_bandwidth": (1e3, 1e30),
-}  # fmt: skip
+_BANDWIDTHS: Final = dict.fromkeys(("noc_bandwidth", "dram_bandwidth"), (1e3, 1e30))
+_COUNTS: Final = {"sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6)}
+_DEVICE: Final = {**_COUNTS, "clock": (1e3, 1e12), **_BANDWIDTHS}
 
 
 @dataclass(frozen=True)

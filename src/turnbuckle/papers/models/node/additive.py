@@ -119,10 +119,8 @@ def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) ->
 
     values = list(numbers.values())
     nominal = totals(*(v.value for v in values))
-    row = {
-        "summed_seconds": nominal.summed, "stated_seconds": nominal.total, "closure_defect_seconds": nominal.closure_defect,
-        "cpu_seconds": nominal.cpu, "waits_seconds": nominal.waits, "projected_seconds": nominal.projected_by(lambdas),
-    }  # fmt: skip
+    row = {"summed_seconds": nominal.summed, "stated_seconds": nominal.total, "closure_defect_seconds": nominal.closure_defect}
+    row |= {"cpu_seconds": nominal.cpu, "waits_seconds": nominal.waits, "projected_seconds": nominal.projected_by(lambdas)}
     row |= _ratios(totals, values, lambdas, "")
     return row | (_ratios(totals, values, lambdas, "_over_stated") if nominal.total is not None else {})
 

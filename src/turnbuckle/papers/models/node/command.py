@@ -172,10 +172,9 @@ def integration(
     for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
         _positive(option, number)
     if given is not None and not is_table(given):
-        document = _of_recording(
-            given, no_cache, part, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping, paths=paths,
-            bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
-        )  # fmt: skip
+        placed: dict[str, Any] = {"ranks_per_node": ranks_per_node, "gpus_per_node": gpus_per_node, "mapping": mapping, "paths": paths}
+        factors: dict[str, Any] = {"bandwidth_ratio": bandwidth_ratio, "on_node_factor": on_node_factor, "off_node": off_node}
+        document = _of_recording(given, no_cache, part, **placed, **factors, least_size=least_size or "0 B")
     else:
         ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
         document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)

@@ -40,11 +40,10 @@ def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, rat
         return float(fraction_speedup(communication, p2p, off_node, ratio))
 
     interval = swept(speedup, *shares)
-    return {
-        "communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value, "bandwidth_ratio": ratio,
-        "speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high,
-        "speedup_bound": float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf)),
-    }  # fmt: skip
+    bound = float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf))
+    stated = {"communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value}
+    speedups = {"speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high, "speedup_bound": bound}
+    return {**stated, "bandwidth_ratio": ratio, **speedups}
 
 
 def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
@@ -79,9 +78,7 @@ def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict
 
     shares = [s for s, _, _ in parts]
     then, everything = swept(left(False), *shares), swept(left(True), *shares)
-    return {
-        "on_node_factor": factor, "parts": [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts],
-        "run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high,
-        "gain": float(gain(1.0, then.value)), "run_time_share_all_on_node": everything.value,
-        "gain_all_on_node": float(gain(then.value, everything.value)),
-    }  # fmt: skip
+    stages = [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts]
+    times = {"run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high}
+    whole = {"run_time_share_all_on_node": everything.value, "gain_all_on_node": float(gain(then.value, everything.value))}
+    return {"on_node_factor": factor, "parts": stages, **times, "gain": float(gain(1.0, then.value)), **whole}

@@ -20,9 +20,8 @@ from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 #: Rows of the device's table, and of unified memory's, that are data: what crosses the coupling.
-_DATA: Final = (
-    "[CUDA memcpy HtoD]", "[CUDA memcpy DtoH]", "[CUDA memcpy HtoA]", "[CUDA memcpy AtoH]", "Host To Device", "Device To Host",
-)  # fmt: skip
+_COPIES: Final = tuple(f"[CUDA memcpy {direction}]" for direction in ("HtoD", "DtoH", "HtoA", "AtoH"))
+_DATA: Final = (*_COPIES, "Host To Device", "Device To Host")
 _NOTHING: Final = exact(0.0)
 
 

@@ -293,10 +293,8 @@ def _added_up(process: Process) -> Process:
             continue
         sizes = [s for s in (before.size_bytes, row.size_bytes) if s is not None]
         share = None if before.share is None or row.share is None else before.share + row.share
-        merged[key] = Row(
-            row.section, row.name, before.calls + row.calls, before.seconds + row.seconds, before.half + row.half, share,
-            sum(sizes) if sizes else None, before.line,
-        )  # fmt: skip
+        calls, seconds, half = before.calls + row.calls, before.seconds + row.seconds, before.half + row.half
+        merged[key] = Row(*key, calls, seconds, half, share, sum(sizes) if sizes else None, before.line)
     return Process(process.pid, list(merged.values()), process.cpu_faults, process.sections)
 
 

@@ -161,11 +161,10 @@ def communication(profile: Profile) -> Communication:
     sent, collected = (int(f["size_bytes"].sum()) for f in (messages, collectives))
     functions = took.group_by("function", "what").agg(pl.col("seconds").sum(), pl.len().alias("calls"))
     world = max(threads, int(worlds["size"].max() or 0))  # type: ignore[arg-type]
-    return Communication(
-        threads, world, seconds / max(threads, 1), min(busy / seconds, 1.0) if seconds > 0 else 0.0, parts[0], parts[1], parts[2],
-        sent / (sent + collected) if sent + collected else 0.0, messages, collectives,
-        functions.sort("seconds", "function", descending=[True, False]),
-    )  # fmt: skip
+    mean, share = seconds / max(threads, 1), min(busy / seconds, 1.0) if seconds > 0 else 0.0
+    volume = sent / (sent + collected) if sent + collected else 0.0
+    functions = functions.sort("seconds", "function", descending=[True, False])
+    return Communication(threads, world, mean, share, parts[0], parts[1], parts[2], volume, messages, collectives, functions)
 
 
 def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
@@ -176,11 +175,9 @@ def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
     recorded_sizes = trace.mpi_communicators.select("rank", "communicator", "time_ns", "size").unique(["rank", "communicator", "time_ns"])
     sizes = made.drop_nulls("comm").join(recorded_sizes, on=["rank", "communicator", "time_ns"], how="left").group_by("comm")
     members = sizes.agg(members=pl.max_horizontal(pl.col("me").n_unique().cast(pl.Int64), pl.col("size").max()))
-    calls = trace.mpi.with_columns(
-        at=pl.Series(row_number), process=process_of(pl.col("thread")), does=operation(trace).fill_null(""),
-        activity=pl.Series(stands), until=trace.mpi["end_ns"].gather(stands), stands=pl.Series(stands == row_number),
-        function=trace.text(trace.mpi).fill_null(UNNAMED),
-    )  # fmt: skip
+    called = {"does": operation(trace).fill_null(""), "function": trace.text(trace.mpi).fill_null(UNNAMED)}
+    rows = {"activity": pl.Series(stands), "until": trace.mpi["end_ns"].gather(stands), "stands": pl.Series(stands == row_number)}
+    calls = trace.mpi.with_columns(at=pl.Series(row_number), process=process_of(pl.col("thread")), **called, **rows)
     return (
         placed(calls, made)
         .join(members, on="comm", how="left", maintain_order="left")
@@ -379,9 +376,14 @@ def closer(
 
 
 def _checked(
-    ranks_per_node: int, gpus_per_node: int | None, ratio: float | None, paths: tuple[Link, Link] | None, factor: float | None,
-    off_node: float | None, least_bytes: float,
-) -> None:  # fmt: skip
+    ranks_per_node: int,
+    gpus_per_node: int | None,
+    ratio: float | None,
+    paths: tuple[Link, Link] | None,
+    factor: float | None,
+    off_node: float | None,
+    least_bytes: float,
+) -> None:
     """Validate the numbers of the question (A036, A037)."""
     for what, value in (("ranks per node", ranks_per_node), ("GPUs per node", gpus_per_node)):
         if value is not None and not 1 <= value <= MOST_RANKS:
@@ -445,9 +447,14 @@ def quickest_messages(trace: Trace) -> Callable[[Float], Float] | None:
 
 
 def _parts(
-    shares: Communication, messages: pl.DataFrame, ranks_per_node: int, off_node_now: float, kept: float, least_bytes: float,
+    shares: Communication,
+    messages: pl.DataFrame,
+    ranks_per_node: int,
+    off_node_now: float,
+    kept: float,
+    least_bytes: float,
     taken: Callable[[Float], Float],
-) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:  # fmt: skip
+) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:
     """Return the shares of run time that on-node bandwidth limits, by MPI time and by the time that the bytes themselves take.
 
     They are the messages that stay on the node, and collectives by communicator size; each stage of a collective is a message.

@@ -155,24 +155,21 @@ def rate_at_power(rate: Float | float, power: float, reference_power: float, exp
 def shipped() -> tuple[Part, ...]:
     """Return the parts that ship with Turnbuckle (``parts.csv``), each with its source."""
     text = (files("turnbuckle.papers.models.power") / "parts.csv").read_text(encoding="utf-8")
-    return tuple(
-        Part(
-            r["part"], r["form"], float(r["year"]), parse(r["vector"], "FLOP/s"), parse(r["matrix"], "FLOP/s") if r["matrix"] else None,
-            parse(r["power"], "W"), r["source"],
-        )
-        for r in csv.DictReader(text.splitlines())
-    )  # fmt: skip
+    parts = []
+    for r in csv.DictReader(text.splitlines()):
+        matrix = parse(r["matrix"], "FLOP/s") if r["matrix"] else None
+        vector, power = parse(r["vector"], "FLOP/s"), parse(r["power"], "W")
+        parts.append(Part(r["part"], r["form"], float(r["year"]), vector, matrix, power, r["source"]))
+    return tuple(parts)
 
 
 def read_parts(path: str | Path) -> tuple[Part, ...]:
     """Read parts from a table: part, year, rate [FLOP/s], power [W], source.  Raises A061 to A063, U0xx."""
     table = read_table(path, COLUMNS, "the table of parts")
     sources = table.texts.get("source", [""] * len(table))
-    return tuple(
-        Part(table.texts["part"][i], "", float(table.numbers["year"][i]), float(table.numbers["rate"][i]), None,
-             float(table.numbers["power"][i]), sources[i] or f"{table.name}:{table.lines[i]}")
-        for i in range(len(table))
-    )  # fmt: skip
+    sources = [source or f"{table.name}:{line}" for source, line in zip(sources, table.lines, strict=True)]
+    columns = (table.texts["part"], *(table.numbers[name].tolist() for name in ("year", "rate", "power")), sources)
+    return tuple(Part(name, "", year, rate, None, power, source) for name, year, rate, power, source in zip(*columns, strict=True))
 
 
 def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full") -> tuple[Part, ...]:

@@ -201,10 +201,9 @@ def _print(console: Terminal, answer: Answered, simulated: Simulated | None) -> 
     for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
         table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
     for row in answer.rows:
-        table.add_row(
-            row.distance, show(row.propagation_seconds, "s"), show(row.seconds, "s", 4), _ratio(row.ratio), _ratio(row.affine_ratio),
-            f"{row.busy_to_device:.1%} / {row.busy_to_host:.1%}", f"{row.busy_workers:.1%}",
-        )  # fmt: skip
+        times = (show(row.propagation_seconds, "s"), show(row.seconds, "s", 4), _ratio(row.ratio), _ratio(row.affine_ratio))
+        busy = f"{row.busy_to_device:.1%} / {row.busy_to_host:.1%}"
+        table.add_row(row.distance, *times, busy, f"{row.busy_workers:.1%}")
     console.print(table)
     flown = (
         "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight:,} in flight" if loop.in_flight > 1 else "blocking calls"

@@ -42,9 +42,13 @@ _WAITS: Final = terms("step of the critical path")
 _UNEXPLAINED: Final = "unexplained"
 #: Letters of a copy's ends, and its memories where the recording names none.
 _COPIES: Final = {
-    "copy_h2d": ("HtoD", "pageable", "device"), "copy_d2h": ("DtoH", "device", "pageable"), "copy_d2d": ("DtoD", "device", "device"),
-    "copy_p2p": ("PtoP", "device", "device"), "copy_h2h": ("HtoH", "pageable", "pageable"), "migration": ("HtoD", "managed", "device"),
-}  # fmt: skip
+    "copy_h2d": ("HtoD", "pageable", "device"),
+    "copy_d2h": ("DtoH", "device", "pageable"),
+    "copy_d2d": ("DtoD", "device", "device"),
+    "copy_p2p": ("PtoP", "device", "device"),
+    "copy_h2h": ("HtoH", "pageable", "pageable"),
+    "migration": ("HtoD", "managed", "device"),
+}
 _LONGEST_NAME: Final = 4096
 
 
