@@ -66,9 +66,12 @@ def test_every_input_comes_through_one_door() -> None:
     #: SQLite opens by name, after `noted`; a journal is opened by who locks it; a folder of tables becomes a draft; a piece of text is no
     #: file; trace.json is the cache's.
     known = {
-        "trace/readers/parts/sqlite_tables.py": 1, "questions/sweep/answers/journal.py": 2,
-        "trace/trace.py": 1, "trace/readers/nsys_tables.py": 1, "trace/readers/recorded/text.py": 1,
-    }  # fmt: skip
+        "trace/readers/parts/sqlite_tables.py": 1,
+        "questions/sweep/answers/journal.py": 2,
+        "trace/trace.py": 1,
+        "trace/readers/nsys_tables.py": 1,
+        "trace/readers/recorded/text.py": 1,
+    }
     counted: dict[str, list[str]] = {}
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()

@@ -20,8 +20,9 @@ HEAD = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/si
 CLUSTER = '<cluster id="c" prefix="node-" suffix="" radical="0-15" speed="1Gf" bw="10Gbps" lat="{lat}" {more}/>'
 ZONE = "".join(
     f'<host id="node-{k}" speed="1Gf"/><link id="l{k}" bandwidth="1.25GBps" latency="1000ns" sharing_policy="SPLITDUPLEX"/>'
-    f'<host_link id="node-{k}" up="l{k}_UP" down="l{k}_DOWN"/>' for k in range(RANKS)
-)  # fmt: skip
+    f'<host_link id="node-{k}" up="l{k}_UP" down="l{k}_DOWN"/>'
+    for k in range(RANKS)
+)
 PLATFORMS = {
     "flat": CLUSTER.format(lat="1us", more=""),
     "minutes": CLUSTER.format(lat="0.00001m", more=""),
@@ -33,9 +34,13 @@ PLATFORMS = {
 
 #: Ends of the exchange in SimGrid 3.32, factors off, with messages of 512 B and of 512 KiB [s].
 ENDS = {
-    "flat": (0.000203, 0.005231), "minutes": (0.004995, 0.010023), "backbone": (0.000226, 0.050393), "two levels": (0.000211, 0.008567),
-    "three levels": (0.000219, 0.005264), "zone": (0.000226, 0.050393),
-}  # fmt: skip
+    "flat": (0.000203, 0.005231),
+    "minutes": (0.004995, 0.010023),
+    "backbone": (0.000226, 0.050393),
+    "two levels": (0.000211, 0.008567),
+    "three levels": (0.000219, 0.005264),
+    "zone": (0.000226, 0.050393),
+}
 
 
 @pytest.mark.parametrize("name", PLATFORMS)

@@ -106,11 +106,9 @@ _TEXT = {
 
 _WORDS = ("PAGEABLE", "PINNED", "DEVICE", "ARRAY", "MANAGED", "DEVICE_STATIC", "MANAGED_STATIC", "UNKNOWN")
 MEM_KINDS = [{"id": i, "name": f"CUDA_MEMOPR_MEMORY_KIND_{w}", "label": w.replace("_", " ").title()} for i, w in enumerate(_WORDS)]
-GPU = {
-    "vmId": VM, "id": 0, "name": "NVIDIA Test GPU", "busLocation": "0000:01:00.0", "isDiscrete": 1, "totalMemory": 80 << 30,
-    "memoryBandwidth": 3_352_000_000_000, "clockRate": 1_980_000_000, "smCount": 132, "chipName": "GH100", "cuDevice": 0, "asyncEngines": 3,
-    "computeMajor": 9, "computeMinor": 0,
-}  # fmt: skip
+GPU = {"vmId": VM, "id": 0, "name": "NVIDIA Test GPU", "busLocation": "0000:01:00.0", "isDiscrete": 1, "chipName": "GH100", "cuDevice": 0}
+GPU |= {"totalMemory": 80 << 30, "memoryBandwidth": 3_352_000_000_000, "clockRate": 1_980_000_000, "smCount": 132}
+GPU |= {"asyncEngines": 3, "computeMajor": 9, "computeMinor": 0}
 
 
 def call(start: int, end: int, correlation: int | None, **other: Any) -> dict[str, Any]:
@@ -156,10 +154,9 @@ def copy(
 def _usual(schema: str) -> dict[str, list[dict[str, Any]]]:
     meta = "EXPORT_META_DATA" if schema == "3.0" else "META_DATA_EXPORT"
     version = {"3.24": "3.24.14", "3.7": "3.7.2", "3.0": "3.0.0", "none": ""}[schema]
-    named = {
-        "EXPORT_PRODUCT_NAME": "NVIDIA Nsight Systems", "EXPORT_PRODUCT_VERSION": "2023.4.4.54", "EXPORT_SCHEMA_VERSION": version,
-        "EXPORT_HOST": "SECRET-host", "EXPORT_USER": "SECRET-user", "EXPORT_PARAM_INPUT_PATH": "/home/SECRET-user/run.nsys-rep",
-    }  # fmt: skip
+    named = {"PRODUCT_NAME": "NVIDIA Nsight Systems", "PRODUCT_VERSION": "2023.4.4.54", "SCHEMA_VERSION": version}
+    named |= {"HOST": "SECRET-host", "USER": "SECRET-user", "PARAM_INPUT_PATH": "/home/SECRET-user/run.nsys-rep"}
+    named = {f"EXPORT_{name}": value for name, value in named.items()}
     out: dict[str, list[dict[str, Any]]] = {
         "CUPTI_ACTIVITY_KIND_RUNTIME": [call(1_000, 2_000, 1), call(3_000, 4_000, 2), call(6_000, 9_000, 3, nameId=1)],
         "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(2_500, 4_500, 1), kernel(4_600, 5_600, 2)],

@@ -71,17 +71,14 @@ def agent(handle: int, kind: int, number: int, **more: Any) -> Record:
 
 
 def record(at: int, lasts: int, correlation: int, kind: int, operation: int, **more: Any) -> Record:
-    return {
-        "size": 64, "kind": kind, "operation": operation, "thread_id": 910, "correlation_id": {"internal": correlation, "external": 0},
-        "start_timestamp": START + at, "end_timestamp": START + at + lasts, **more,
-    }  # fmt: skip
+    times = {"start_timestamp": START + at, "end_timestamp": START + at + lasts}
+    ids = {"thread_id": 910, "correlation_id": {"internal": correlation, "external": 0}}
+    return {"size": 64, "kind": kind, "operation": operation, **ids, **times, **more}
 
 
 def dispatch(at: int, lasts: int, correlation: int, kernel: int = 8, stream: int = 5, **info: Any) -> Record:
-    told = {
-        "agent_id": {"handle": 702}, "queue_id": {"handle": 1}, "kernel_id": kernel, "dispatch_id": correlation, "group_segment_size": 64,
-        "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 1000, "y": 2, "z": 1},
-    }  # fmt: skip
+    told = {"agent_id": {"handle": 702}, "queue_id": {"handle": 1}, "kernel_id": kernel, "dispatch_id": correlation}
+    told |= {"group_segment_size": 64, "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 1000, "y": 2, "z": 1}}
     return record(at, lasts, correlation, 9, 2, dispatch_info=told | info, stream_id={"handle": stream})
 
 
@@ -89,19 +86,26 @@ def v3(records: dict[str, list[Record]], *, callback: list[Record] | None = None
     return {
         "metadata": {"pid": pid, "init_time": 1, "command": ["./run", "--token=secret"], "config": {"output_path": "/home/secret"}},
         "agents": [
-            agent(700, 1, 0), agent(702, 2, 0, mem_banks=[{"heap_type": 1, "size_in_bytes": 1 << 38}], cu_count=256), agent(703, 2, 1),
+            agent(700, 1, 0),
+            agent(702, 2, 0, mem_banks=[{"heap_type": 1, "size_in_bytes": 1 << 38}], cu_count=256),
+            agent(703, 2, 1),
         ],
-        "counters": [], "strings": {
-            "callback_records": [], "buffer_records": [{"kind": k, "operations": o} for k, o in KINDS],
+        "counters": [],
+        "strings": {
+            "callback_records": [],
+            "buffer_records": [{"kind": k, "operations": o} for k, o in KINDS],
             "marker_api": [{"key": 50, "value": "step"}, {"key": 51, "value": "here"}],
         },
-        "code_objects": [], "kernel_symbols": [
+        "code_objects": [],
+        "kernel_symbols": [
             {"kernel_id": 8, "formatted_kernel_name": "void a::scale<float, 4>(float*, int)", "arch_vgpr_count": 16, "accum_vgpr_count": 8},
             {"kernel_id": 9, "formatted_kernel_name": "__amd_rocclr_copyBuffer", "kernel_name": "__amd_rocclr_copyBuffer.kd"},
         ],
-        "host_functions": [{"size": 1}], "callback_records": {"counter_collection": callback or []},
-        "buffer_records": {"kernel_dispatch": [], "hip_api": []} | records, **more,
-    }  # fmt: skip
+        "host_functions": [{"size": 1}],
+        "callback_records": {"counter_collection": callback or []},
+        "buffer_records": {"kernel_dispatch": [], "hip_api": []} | records,
+        **more,
+    }
 
 
 def turns(count: int = 3) -> dict[str, list[Record]]:
@@ -161,18 +165,16 @@ def v1_json() -> str:
     for begin, end, lane, tid, name, args, _ in HIP_ROWS:
         event(lane, tid, begin, end, name, args=args)
     where = {"dev-id": "1", "queue-id": "0", "proc-id": "909"}
-    for lane, begin, end, name in (
-        (7, 30_000, 50_000, "scale(float*)"), (7, 50_000, 50_000, "Unknown command type"), (1, 3000, 8000, "CopyHostToDevice"),
-        (1, 65_000, 66_000, "FillBuffer"), (1, 67_000, 68_000, "FillBuffer"),
-    ):  # fmt: skip
+    works = ((7, 30_000, 50_000, "scale(float*)"), (7, 50_000, 50_000, "Unknown command type"), (1, 3000, 8000, "CopyHostToDevice"))
+    for lane, begin, end, name in (*works, (1, 65_000, 66_000, "FillBuffer"), (1, 67_000, 68_000, "FillBuffer")):
         event(lane, 3, START + begin, START + end, name, **where)
     event(0, 910, START + 500, START + 80_000, "step")
     event(0, 910, START + 600, START + 601, "mark")
     for number, (tail, lane, head) in enumerate(((3, 1, 3), (22, 7, 30), (67, 1, 67))):
         out.append({"ts": tail, "ph": "s", "cat": "DataFlow", "id": number, "pid": 2, "tid": 910, "name": "dep"})
         out.append({"ts": head, "ph": "t", "cat": "DataFlow", "id": number, "pid": lane, "tid": 3, "name": "dep"})
-    about = {"CMD": "./run --token=secret", "Agent1.DeviceType": "CPU", "Agent2.Name": "gfx906", "Agent2.DeviceType": "GPU",
-             "Agent2.PoolInfo.Pool1.Size": "33538048(0x1ffc000)KB", "Agent2.ComputeUnit": "64"}  # fmt: skip
+    about = {"CMD": "./run --token=secret", "Agent1.DeviceType": "CPU", "Agent2.Name": "gfx906", "Agent2.DeviceType": "GPU"}
+    about |= {"Agent2.PoolInfo.Pool1.Size": "33538048(0x1ffc000)KB", "Agent2.ComputeUnit": "64"}
     return json.dumps({"traceEvents": out, "otherData": about})
 
 

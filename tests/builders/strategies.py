@@ -27,11 +27,9 @@ H2D, D2H, D2D, P2P, H2H = 1, 2, 3, 4, 5
 MIGRATION_H2D, MIGRATION_D2H = 6, 7
 PAGEABLE, PINNED, DEVICE, MANAGED = 1, 2, 3, 5
 
-NAMES = (
-    "kernel_a", "kernel_b", "cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpy", "cudaMemcpyAsync", "cudaMemset", "cudaDeviceSynchronize",
-    "cudaStreamSynchronize", "cudaMalloc", "cudaFree", "cudaEventRecord", "cudaEventQuery", "cudaStreamCreate", "cuModuleLoadData",
-    "cuInit", "cudaGraphLaunch", "MPI_Send", "MPI_Allreduce",
-)  # fmt: skip
+RUNTIME_NAMES = ("Memcpy", "MemcpyAsync", "Memset", "DeviceSynchronize", "StreamSynchronize", "Malloc", "Free", "EventRecord", "EventQuery")
+CUDA_NAMES = ("cudaLaunchKernel", "cuLaunchKernel", *(f"cuda{name}" for name in (*RUNTIME_NAMES, "StreamCreate")), "cuModuleLoadData")
+NAMES = ("kernel_a", "kernel_b", *CUDA_NAMES, "cuInit", "cudaGraphLaunch", "MPI_Send", "MPI_Allreduce")
 TABLES = ("api", "kernels", "copies", "memsets", "graphs", "mpi")
 """Tables whose every sound row is one activity."""
 
@@ -75,10 +73,9 @@ class Step:
     flag: bool
 
 
-WHAT = (
-    "launch", "launch", "launch", "copy_in", "copy_in", "copy_out", "copy_other", "memset", "wait", "wait", "alloc", "small", "graph",
-    "graph_nodes", "migrate", "mpi", "orphan", "work",
-)  # fmt: skip
+COPYING = ("copy_in", "copy_in", "copy_out", "copy_other", "memset")
+OTHERS = ("alloc", "small", "graph", "graph_nodes", "migrate", "mpi", "orphan", "work")
+WHAT = ("launch", "launch", "launch", *COPYING, "wait", "wait", *OTHERS)
 
 
 def steps(most: int = 14) -> st.SearchStrategy[list[Step]]:
@@ -229,11 +226,9 @@ def _work(toy: Toy, step: Step, begin: int, process: int, thread: int, device: i
     toy.host[thread] = begin + step.work
 
 
-_STEPS: dict[str, Callable[..., None]] = {
-    "launch": _launch, "copy_in": _copy(H2D), "copy_out": _copy(D2H), "copy_other": _copy(0), "memset": _memset, "wait": _wait,
-    "alloc": _alloc, "small": _small, "graph": _graph, "graph_nodes": _graph_nodes, "migrate": _migrate, "mpi": _mpi,
-    "orphan": _orphan, "work": _work,
-}  # fmt: skip
+COPIES = {"copy_in": _copy(H2D), "copy_out": _copy(D2H), "copy_other": _copy(0), "memset": _memset, "migrate": _migrate}
+KERNELS = {"launch": _launch, "graph": _graph, "graph_nodes": _graph_nodes, "orphan": _orphan, "work": _work}
+_STEPS: dict[str, Callable[..., None]] = {**COPIES, **KERNELS, "wait": _wait, "alloc": _alloc, "small": _small, "mpi": _mpi}
 
 
 def trace_of(rows: Mapping[str, list[dict[str, Any]]], device_names: tuple[str, ...] = ()) -> Trace:
@@ -338,17 +333,17 @@ def with_columns(trace: Trace, change: Callable[[str, pl.DataFrame], pl.DataFram
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 FULL: dict[str, float] = {
-    "link.h2d.bandwidth": 31.5e9, "link.h2d.efficiency": 0.85, "link.h2d.latency": 2.0e-6,
-    "link.d2h.bandwidth": 31.5e9, "link.d2h.efficiency": 0.83, "link.d2h.latency": 2.2e-6,
-    "link.p2p.bandwidth": 100e9, "link.p2p.efficiency": 0.95, "link.p2p.latency": 10e-6,
-    "launch.call": 4e-6, "launch.latency": 6e-6, "sync.return": 3e-6, "alloc.call": 90e-6, "slack.call": 0.0,
-    "gpu.fp64": 9.7e12, "gpu.fp64_matrix": 19.5e12, "gpu.memory_bandwidth": 1.555e12, "gpu.memory_size": 40e9,
-    "observed.h2d.pageable.bandwidth": 9.4e9, "observed.h2d.pageable.latency": 5.5e-6,
-    "observed.d2h.pageable.bandwidth": 8.1e9, "observed.d2h.pageable.latency": 6.0e-6,
-    "observed.h2d.managed.bandwidth": 20e9, "observed.h2d.managed.latency": 1.5e-6,
-    "observed.h2d.migration.bandwidth": 3e9, "observed.h2d.migration.latency": 20e-6,
-    "observed.d2h.migration.bandwidth": 4e9, "observed.d2h.migration.latency": 15e-6,
-}  # fmt: skip
+    **{"link.h2d.bandwidth": 31.5e9, "link.h2d.efficiency": 0.85, "link.h2d.latency": 2.0e-6},
+    **{"link.d2h.bandwidth": 31.5e9, "link.d2h.efficiency": 0.83, "link.d2h.latency": 2.2e-6},
+    **{"link.p2p.bandwidth": 100e9, "link.p2p.efficiency": 0.95, "link.p2p.latency": 10e-6},
+    **{"launch.call": 4e-6, "launch.latency": 6e-6, "sync.return": 3e-6, "alloc.call": 90e-6, "slack.call": 0.0},
+    **{"gpu.fp64": 9.7e12, "gpu.fp64_matrix": 19.5e12, "gpu.memory_bandwidth": 1.555e12, "gpu.memory_size": 40e9},
+    **{"observed.h2d.pageable.bandwidth": 9.4e9, "observed.h2d.pageable.latency": 5.5e-6},
+    **{"observed.d2h.pageable.bandwidth": 8.1e9, "observed.d2h.pageable.latency": 6.0e-6},
+    **{"observed.h2d.managed.bandwidth": 20e9, "observed.h2d.managed.latency": 1.5e-6},
+    **{"observed.h2d.migration.bandwidth": 3e9, "observed.h2d.migration.latency": 20e-6},
+    **{"observed.d2h.migration.bandwidth": 4e9, "observed.d2h.migration.latency": 15e-6},
+}
 """A machine with every number a model can read."""
 
 TIMES = tuple(n for n in FULL if schema()[n].unit == "s")

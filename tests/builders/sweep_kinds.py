@@ -54,9 +54,14 @@ def evaluated(held: Held, asked: Asked) -> Mapping[str, Any]:
     if asked.number == 77:
         raise ValueError("seven and seven")
     return {
-        "seconds": asked.number * asked.hop_seconds, "third": asked.number / 3, "word": asked.word, "number": -1,
-        "nothing": float("nan"), "list": [1], "half": asked.number / 2 if asked.number % 2 else asked.number // 2,
-    }  # fmt: skip
+        "seconds": asked.number * asked.hop_seconds,
+        "third": asked.number / 3,
+        "word": asked.word,
+        "number": -1,
+        "nothing": float("nan"),
+        "list": [1],
+        "half": asked.number / 2 if asked.number % 2 else asked.number // 2,
+    }
 
 
 NOTED = Kind("noted", Asked, evaluated, release="1")

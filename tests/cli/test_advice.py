@@ -103,8 +103,12 @@ def all_advice() -> dict[str, str]:
 
 
 def test_advice_of_findings_names_the_verb_of_an_option() -> None:
-    wrong = [f"{c}: {option} of {verb or 'no verb'}" for c, text in all_advice().items() for option, verb in named(text)
-             if not verb or option not in options()[verb]]  # fmt: skip
+    wrong = [
+        f"{c}: {option} of {verb or 'no verb'}"
+        for c, text in all_advice().items()
+        for option, verb in named(text)
+        if not verb or option not in options()[verb]
+    ]
     assert not wrong
 
 

@@ -137,11 +137,15 @@ def test_one_is_one_and_more_are_not(names: list[str]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "project RUN --on pcie5x16", "transfers RUN --on pcie5x16", "model link pcie5x16", "model cxl --link pcie5x16",
-        "model sharing RUN --link pcie5x16", "transfers RUN --on gh200 --peer pcie5x16",
+        "project RUN --on pcie5x16",
+        "transfers RUN --on pcie5x16",
+        "model link pcie5x16",
+        "model cxl --link pcie5x16",
+        "model sharing RUN --link pcie5x16",
+        "transfers RUN --on gh200 --peer pcie5x16",
         "model ssi --link pcie5x16 --calls 1 --to-device 8B --to-host 8B --kernel-time 1us",
     ],
-)  # fmt: skip
+)
 def test_a_link_by_its_old_name_is_told_the_new_one(turnbuckle: Run, words: str) -> None:
     ran = turnbuckle(*(str(SAMPLE) if word == "RUN" else word for word in words.split()))
     assert ran.code == 2 and "pcie5-x16" in ran.err, ran.err

@@ -154,8 +154,11 @@ def test_the_readme_counts_the_published_numbers() -> None:
 
     found = counts(reproduce())
     told = (
-        found["reproduced"] + found["reproduced*"], found["trunc"] + found["off"], found["contradiction"], found["n/r"],
-    )  # fmt: skip
+        found["reproduced"] + found["reproduced*"],
+        found["trunc"] + found["off"],
+        found["contradiction"],
+        found["n/r"],
+    )
     words = (
         "{} match; {} differ, or were cut off where they should have been rounded; "
         "{} contradict other statements of their paper; {} cannot be recomputed"

@@ -111,10 +111,16 @@ def test_streams_and_copy_engines_run_one_at_a_time(name: str) -> None:
 
 def test_waits_wait() -> None:
     path = SHIPPED / "milc-like-synthetic.sqlite"
-    work = array(path, "SELECT correlationId, streamId, end FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL "
-                       "SELECT correlationId, streamId, end FROM CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip
-    waits = array(path, "SELECT s.correlationId, s.streamId, r.end FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION s "
-                        "JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId) WHERE s.syncType = 3")  # fmt: skip
+    work = array(
+        path,
+        "SELECT correlationId, streamId, end FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL "
+        "SELECT correlationId, streamId, end FROM CUPTI_ACTIVITY_KIND_MEMCPY",
+    )
+    waits = array(
+        path,
+        "SELECT s.correlationId, s.streamId, r.end FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION s "
+        "JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId) WHERE s.syncType = 3",
+    )
     assert len(waits) > 500
     for correlation, stream, returned in waits.tolist():
         before = work[(work[:, 0] < correlation) & (work[:, 1] == stream)]
@@ -123,8 +129,11 @@ def test_waits_wait() -> None:
 
 def test_streams_wait_for_events() -> None:
     path = SHIPPED / "milc-like-synthetic.sqlite"
-    work = array(path, "SELECT correlationId, streamId, start, end FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL "
-                       "SELECT correlationId, streamId, start, end FROM CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip
+    work = array(
+        path,
+        "SELECT correlationId, streamId, start, end FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL "
+        "SELECT correlationId, streamId, start, end FROM CUPTI_ACTIVITY_KIND_MEMCPY",
+    )
     records = array(path, "SELECT correlationId, streamId, eventId FROM CUPTI_ACTIVITY_KIND_CUDA_EVENT")
     waits = array(path, "SELECT correlationId, streamId, eventId FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION WHERE syncType = 2")
     assert len(waits) == len(records) == 2 * 310

@@ -19,10 +19,17 @@ from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
-    "ProfileError": (("P0",), 2), "MachineError": (("M0",), 2), "NativeError": (("N0",), 2), "UnitError": (("U0",), 2),
-    "UsageError": (("A0", "A4", "A5"), 2), "CannotAnswer": (("A1", "A2"), 3), "GateFailed": (("A20",), 1), "ReportError": (("R0",), 2),
-    "LimitError": (("L0",), 2), "InternalError": (("I0",), 4),
-}  # fmt: skip
+    "ProfileError": (("P0",), 2),
+    "MachineError": (("M0",), 2),
+    "NativeError": (("N0",), 2),
+    "UnitError": (("U0",), 2),
+    "UsageError": (("A0", "A4", "A5"), 2),
+    "CannotAnswer": (("A1", "A2"), 3),
+    "GateFailed": (("A20",), 1),
+    "ReportError": (("R0",), 2),
+    "LimitError": (("L0",), 2),
+    "InternalError": (("I0",), 4),
+}
 #: What makes an error of a name that it is given -> its own words, which are no fields of a text; what it fills in itself.
 MAKERS = {
     "error_of": ({"where", "found", "cause", "fix"}, set()),
@@ -146,8 +153,12 @@ def test_what_is_printed() -> None:
         "P004", "the file is not SQLite", where="a.sqlite", found="text", cause="another format", fix="export again"
     )
     assert whole.lines() == [
-        "error[P004]: the file is not SQLite", "  --> a.sqlite", "  found: text", "  cause: another format", "  fix:   export again"
-    ]  # fmt: skip
+        "error[P004]: the file is not SQLite",
+        "  --> a.sqlite",
+        "  found: text",
+        "  cause: another format",
+        "  fix:   export again",
+    ]
     assert errors.UsageError("A001", "no").lines() == ["error[A001]: no"]
     assert str(whole) == "P004: the file is not SQLite" and whole.code == "P004"
 

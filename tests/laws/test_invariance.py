@@ -27,10 +27,9 @@ MODELS: dict[str, Model] = {
     "5.1": nething(5.1),
     "additive": additive({"data": 7.0, "control": 0.2, "kernel": 3.0}),
 }
-THERE = {
-    **FULL, "link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.latency": 0.7e-6, "launch.latency": 2e-6, "launch.call": 9e-6,
-    "sync.return": 5e-6, "alloc.call": 1e-6, "slack.call": 2e-6, "gpu.fp64_matrix": 67e12, "gpu.memory_bandwidth": 3.35e12,
-}  # fmt: skip
+CALLS_THERE = {"launch.latency": 2e-6, "launch.call": 9e-6, "sync.return": 5e-6, "alloc.call": 1e-6, "slack.call": 2e-6}
+LINK_THERE = {"link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.latency": 0.7e-6}
+THERE = {**FULL, **LINK_THERE, **CALLS_THERE, "gpu.fp64_matrix": 67e12, "gpu.memory_bandwidth": 3.35e12}
 
 
 def slower(values: dict[str, float], k: int, name: str) -> Machine:
@@ -96,11 +95,16 @@ def answers(profile: Profile) -> dict[str, object]:
     """What a user sees of a profile, sums rounded to what adding in another order may change."""
     pair = Pair(machine(FULL), machine(THERE, "there"))
     out: dict[str, object] = {
-        "run": profile.run_time_ns, "shares": summary.categories_ns(profile), "copies": summary.copies(profile),
-        "launch": summary.launch(profile), "sync": summary.sync_return_s(profile), "overlap": summary.overlap(profile),
-        "memory": summary.peak_memory_bytes(profile), "findings": [(f.code, f.count) for f in profile.findings],
+        "run": profile.run_time_ns,
+        "shares": summary.categories_ns(profile),
+        "copies": summary.copies(profile),
+        "launch": summary.launch(profile),
+        "sync": summary.sync_return_s(profile),
+        "overlap": summary.overlap(profile),
+        "memory": summary.peak_memory_bytes(profile),
+        "findings": [(f.code, f.count) for f in profile.findings],
         "fits": {k: (f.count, f.size_bytes, _digits(f.latency_s), _digits(f.bandwidth)) for k, f in fit_links(profile).items()},
-    }  # fmt: skip
+    }
     for name in ("flop", "additive"):
         found = project(profile, pair, MODELS[name])
         out[name] = [_digits(found.seconds), *map(_digits, found.envelope), *map(_digits, found.breakdown.values())]

@@ -28,9 +28,12 @@ REPLAYS: st.SearchStrategy[Literal["sum", "timeline"]] = st.sampled_from(["sum",
 Manners = dict[str, str]
 MANNER: st.SearchStrategy[Manners] = st.fixed_dictionaries({word: st.sampled_from(MANNERS) for word in REMOTING_CLASSES})
 NOTHING = {
-    "remoting.round_trip": 0.0, "remoting.h2d.bandwidth": float("inf"), "remoting.d2h.bandwidth": float("inf"),
-    "remoting.command": 0.0, "remoting.byte": 0.0,
-}  # fmt: skip
+    "remoting.round_trip": 0.0,
+    "remoting.h2d.bandwidth": float("inf"),
+    "remoting.d2h.bandwidth": float("inf"),
+    "remoting.command": 0.0,
+    "remoting.byte": 0.0,
+}
 
 
 def layer(manners: Manners, **costs: float) -> dict[str, float]:

@@ -51,9 +51,12 @@ def alone(row: dict[str, Any], names: list[str], run: Run | None = None) -> dict
 @pytest.mark.parametrize("draws", [0, 20])
 def test_a_point_of_project_is_project_alone(draws: int) -> None:
     axes: dict[str, Any] = {
-        "on": ["cdi-row-link", "gh200"], "alpha": ["auto", "hold"], "replay": ["auto", "sum"],
-        "slack.link": [1e-6, 3e-5], "link.h2d.bandwidth": [12e9, 60e9],
-    }  # fmt: skip
+        "on": ["cdi-row-link", "gh200"],
+        "alpha": ["auto", "hold"],
+        "replay": ["auto", "sum"],
+        "slack.link": [1e-6, 3e-5],
+        "link.h2d.bandwidth": [12e9, 60e9],
+    }
     rows = sweep(Study("law", PROJECT, {"run": SAMPLE}, {"draws": draws}, (), axes), Serial()).rows()
     assert len(rows) == 32 and not any(r["code"] for r in rows)
     for row in rows[:: 5 if draws else 3]:

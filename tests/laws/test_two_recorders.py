@@ -42,10 +42,10 @@ MEMORIES = [word.capitalize() for word in words("memories")]
 WORDS = ("launch", "launch", "launch", "copy_in", "copy_in", "copy_out", "memset", "wait", "wait", "small", "orphan", "work")
 
 times = st.sampled_from([1, 10, 1_000, 2_999]) | st.integers(1, 20_000).filter(lambda t: t % 3_000 > 0)
-steps = st.builds(
-    Step, what=st.sampled_from(WORDS), thread=st.integers(0, 1), device=st.integers(0, 1), stream=st.integers(0, 1), gap=times, call=times,
-    delay=times, work=times, size=st.sampled_from([1, 8, 4096, 65_536, 1_000_003, 2**24]), flag=st.booleans(),
-)  # fmt: skip
+sizes = st.sampled_from([1, 8, 4096, 65_536, 1_000_003, 2**24])
+places = dict.fromkeys(("thread", "device", "stream"), st.integers(0, 1))
+durations = dict.fromkeys(("gap", "call", "delay", "work"), times)
+steps = st.builds(Step, what=st.sampled_from(WORDS), **places, **durations, size=sizes, flag=st.booleans())
 places = st.builds(Where, processes=st.just(1), threads=st.integers(1, 2), devices=st.integers(1, 2), streams=st.integers(1, 2))
 
 
@@ -115,13 +115,19 @@ def answers(profile: Profile) -> dict[str, Any]:
     """What a user sees of a run."""
     there = machine({**FULL, "link.h2d.latency": 4e-6, "launch.latency": 9e-6, "launch.call": 6e-6, "slack.link": 1e-6}, "there")
     out: dict[str, Any] = {
-        "run": profile.run_time_ns, "shares": summary.categories_ns(profile), "copies": summary.copies(profile),
-        "kernels": summary.kernels(profile), "launch": summary.launch(profile), "sync": summary.sync_return_s(profile),
-        "alloc": summary.alloc_call_s(profile), "overlap": summary.overlap(profile), "coverage": coverage(profile),
+        "run": profile.run_time_ns,
+        "shares": summary.categories_ns(profile),
+        "copies": summary.copies(profile),
+        "kernels": summary.kernels(profile),
+        "launch": summary.launch(profile),
+        "sync": summary.sync_return_s(profile),
+        "alloc": summary.alloc_call_s(profile),
+        "overlap": summary.overlap(profile),
+        "coverage": coverage(profile),
         "functions": functions(profile).rows.sort("class", "call_class", "function").rows(),
         "fits": {k: (f.count, f.size_bytes, f.latency_s, f.bandwidth) for k, f in fit_links(profile).items()},
         "projected": project(profile, Pair(machine(FULL), there), nething("hold")).seconds,
-    }  # fmt: skip
+    }
     for mode in MODES:
         try:
             curve = tolerate(Run.of(profile), mode, draws=0).curve

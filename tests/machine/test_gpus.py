@@ -16,70 +16,59 @@ GPUS = [m.name for m in all_machines() if not m.relative and not m.name.startswi
 
 #: Operations that a multiprocessor does in a clock, two for each unit that multiplies and adds: a Kepler has 192 units in FP32 and 64 in
 #: FP64, and so on by architecture; for CDNA 2 and 3 AMD's tables of FLOPS/CLOCK/CU.  Matrix units count in powers of two.
+UNITS: tuple[ParameterName, ...] = (
+    "gpu.fp64",
+    "gpu.fp64_matrix",
+    "gpu.fp32",
+    "gpu.fp16",
+    "gpu.tf32_matrix",
+    "gpu.fp16_matrix",
+    "gpu.fp8_matrix",
+    "gpu.int8_matrix",
+)
 A_CLOCK: dict[str, dict[ParameterName, int]] = {
-    "titan": {"gpu.fp64": 128, "gpu.fp32": 384},
-    "v100-sxm2": {"gpu.fp64": 64, "gpu.fp32": 128, "gpu.fp16_matrix": 1024},
-    "a100-sxm4-40": {
-        "gpu.fp64": 64, "gpu.fp64_matrix": 128, "gpu.fp32": 128, "gpu.fp16": 512, "gpu.tf32_matrix": 1024, "gpu.fp16_matrix": 2048,
-        "gpu.int8_matrix": 4096,
-    },
-    "h100-sxm5": {
-        "gpu.fp64": 128, "gpu.fp64_matrix": 256, "gpu.fp32": 256, "gpu.fp16": 512, "gpu.tf32_matrix": 2048, "gpu.fp16_matrix": 4096,
-        "gpu.fp8_matrix": 8192, "gpu.int8_matrix": 8192,
-    },
-    "gb200": {
-        "gpu.fp64": 128, "gpu.fp64_matrix": 128, "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192,
-        "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 16384,
-    },
-    "t4": {"gpu.fp64": 4, "gpu.fp32": 128, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048},
-    "a10": {
-        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048,
-    },
-    "l4": {
-        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.fp8_matrix": 2048,
-        "gpu.int8_matrix": 2048,
-    },
-    "rtx4090": {
-        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 256, "gpu.fp16_matrix": 512, "gpu.fp8_matrix": 1024,
-    },
-    "rtx5090": {
-        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 256, "gpu.fp16_matrix": 512, "gpu.fp8_matrix": 1024,
-    },
-    "rtx-pro-6000": {
-        "gpu.fp64": 4, "gpu.fp32": 256, "gpu.fp16": 256, "gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.fp8_matrix": 2048,
-        "gpu.int8_matrix": 2048,
-    },
-    "h20": {"gpu.tf32_matrix": 512, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 2048},
-    "b300-hgx": {
-        "gpu.fp64": 4, "gpu.fp64_matrix": 4, "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192,
-        "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 512,
-    },
-    "gb300": {
-        "gpu.fp32": 256, "gpu.tf32_matrix": 4096, "gpu.fp16_matrix": 8192, "gpu.fp8_matrix": 16384, "gpu.int8_matrix": 512,
-    },
-    "gb10": {"gpu.fp32": 256},
-    "mi355x": {"gpu.fp32": 256, "gpu.fp8_matrix": 8192, "gpu.int8_matrix": 8192},
-    "strix-halo": {"gpu.fp64": 4, "gpu.fp32": 128, "gpu.fp16": 256, "gpu.fp16_matrix": 512, "gpu.int8_matrix": 512},
-    "pvc": {},
-    "mi250x": {"gpu.fp64": 128, "gpu.fp64_matrix": 256, "gpu.fp32": 128, "gpu.fp16_matrix": 1024, "gpu.int8_matrix": 1024},
-    "mi300x": {
-        "gpu.fp64": 128, "gpu.fp64_matrix": 256, "gpu.fp32": 256, "gpu.tf32_matrix": 1024, "gpu.fp16_matrix": 2048,
-        "gpu.fp8_matrix": 4096, "gpu.int8_matrix": 4096,
-    },
-}  # fmt: skip
+    name: {unit: count for unit, count in zip(UNITS, counts, strict=True) if count}
+    for name, counts in {
+        "titan": (128, 0, 384, 0, 0, 0, 0, 0),
+        "v100-sxm2": (64, 0, 128, 0, 0, 1024, 0, 0),
+        "a100-sxm4-40": (64, 128, 128, 512, 1024, 2048, 0, 4096),
+        "h100-sxm5": (128, 256, 256, 512, 2048, 4096, 8192, 8192),
+        "gb200": (128, 128, 256, 0, 4096, 8192, 16384, 16384),
+        "t4": (4, 0, 128, 0, 0, 1024, 0, 2048),
+        "a10": (4, 0, 256, 256, 512, 1024, 0, 2048),
+        "l4": (4, 0, 256, 256, 512, 1024, 2048, 2048),
+        "rtx4090": (4, 0, 256, 256, 256, 512, 1024, 0),
+        "rtx5090": (4, 0, 256, 256, 256, 512, 1024, 0),
+        "rtx-pro-6000": (4, 0, 256, 256, 512, 1024, 2048, 2048),
+        "h20": (0, 0, 0, 0, 512, 1024, 0, 2048),
+        "b300-hgx": (4, 4, 256, 0, 4096, 8192, 16384, 512),
+        "gb300": (0, 0, 256, 0, 4096, 8192, 16384, 512),
+        "gb10": (0, 0, 256, 0, 0, 0, 0, 0),
+        "mi355x": (0, 0, 256, 0, 0, 0, 8192, 8192),
+        "strix-halo": (4, 0, 128, 256, 0, 512, 0, 512),
+        "pvc": (0, 0, 0, 0, 0, 0, 0, 0),
+        "mi250x": (128, 256, 128, 0, 0, 1024, 0, 1024),
+        "mi300x": (128, 256, 256, 0, 1024, 2048, 4096, 4096),
+    }.items()
+}
 #: Machines whose multiprocessor is another machine's.
-ALIKE = {
-    "v100-sxm2-32": "v100-sxm2", "summit": "v100-sxm2", "lassen": "v100-sxm2", "cori-gpu": "v100-sxm2", "a100-sxm4-80": "a100-sxm4-40",
-    "a100-pcie-40": "a100-sxm4-40", "perlmutter": "a100-sxm4-40", "narval": "a100-sxm4-40", "h100-pcie": "h100-sxm5",
-    "h200-sxm": "h100-sxm5", "gh200": "h100-sxm5", "gh200-141": "h100-sxm5", "frontier": "mi250x", "mi210": "mi250x", "mi300a": "mi300x",
-    "summit-remote-socket": "v100-sxm2", "a30": "a100-sxm4-40", "l40s": "l4", "b200-hgx": "gb200",
-    "mi325x": "mi300x",
-}  # fmt: skip
+SAME = {
+    "v100-sxm2": ("v100-sxm2-32", "summit", "lassen", "cori-gpu", "summit-remote-socket"),
+    "a100-sxm4-40": ("a100-sxm4-80", "a100-pcie-40", "perlmutter", "narval", "a30"),
+    "h100-sxm5": ("h100-pcie", "h200-sxm", "gh200", "gh200-141"),
+    "mi250x": ("frontier", "mi210"),
+    "mi300x": ("mi300a", "mi325x"),
+    "l4": ("l40s",),
+    "gb200": ("b200-hgx",),
+}
+ALIKE = {name: model for model, names in SAME.items() for name in names}
 PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.int8"))]
 #: What no source that could be read states: left out of the catalogue, and listed in the manual.
 OPEN: dict[str, set[ParameterName]] = {
-    "h20": {"gpu.cache"}, "pvc": {"gpu.registers", *PEAKS}, "strix-halo": {"gpu.threads", "gpu.shared_memory_block"},
-}  # fmt: skip
+    "h20": {"gpu.cache"},
+    "pvc": {"gpu.registers", *PEAKS},
+    "strix-halo": {"gpu.threads", "gpu.shared_memory_block"},
+}
 
 
 def value(machine: Machine, name: ParameterName) -> float:
@@ -103,8 +92,13 @@ def test_every_gpu_states_what_kernels_need(name: str) -> None:
     for basis in ("launch geometry", "range of rates", "roofline"):
         assert set(lacking(machine, basis)) <= OPEN.get(name, set())
     limits: set[ParameterName] = {
-        "gpu.warp", "gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.shared_memory_block", "gpu.cache",
-    }  # fmt: skip
+        "gpu.warp",
+        "gpu.threads",
+        "gpu.registers",
+        "gpu.shared_memory",
+        "gpu.shared_memory_block",
+        "gpu.cache",
+    }
     assert limits - machine.has == OPEN.get(name, set()) & limits
     assert name in OPEN or value(machine, "gpu.threads") % value(machine, "gpu.warp") == 0
     assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier", "strix")))  # no source states it for AMD
@@ -157,10 +151,15 @@ RECORDED = {
     "t4": "softmax_uvm_t4/report2.sqlite",
 }
 COLUMNS: dict[ParameterName, str] = {
-    "gpu.multiprocessors": "smCount", "gpu.clock": "clockRate", "gpu.warp": "threadsPerWarp", "gpu.registers": "maxRegistersPerSm",
-    "gpu.blocks": "maxBlocksPerSm", "gpu.shared_memory": "maxShmemPerSm", "gpu.shared_memory_block": "maxShmemPerBlockOptin",
+    "gpu.multiprocessors": "smCount",
+    "gpu.clock": "clockRate",
+    "gpu.warp": "threadsPerWarp",
+    "gpu.registers": "maxRegistersPerSm",
+    "gpu.blocks": "maxBlocksPerSm",
+    "gpu.shared_memory": "maxShmemPerSm",
+    "gpu.shared_memory_block": "maxShmemPerBlockOptin",
     "gpu.cache": "l2CacheSize",
-}  # fmt: skip
+}
 
 
 @pytest.mark.shared

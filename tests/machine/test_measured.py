@@ -108,11 +108,24 @@ def code(path: Path | str, **more: float) -> str:
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [(SHMOO, "bandwidthTest"), (QUICK, "bandwidthTest"), (HIP, "hipBusBandwidth"), (OSU, "OSU"), (LATENCY, "OSU"), (COPY, "gpu_copy"),
-     (TABLE, "CSV"), ("time,size,collective\n", "CSV"), ("a, b\n1, 2\n", None), ("", None),
-     ("\n" * 5000 + "hello\n", None), ("# a\n\n" * 5000 + "hello\n", None), ("# a\n\n \r\n" + TABLE, "CSV"),
-     ("\n" * 5000 + HIP, "hipBusBandwidth"), ("SQLite format 3", None)],
-)  # fmt: skip
+    [
+        (SHMOO, "bandwidthTest"),
+        (QUICK, "bandwidthTest"),
+        (HIP, "hipBusBandwidth"),
+        (OSU, "OSU"),
+        (LATENCY, "OSU"),
+        (COPY, "gpu_copy"),
+        (TABLE, "CSV"),
+        ("time,size,collective\n", "CSV"),
+        ("a, b\n1, 2\n", None),
+        ("", None),
+        ("\n" * 5000 + "hello\n", None),
+        ("# a\n\n" * 5000 + "hello\n", None),
+        ("# a\n\n \r\n" + TABLE, "CSV"),
+        ("\n" * 5000 + HIP, "hipBusBandwidth"),
+        ("SQLite format 3", None),
+    ],
+)
 def test_a_format_is_told_by_its_text(text: str, name: str | None) -> None:
     assert format_of(text) == name
 
@@ -294,8 +307,11 @@ def test_mi100(shared: Path) -> None:
 def test_alps(shared: Path) -> None:
     found = read_measured(shared / "traces" / "measured" / "osu_alps_gh200_mpich" / "osu_mpich.txt")
     assert [(c.direction, len(c.size_bytes), c.streamed) for c in found.curves] == [
-        ("h2h", 23, True), ("network", 23, True), ("p2p", 23, True), ("network", 23, True)
-    ]  # fmt: skip
+        ("h2h", 23, True),
+        ("network", 23, True),
+        ("p2p", 23, True),
+        ("network", 23, True),
+    ]
     rates = [float(c.size_bytes[-1] / c.seconds[-1]) / 1e6 for c in found.curves]
     assert rates == pytest.approx([23906.16, 24037.14, 115214.94, 23974.34])
 

@@ -259,10 +259,15 @@ def test_a_damaged_file_of_ours_is_refused(text: str, wanted: str, tmp_path: Pat
 
 def test_every_format_is_told_from_the_others() -> None:
     texts = {
-        "nvbandwidth": NVBANDWIDTH, "gdrcopy": COPYLAT, "nccl-tests": OLD_NCCL, "benchmark page": PAGE,
+        "nvbandwidth": NVBANDWIDTH,
+        "gdrcopy": COPYLAT,
+        "nccl-tests": OLD_NCCL,
+        "benchmark page": PAGE,
         "small kernels": "4096  64kB  26  27\n",
-        "vidur": "a,time_stats.b.median,size\n1,2,3\n", "microbench": '{"section": "copy"}', "OSU": "# OSU MPI Latency Test v7.3\n",
-    }  # fmt: skip
+        "vidur": "a,time_stats.b.median,size\n1,2,3\n",
+        "microbench": '{"section": "copy"}',
+        "OSU": "# OSU MPI Latency Test v7.3\n",
+    }
     assert {name: format_of(text) for name, text in texts.items()} == {name: name for name in texts}
 
 

@@ -127,12 +127,16 @@ def test_doctor_holds_a_list_of_cpus_against_nvidias_matrix(turnbuckle: Turnbuck
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("", "A487"), ("GPU0 is a word", "A487"), ("<html></html>", "A487"), ("<topology>", "A486"), ("<", "A486"),
+        ("", "A487"),
+        ("GPU0 is a word", "A487"),
+        ("<html></html>", "A487"),
+        ("<topology>", "A486"),
+        ("<", "A486"),
         ('<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><topology>&b;</topology>', "A486"),
         ('<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/hostname">]><topology>&x;</topology>', "A486"),
         ("<topology>" + "<object>" * 300 + "</object>" * 300 + "</topology>", "A486"),
     ],
-)  # fmt: skip
+)
 def test_hostile_files_are_refused(tmp_path: Path, text: str, code: str) -> None:
     refused(code, read, written(tmp_path / "node.xml", text))
 

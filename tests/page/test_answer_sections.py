@@ -34,8 +34,12 @@ def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
     rows = [[c.text for c in row] for row in table.rows]
     mi300a, gh200 = load("mi300a").title, load("gh200").title
     assert [(row[0], row[1]) for row in rows] == [
-        (mi300a, "as it is"), (mi300a, "zero copy"), (gh200, "as it is"), (gh200, "zero copy"), (gh200, "managed memory"),
-    ], "a machine of one way is left out"  # fmt: skip
+        (mi300a, "as it is"),
+        (mi300a, "zero copy"),
+        (gh200, "as it is"),
+        (gh200, "zero copy"),
+        (gh200, "managed memory"),
+    ], "a machine of one way is left out"
     ways: tuple[tuple[str, Port], ...] = (
         ("mi300a", "as-is"),
         ("mi300a", "zero-copy"),

@@ -54,9 +54,12 @@ def costs(at: tuple[int, ...]) -> dict[str, float]:
     """What the sliders say at their positions."""
     latency, byte, launch, kernel, host = at
     return {
-        "slack": 0.0 if latency == 0 else 1e-7 * 10 ** ((latency - 1) / 10), "byte": 2 ** (-byte / 4), "launch": 10 ** (launch / 20),
-        "kernel": 10 ** (kernel / 20), "cpu": 10 ** (host / 20),
-    }  # fmt: skip
+        "slack": 0.0 if latency == 0 else 1e-7 * 10 ** ((latency - 1) / 10),
+        "byte": 2 ** (-byte / 4),
+        "launch": 10 ** (launch / 20),
+        "kernel": 10 ** (kernel / 20),
+        "cpu": 10 ** (host / 20),
+    }
 
 
 def test_a_lever_alone_gives_what_slack_gives(seen: Run) -> None:

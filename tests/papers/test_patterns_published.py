@@ -92,10 +92,17 @@ def test_waiting_has_its_share_of_communication(ranks: int) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (0.16, 0.17, "inside"), (0.158, 0.744, "inside"), (0.1575, 0.7445, "inside"), (0.1, 0.2, "overlaps"), (0.7, 0.8, "overlaps"),
-        (0.1, 0.9, "overlaps"), (0.1, 0.15, "outside"), (0.75, 0.9, "outside"), (math.nan, math.nan, "no such share"),
+        (0.16, 0.17, "inside"),
+        (0.158, 0.744, "inside"),
+        (0.1575, 0.7445, "inside"),
+        (0.1, 0.2, "overlaps"),
+        (0.7, 0.8, "overlaps"),
+        (0.1, 0.9, "overlaps"),
+        (0.1, 0.15, "outside"),
+        (0.75, 0.9, "outside"),
+        (math.nan, math.nan, "no such share"),
     ],
-)  # fmt: skip
+)
 def test_verdicts_follow_from_the_numbers(low: float, high: float, verdict: str) -> None:
     assert Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).verdict == verdict
 
@@ -103,10 +110,14 @@ def test_verdicts_follow_from_the_numbers(low: float, high: float, verdict: str)
 @pytest.mark.parametrize(
     ("low", "high", "spanned"),
     [
-        (0.1, 0.8, "wholly"), (0.1585, 0.7435, "wholly"), (0.16, 0.8, "in part"), (0.16, 0.17, "in part"), (0.8, 0.9, "not at all"),
+        (0.1, 0.8, "wholly"),
+        (0.1585, 0.7435, "wholly"),
+        (0.16, 0.8, "in part"),
+        (0.16, 0.17, "in part"),
+        (0.8, 0.9, "not at all"),
         (math.nan, math.nan, "not at all"),
     ],
-)  # fmt: skip
+)
 def test_printed_ranges_within_what_assumptions_span(low: float, high: float, spanned: str) -> None:
     assert Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).spanned == spanned
 

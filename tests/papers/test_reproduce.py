@@ -44,11 +44,15 @@ def test_every_row_is_that_of_the_table_of_all_papers(shared: Path, rows: list[R
 @pytest.mark.parametrize(
     ("seed", "file", "spelled"),
     [
-        ("000", "ecp/dag", {"10×": "", "805Ms": "80 SMs"}), ("000", "ecp/kernels", {}), ("001", "nething/numbers", {}),
-        ("002", "ahead/numbers", {}), ("003", "gpudirect/numbers", {}), ("003", "gpudirect/patterns", {}),
+        ("000", "ecp/dag", {"10×": "", "805Ms": "80 SMs"}),
+        ("000", "ecp/kernels", {}),
+        ("001", "nething/numbers", {}),
+        ("002", "ahead/numbers", {}),
+        ("003", "gpudirect/numbers", {}),
+        ("003", "gpudirect/patterns", {}),
         ("004", "row_slack/numbers", {",": "", "{": "", "}": ""}),
     ],
-)  # fmt: skip
+)
 def test_every_number_stands_in_the_paper(shared: Path, seed: str, file: str, spelled: dict[str, str]) -> None:
     (place,) = (shared / "seeds").glob(f"{seed}_*.txt")
     text = place.read_text(encoding="utf-8")

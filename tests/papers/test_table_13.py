@@ -77,12 +77,16 @@ def test_no_verdict_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cells_agree_with_the_rows_of_reproduce() -> None:
     rows = {row.id: row.now for row in reproduce(("ecp",))}
     for id, key in (
-        ("R.T2.WarpX", ("WarpX", "CPU-GPU integration")), ("R.T4.int", ("Sigma", "CPU-GPU integration")),
-        ("R.T11.PeleC", ("PeleC", "disaggregation penalty")), ("R.T13.GTCP", ("GTC-P", "disaggregation penalty")),
-        ("R.T12.MFIX", ("MFiX", "GPU-GPU integration")), ("R.T13.sig", ("Sigma", "GPU-GPU integration")),
-        ("R.T6.Total", ("GTC-P", "CPU cores a GPU")), ("R.10.x", ("ORNLapp", "FPGA-GPU integration")),
+        ("R.T2.WarpX", ("WarpX", "CPU-GPU integration")),
+        ("R.T4.int", ("Sigma", "CPU-GPU integration")),
+        ("R.T11.PeleC", ("PeleC", "disaggregation penalty")),
+        ("R.T13.GTCP", ("GTC-P", "disaggregation penalty")),
+        ("R.T12.MFIX", ("MFiX", "GPU-GPU integration")),
+        ("R.T13.sig", ("Sigma", "GPU-GPU integration")),
+        ("R.T6.Total", ("GTC-P", "CPU cores a GPU")),
+        ("R.10.x", ("ORNLapp", "FPGA-GPU integration")),
         ("R.SSI.MiniVite.NVLink2", ("MiniVite", "disaggregation penalty")),
-    ):  # fmt: skip
+    ):
         row = rows[id]
         assert row is not None and cells()[key].recomputed == pytest.approx(row.recomputed) and cells()[key].verdict == row.verdict, id
     for id, key in (("R.T13.Castro", "Castro"), ("R.AGO.LAMMPS", "LAMMPS"), ("R.AGO.OpenMC", "OpenMC")):

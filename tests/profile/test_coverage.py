@@ -41,11 +41,18 @@ def copy(at: int, correlation: int | None, direction: int = 1) -> dict[str, Any]
 
 def test_launches_and_rows() -> None:
     found = covered(
-        api=[call(1_000, 0, 1), call(1_010, 1, 2, end_ns=1_040, level=1), call(2_000, 0, 3), call(3_000, 2, 4), call(4_000, 2, 5),
-             call(5_000, 0, 6, result=2), call(6_000, 3, 7)],
+        api=[
+            call(1_000, 0, 1),
+            call(1_010, 1, 2, end_ns=1_040, level=1),
+            call(2_000, 0, 3),
+            call(3_000, 2, 4),
+            call(4_000, 2, 5),
+            call(5_000, 0, 6, result=2),
+            call(6_000, 3, 7),
+        ],
         kernels=[kernel(1_100, 2), kernel(3_100, 4, graph_node=1), kernel(3_300, 4, graph_node=2), kernel(9_000, None)],
         copies=[copy(6_100, 7), copy(7_000, None, direction=6)],
-    )  # fmt: skip
+    )
     assert found["launches"] == {"count": 4, "with_rows": 2, "share": 0.5}, "the driver's call is the runtime's; a failed one is none"
     assert found["graph_launches"] == {"count": 2, "with_rows": 1, "share": 0.5}
     assert found["device_rows"] == {"count": 5, "with_call": 4, "time_share": 0.8}, "no call moves unified memory"

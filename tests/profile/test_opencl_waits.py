@@ -65,30 +65,46 @@ def test_a_command_waits_for_all_of_its_list_before_it_runs(tmp_path: Path) -> N
     run = profile(
         tmp_path,
         *(call(n, LAUNCH, 1000 + 10 * n, 1005 + 10 * n) for n in (1, 2, 3, 4)),
-        work(1, 1, 1100, 1200), work(2, 2, 1100, 1300), work(3, 3, 1310, 1400), work(4, 3, 1400, 1500),
-        event(1, 1), event(2, 2),
-        wait(3, 2, 1030, stream=3, on=1), wait(3, 2, 1030, stream=3, on=2),
-    )  # fmt: skip
+        work(1, 1, 1100, 1200),
+        work(2, 2, 1100, 1300),
+        work(3, 3, 1310, 1400),
+        work(4, 3, 1400, 1500),
+        event(1, 1),
+        event(2, 2),
+        wait(3, 2, 1030, stream=3, on=1),
+        wait(3, 2, 1030, stream=3, on=2),
+    )
     assert edges(run, "event") == {(-1, -3), (-2, -3)}
 
 
 def test_waiting_for_several_events_is_one_call(tmp_path: Path) -> None:
     run = profile(
         tmp_path,
-        *(call(n, LAUNCH, 1000 + 10 * n, 1005 + 10 * n) for n in (1, 2, 3)), call(4, WAIT, 1050, 1310),
-        work(1, 1, 1100, 1200), work(2, 2, 1100, 1300), work(3, 3, 1100, 1305),
-        event(1, 1), event(2, 2), wait(4, 1, 1050, on=1), wait(4, 1, 1050, on=2),
-    )  # fmt: skip
+        *(call(n, LAUNCH, 1000 + 10 * n, 1005 + 10 * n) for n in (1, 2, 3)),
+        call(4, WAIT, 1050, 1310),
+        work(1, 1, 1100, 1200),
+        work(2, 2, 1100, 1300),
+        work(3, 3, 1100, 1305),
+        event(1, 1),
+        event(2, 2),
+        wait(4, 1, 1050, on=1),
+        wait(4, 1, 1050, on=2),
+    )
     assert edges(run, "sync") == {(-1, 4), (-2, 4)}, "the third kernel is nobody's business, though it ended in time"
 
 
 def test_finishing_a_queue_waits_for_its_stream_and_the_chains_of_one_without_order(tmp_path: Path) -> None:
     run = profile(
         tmp_path,
-        *(call(n, LAUNCH, 1000 + 10 * n, 1005 + 10 * n) for n in (1, 2, 3)), call(4, FINISH, 1050, 1310),
-        work(1, 1, 1100, 1200), work(2, 2, 1100, 1300), work(3, 3, 1100, 1305),
-        event(2, 2), wait(4, 3, 1050, stream=1), wait(4, 1, 1050, on=2),
-    )  # fmt: skip
+        *(call(n, LAUNCH, 1000 + 10 * n, 1005 + 10 * n) for n in (1, 2, 3)),
+        call(4, FINISH, 1050, 1310),
+        work(1, 1, 1100, 1200),
+        work(2, 2, 1100, 1300),
+        work(3, 3, 1100, 1305),
+        event(2, 2),
+        wait(4, 3, 1050, stream=1),
+        wait(4, 1, 1050, on=2),
+    )
     assert edges(run, "sync") == {(-1, 4), (-2, 4)}
 
 

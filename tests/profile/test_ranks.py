@@ -59,20 +59,26 @@ def to(rank: int, tag: int = 5, **more: Any) -> Row:
 
 def test_messages_of_a_stream_keep_their_order() -> None:
     trace = recorded(
-        call(0, "Send", 10, 12, **to(1)), call(0, "Send", 20, 22, **to(1)), call(0, "Send", 30, 32, **to(1, tag=6)),
-        call(1, "Recv", 5, 13, **to(0)), call(1, "Recv", 14, 33, **to(0, tag=6)), call(1, "Recv", 40, 41, **to(0)),
-    )  # fmt: skip
+        call(0, "Send", 10, 12, **to(1)),
+        call(0, "Send", 20, 22, **to(1)),
+        call(0, "Send", 30, 32, **to(1, tag=6)),
+        call(1, "Recv", 5, 13, **to(0)),
+        call(1, "Recv", 14, 33, **to(0, tag=6)),
+        call(1, "Recv", 40, 41, **to(0)),
+    )
     assert pairs(trace) == ({(10, 13), (30, 33), (20, 41)}, 0)
 
 
 def test_what_has_no_other_side_is_told_by_rank_call_and_time() -> None:
     """A send that nobody receives, one half of a collective, and a collective of a kind that is not known, on both ranks."""
     trace = recorded(
-        call(0, "Send", 10_000, 12_000, **to(1)), call(1, "Recv", 9_000, 13_000, **to(0)),
+        call(0, "Send", 10_000, 12_000, **to(1)),
+        call(1, "Recv", 9_000, 13_000, **to(0)),
         call(0, "Isend", 20_000, 21_000, **to(1, tag=9)),
-        call(0, "Neighbor_alltoall", 30_000, 31_000), call(1, "Neighbor_alltoall", 30_500, 31_500),
+        call(0, "Neighbor_alltoall", 30_000, 31_000),
+        call(1, "Neighbor_alltoall", 30_500, 31_500),
         call(1, "Barrier", 40_000, 41_000),
-    )  # fmt: skip
+    )
     graph = dependencies(build(trace))
     assert graph.unmatched == 4
     assert graph.unmatched_calls.startswith("rank 0 in MPI_Isend at 1.1e-05 s; rank 0 in MPI_Neighbor_alltoall at 2.1e-05 s; rank 1 in ")
@@ -86,20 +92,28 @@ def test_what_has_no_other_side_is_told_by_rank_call_and_time() -> None:
 
 def test_the_wait_of_a_request_waits_and_a_handle_serves_again() -> None:
     trace = recorded(
-        call(0, "Isend", 10, 11, request=3, **to(1)), call(0, "Wait", 12, 13, request=3),
-        call(0, "Isend", 50, 51, request=3, **to(1)), call(0, "Wait", 52, 53, request=3),
-        call(1, "Irecv", 1, 2, request=9, **to(0)), call(1, "Wait", 3, 20, request=9),
-        call(1, "Irecv", 30, 31, request=9, **to(0)), call(1, "Test", 60, 61, request=9), call(1, "Wait", 70, 71, request=9),
-    )  # fmt: skip
+        call(0, "Isend", 10, 11, request=3, **to(1)),
+        call(0, "Wait", 12, 13, request=3),
+        call(0, "Isend", 50, 51, request=3, **to(1)),
+        call(0, "Wait", 52, 53, request=3),
+        call(1, "Irecv", 1, 2, request=9, **to(0)),
+        call(1, "Wait", 3, 20, request=9),
+        call(1, "Irecv", 30, 31, request=9, **to(0)),
+        call(1, "Test", 60, 61, request=9),
+        call(1, "Wait", 70, 71, request=9),
+    )
     assert pairs(trace) == ({(10, 20), (50, 61)}, 0)
 
 
 def test_a_call_of_several_rows_is_one_activity() -> None:
     trace = recorded(
-        call(0, "Send", 10, 11, **to(1)), call(0, "Send", 20, 21, **to(1)),
-        call(1, "Irecv", 1, 2, request=1, **to(0)), call(1, "Irecv", 3, 4, request=2, **to(0)),
-        call(1, "Waitall", 30, 60, request=1), call(1, "Waitall", 30, 60, request=2),
-    )  # fmt: skip
+        call(0, "Send", 10, 11, **to(1)),
+        call(0, "Send", 20, 21, **to(1)),
+        call(1, "Irecv", 1, 2, request=1, **to(0)),
+        call(1, "Irecv", 3, 4, request=2, **to(0)),
+        call(1, "Waitall", 30, 60, request=1),
+        call(1, "Waitall", 30, 60, request=2),
+    )
     assert trace.mpi["start_ns"].to_list() == [1, 3, 10, 20, 30, 30]
     assert same_call(trace).tolist() == [0, 1, 2, 3, 4, 4]
     found, rows = met(trace)
@@ -113,23 +127,30 @@ def test_a_sendrecv_is_one_row_or_two() -> None:
         *(call(r, "Sendrecv", 10 + r, 10 + r, **to((r + 1) % 3)) for r in range(3)),
         *(call(r, "Sendrecv", 10 + r, 20 + r, **to((r + 2) % 3)) for r in range(3)),
         # the ends of a line: no partner to one side
-        call(0, "Sendrecv", 30, 30, **to(1)), call(0, "Sendrecv", 30, 33, size_bytes=0),
-        call(1, "Sendrecv", 31, 31, **to(2)), call(1, "Sendrecv", 31, 41, **to(0)),
-        call(2, "Sendrecv", 32, 32, size_bytes=0), call(2, "Sendrecv", 32, 42, **to(1)),
+        call(0, "Sendrecv", 30, 30, **to(1)),
+        call(0, "Sendrecv", 30, 33, size_bytes=0),
+        call(1, "Sendrecv", 31, 31, **to(2)),
+        call(1, "Sendrecv", 31, 41, **to(0)),
+        call(2, "Sendrecv", 32, 32, size_bytes=0),
+        call(2, "Sendrecv", 32, 42, **to(1)),
         # both ways between two: one row, with one of the two sizes
-        call(0, "Sendrecv_replace", 50, 60, **to(1, size_bytes=9)), call(1, "Sendrecv_replace", 51, 61, **to(0)),
+        call(0, "Sendrecv_replace", 50, 60, **to(1, size_bytes=9)),
+        call(1, "Sendrecv_replace", 51, 61, **to(0)),
         ranks=3,
-    )  # fmt: skip
+    )
     assert pairs(trace) == ({(10, 21), (11, 22), (12, 20), (30, 41), (31, 42), (50, 61), (51, 60)}, 0)
     assert len(set(same_call(trace).tolist())) == 8
 
 
 def test_a_persistent_request_sends_at_every_start() -> None:
     trace = recorded(
-        call(0, "Send_init", 1, 2, request=4, **to(1)), call(1, "Recv_init", 1, 2, request=8, **to(0)),
-        *(call(0, "Start", t, t + 1, request=4) for t in (10, 30)), *(call(0, "Wait", t, t + 1, request=4) for t in (12, 32)),
-        *(call(1, "Start", t, t + 1, request=8) for t in (9, 20)), *(call(1, "Wait", t, t + 13, request=8) for t in (11, 22)),
-    )  # fmt: skip
+        call(0, "Send_init", 1, 2, request=4, **to(1)),
+        call(1, "Recv_init", 1, 2, request=8, **to(0)),
+        *(call(0, "Start", t, t + 1, request=4) for t in (10, 30)),
+        *(call(0, "Wait", t, t + 1, request=4) for t in (12, 32)),
+        *(call(1, "Start", t, t + 1, request=8) for t in (9, 20)),
+        *(call(1, "Wait", t, t + 13, request=8) for t in (11, 22)),
+    )
     assert pairs(trace) == ({(10, 24), (30, 35)}, 0)
 
 
@@ -155,9 +176,12 @@ def test_a_large_send_waits_where_three_were_seen_to(held: list[int], waiting: i
 
 def test_a_synchronous_send_waits_for_its_receive() -> None:
     trace = recorded(
-        call(0, "Ssend", 10, 25, **to(1)), call(1, "Recv", 20, 26, **to(0)),
-        call(0, "Issend", 30, 31, request=1, **to(1)), call(0, "Wait", 32, 45, request=1), call(1, "Recv", 40, 46, **to(0)),
-    )  # fmt: skip
+        call(0, "Ssend", 10, 25, **to(1)),
+        call(1, "Recv", 20, 26, **to(0)),
+        call(0, "Issend", 30, 31, request=1, **to(1)),
+        call(0, "Wait", 32, 45, request=1),
+        call(1, "Recv", 40, 46, **to(0)),
+    )
     assert pairs(trace) == ({(10, 26), (20, 25), (30, 46), (40, 45)}, 0)
 
 
@@ -226,13 +250,20 @@ ALL = {(a, b) for i, a in enumerate(ENTERED) for j, b in enumerate(LEFT) if i !=
 @pytest.mark.parametrize(
     ("name", "root", "expected"),
     [
-        ("Barrier", None, ALL), ("Allreduce", None, ALL), ("Reduce_scatter_block", None, ALL), ("Alltoallv", None, ALL),
-        ("Bcast", 1, {(11, 20), (11, 22)}), ("Scatterv", 2, {(12, 20), (12, 21)}),
-        ("Reduce", 0, {(11, 20), (12, 20)}), ("Gather", 2, {(10, 22), (11, 22)}),
-        ("Scan", None, {(10, 21), (10, 22), (11, 22)}), ("Exscan", None, {(10, 21), (10, 22), (11, 22)}),
-        ("Neighbor_alltoall", None, None), ("Bcast", None, None),
+        ("Barrier", None, ALL),
+        ("Allreduce", None, ALL),
+        ("Reduce_scatter_block", None, ALL),
+        ("Alltoallv", None, ALL),
+        ("Bcast", 1, {(11, 20), (11, 22)}),
+        ("Scatterv", 2, {(12, 20), (12, 21)}),
+        ("Reduce", 0, {(11, 20), (12, 20)}),
+        ("Gather", 2, {(10, 22), (11, 22)}),
+        ("Scan", None, {(10, 21), (10, 22), (11, 22)}),
+        ("Exscan", None, {(10, 21), (10, 22), (11, 22)}),
+        ("Neighbor_alltoall", None, None),
+        ("Bcast", None, None),
     ],
-)  # fmt: skip
+)
 def test_what_each_collective_waits_for(name: str, root: int | None, expected: set[tuple[int, int]] | None) -> None:
     trace = recorded(*(call(r, name, ENTERED[r], LEFT[r], root=root) for r in range(3)), ranks=3)
     assert pairs(trace) == ((expected, 0) if expected else (set(), 3))
@@ -272,11 +303,16 @@ def test_more_members_than_pairs_are_worth() -> None:
 def test_a_duplicate_and_a_reversed_communicator_are_told_apart() -> None:
     made = [c for r in range(2) for c in (child(r, 2 + r, 50), child(r, 4 + r, 60, local_rank=1 - r, size=2))]
     trace = recorded(
-        call(0, "Send", 10, 11, 50, **to(1)), call(1, "Recv", 9, 13, 50, **to(0)),
-        call(1, "Send", 20, 21, 60, **to(1)), call(0, "Recv", 19, 23, 60, **to(0)),  # inside it rank 1 is 0
-        call(0, "Barrier", 30, 40, 50), call(1, "Barrier", 31, 41, 50), call(0, "Barrier", 43, 50, 60), call(1, "Barrier", 42, 51, 60),
+        call(0, "Send", 10, 11, 50, **to(1)),
+        call(1, "Recv", 9, 13, 50, **to(0)),
+        call(1, "Send", 20, 21, 60, **to(1)),
+        call(0, "Recv", 19, 23, 60, **to(0)),  # inside it rank 1 is 0
+        call(0, "Barrier", 30, 40, 50),
+        call(1, "Barrier", 31, 41, 50),
+        call(0, "Barrier", 43, 50, 60),
+        call(1, "Barrier", 42, 51, 60),
         made=made,
-    )  # fmt: skip
+    )
     assert pairs(trace) == ({(10, 13), (20, 23), (30, 41), (31, 40), (43, 51), (42, 50)}, 0)
 
 
@@ -294,10 +330,13 @@ def test_a_split_into_equals_is_told_by_the_root_of_its_groups() -> None:
 def test_a_handle_means_what_was_made_last() -> None:
     made = [c for r in range(2) for c in (child(r, 5, 50, local_rank=r, size=2), child(r, 25, 50, local_rank=1 - r, size=2))]
     trace = recorded(
-        call(0, "Send", 10, 11, 50, **to(1)), call(1, "Recv", 9, 13, 50, **to(0)),
-        call(1, "Send", 30, 31, 50, **to(1)), call(0, "Recv", 29, 33, 50, **to(0)),
-        call(0, "Barrier", 40, 50, 99), made=made,
-    )  # fmt: skip
+        call(0, "Send", 10, 11, 50, **to(1)),
+        call(1, "Recv", 9, 13, 50, **to(0)),
+        call(1, "Send", 30, 31, 50, **to(1)),
+        call(0, "Recv", 29, 33, 50, **to(0)),
+        call(0, "Barrier", 40, 50, 99),
+        made=made,
+    )
     assert pairs(trace) == ({(10, 13), (30, 33)}, 1)
     # made last by one rank only: what is called under it meets nobody
     gone = [*made[:1], *made[2:3], child(0, 25, 50, local_rank=0, size=2)]
@@ -366,10 +405,19 @@ def test_kernels_that_do_not_run_together_are_not_one_communicator() -> None:
     assert pairs(other) == (set(), 10)
 
 
-@pytest.mark.parametrize(("name", "devices", "found"), [
-    ("SendRecv", 2, 8), ("SendRecv", 3, 0), ("AllGather_RING_LL", 3, 24), ("Broadcast_RING_LL", 2, 0), ("Reduce_Sum_f32_RING_LL", 2, 0),
-    ("ReduceScatter_Sum_f32_RING_LL", 2, 8), ("Generic_1", 2, 0), ("AllReduce_Sum_f32_RING_LL", 1, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "devices", "found"),
+    [
+        ("SendRecv", 2, 8),
+        ("SendRecv", 3, 0),
+        ("AllGather_RING_LL", 3, 24),
+        ("Broadcast_RING_LL", 2, 0),
+        ("Reduce_Sum_f32_RING_LL", 2, 0),
+        ("ReduceScatter_Sum_f32_RING_LL", 2, 8),
+        ("Generic_1", 2, 0),
+        ("AllReduce_Sum_f32_RING_LL", 1, 0),
+    ],
+)
 def test_which_kernels_need_every_rank(name: str, devices: int, found: int) -> None:
     trace = recorded(kernels=[k for d in range(devices) for k in kernels(d, collective(4, 10 * d), name)], ranks=0)
     assert len(met(trace)[0].first) == found
@@ -384,10 +432,9 @@ def test_streams_of_one_device_are_different_communicators() -> None:
 
 # --- what may come ----------------------------------------------------------------------------------------------------
 
-NAMES = [
-    "Send", "Recv", "Isend", "Irecv", "Ssend", "Sendrecv", "Sendrecv_replace", "Send_init", "Recv_init", "Start", "Startall", "Wait",
-    "Waitall", "Test", "Barrier", "Ibarrier", "Bcast", "Reduce", "Scan", "Mrecv", "nothing", "",
-]  # fmt: skip
+PLAIN = ["Send", "Recv", "Isend", "Irecv", "Ssend", "Sendrecv", "Sendrecv_replace"]
+PERSISTENT = ["Send_init", "Recv_init", "Start", "Startall"]
+NAMES = [*PLAIN, *PERSISTENT, "Wait", "Waitall", "Test", "Barrier", "Ibarrier", "Bcast", "Reduce", "Scan", "Mrecv", "nothing", ""]
 
 
 def _optional(low: int, high: int) -> st.SearchStrategy[int | None]:
@@ -402,17 +449,26 @@ ROWS = st.builds(
     st.integers(0, 6),
     st.fixed_dictionaries(
         {
-            "kind": st.integers(0, 3), "partner": _optional(-2, 3), "tag": _optional(-1, 1), "size_bytes": _optional(0, 9),
-            "request": _optional(0, 2), "root": _optional(-1, 3), "communicator": _optional(6, 9),
+            "kind": st.integers(0, 3),
+            "partner": _optional(-2, 3),
+            "tag": _optional(-1, 1),
+            "size_bytes": _optional(0, 9),
+            "request": _optional(0, 2),
+            "root": _optional(-1, 3),
+            "communicator": _optional(6, 9),
         }
     ),
-)  # fmt: skip
+)
 MADE = st.fixed_dictionaries(
     {
-        "rank": _optional(0, 3), "time_ns": _optional(0, 1_020), "communicator": _optional(6, 9), "parent": _optional(0, 9),
-        "local_rank": _optional(0, 3), "size": _optional(1, 3),
+        "rank": _optional(0, 3),
+        "time_ns": _optional(0, 1_020),
+        "communicator": _optional(6, 9),
+        "parent": _optional(0, 9),
+        "local_rank": _optional(0, 3),
+        "size": _optional(1, 3),
     }
-)  # fmt: skip
+)
 
 
 @given(st.lists(ROWS, max_size=25), st.lists(MADE, max_size=8), st.booleans())
@@ -444,9 +500,16 @@ def test_every_message_of_the_kinds_program_is_met(shared: Path) -> None:
     found, unmatched = real(shared, "nsys-local/p2pkinds-2r.sqlite")
     assert unmatched == 0
     messages = {
-        ("Send", "Recv"): 12, ("Ssend", "Recv"): 5, ("Recv", "Ssend"): 5, ("Sendrecv", "Sendrecv"): 20, ("Isend", "Wait"): 10,
-        ("Isend", "Waitall"): 10, ("Isend", "Waitany"): 5, ("Isend", "Test"): 5, ("Start", "Wait"): 5,
-    }  # fmt: skip
+        ("Send", "Recv"): 12,
+        ("Ssend", "Recv"): 5,
+        ("Recv", "Ssend"): 5,
+        ("Sendrecv", "Sendrecv"): 20,
+        ("Isend", "Wait"): 10,
+        ("Isend", "Waitall"): 10,
+        ("Isend", "Waitany"): 5,
+        ("Isend", "Test"): 5,
+        ("Start", "Wait"): 5,
+    }
     mutual = ("Allgather", "Allreduce", "Alltoall", "Barrier")
     rooted = ("Bcast", "Gather", "Gatherv", "Reduce", "Scan", "Scatter")
     collectives = {(n, n): 2 for n in mutual} | {(n, n): 1 for n in rooted} | {("Iallreduce", "Wait"): 2, ("Ibarrier", "Wait"): 2}
@@ -458,12 +521,20 @@ def test_every_message_of_the_kinds_program_is_met(shared: Path) -> None:
     [
         ("cannon-py-4r", {("Sendrecv_replace", "Sendrecv_replace"): 20, ("Reduce", "Reduce"): 3}),
         ("halo-py-4r", {("Isend", "Waitall"): 1600, ("Allreduce", "Allreduce"): 10 * 12}),
-        ("lammps-melt-4r", {
-            ("Send", "Wait"): 8136, ("Sendrecv", "Sendrecv"): 312, ("Allreduce", "Allreduce"): 90 * 12, ("Barrier", "Barrier"): 5 * 12,
-            ("Bcast", "Bcast"): 64 * 3, ("Reduce", "Reduce"): 3 * 3, ("Scan", "Scan"): 6,
-        }),
+        (
+            "lammps-melt-4r",
+            {
+                ("Send", "Wait"): 8136,
+                ("Sendrecv", "Sendrecv"): 312,
+                ("Allreduce", "Allreduce"): 90 * 12,
+                ("Barrier", "Barrier"): 5 * 12,
+                ("Bcast", "Bcast"): 64 * 3,
+                ("Reduce", "Reduce"): 3 * 3,
+                ("Scan", "Scan"): 6,
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_call_of_four_ranks_is_met(shared: Path, file: str, expected: dict[tuple[str, str], int]) -> None:
     found, unmatched = real(shared, f"nsys-local/{file}.sqlite")
     assert unmatched == 0

@@ -127,9 +127,12 @@ def test_a_run_whose_calls_are_all_start_up_is_unfit(shared: Path, turnbuckle: C
 
 @pytest.mark.parametrize(
     ("place", "state"),
-    [("nsys/rodinia_gaussian_rtx3090_a/report2.sqlite", "ok"), ("nsys/rodinia_gaussian_rtx3090_b/report3.sqlite", "look"),
-     ("otf2/pingpong_2rank/traces.otf2", "bad")],
-)  # fmt: skip
+    [
+        ("nsys/rodinia_gaussian_rtx3090_a/report2.sqlite", "ok"),
+        ("nsys/rodinia_gaussian_rtx3090_b/report3.sqlite", "look"),
+        ("otf2/pingpong_2rank/traces.otf2", "bad"),
+    ],
+)
 def test_the_doctor_says_how_much_is_start_up(shared: Path, turnbuckle: Callable[..., Ran], place: str, state: str) -> None:
     checks = {c["what"]: c for c in json.loads(turnbuckle("doctor", shared / "traces" / place, "--format", "json").out)["checks"]}
     assert checks["start-up"]["state"] == state

@@ -84,11 +84,14 @@ def test_without_launches() -> None:
 def test_return_of_a_wait() -> None:
     seen = profile_of(
         api=[
-            call(1_000, 2_000, 1), call(2_000, 9_500, 2, "cudaDeviceSynchronize"), call(20_000, 20_400, 3, "cudaStreamSynchronize"),
-            call(30_000, 31_000, 4), call(31_000, 40_300, 5, "cudaStreamSynchronize"),
+            call(1_000, 2_000, 1),
+            call(2_000, 9_500, 2, "cudaDeviceSynchronize"),
+            call(20_000, 20_400, 3, "cudaStreamSynchronize"),
+            call(30_000, 31_000, 4),
+            call(31_000, 40_300, 5, "cudaStreamSynchronize"),
         ],
         kernels=[on_device(3_000, 9_000, 1), on_device(33_000, 40_000, 4)],
-    )  # fmt: skip
+    )
     assert summary.sync_return_s(seen) == pytest.approx(400e-9), "median of 500 and 300; the wait that saw no work end does not count"
     assert summary.sync_return_s(profile_of(api=[call(1, 9, 1, "cudaDeviceSynchronize")], kernels=[on_device(20, 30)])) is None
     just = profile_of(api=[call(1_000, 2_000, 1), call(2_000, 9_000, 2, "cudaDeviceSynchronize")], kernels=[on_device(3_000, 9_000, 1)])
@@ -161,10 +164,14 @@ def test_serial_and_parallel_cpu_time() -> None:
         api=[call(1_000, 1_100, 1), call(10_900, 11_000, 2, thread=OTHER)],
         kernels=[on_device(1_000, 11_000)],
         scheduling=[
-            scheduled(1_000, 1), scheduled(5_000, 0), scheduled(3_000, 1, OTHER), scheduled(9_000, 0, OTHER),
-            scheduled(2_000, 1, PROCESS | 77), scheduled(8_000, 0, PROCESS | 77),
+            scheduled(1_000, 1),
+            scheduled(5_000, 0),
+            scheduled(3_000, 1, OTHER),
+            scheduled(9_000, 0, OTHER),
+            scheduled(2_000, 1, PROCESS | 77),
+            scheduled(8_000, 0, PROCESS | 77),
         ],
-    )  # fmt: skip
+    )
     found = summary.cpu_activity(seen)
     assert found is not None and found["threads"] == 2, "a thread that did nothing of the run does not count"
     assert (found["serial_s"], found["parallel_s"], found["core_seconds"]) == pytest.approx((6e-6, 2e-6, 10e-6))
@@ -188,10 +195,14 @@ def test_counts_bytes_and_overlap() -> None:
     seen = profile_of(
         kernels=[on_device(10_000, 20_000), on_device(15_000, 25_000, stream=8)],
         copies=[
-            copy(12_000, 14_000, H2D, 100), copy(24_000, 28_000, D2H, 7), copy(30_000, 31_000, D2D, 5), copy(31_000, 31_500, P2P, 9),
-            copy(32_000, 33_000, MIGRATION_H2D, 4096), copy(33_000, 34_000, MIGRATION_D2H, 8192),
+            copy(12_000, 14_000, H2D, 100),
+            copy(24_000, 28_000, D2H, 7),
+            copy(30_000, 31_000, D2D, 5),
+            copy(31_000, 31_500, P2P, 9),
+            copy(32_000, 33_000, MIGRATION_H2D, 4096),
+            copy(33_000, 34_000, MIGRATION_D2H, 8192),
         ],
-    )  # fmt: skip
+    )
     assert summary.kernels(seen) == {
         "count": 2,
         "busy_ns": 20_000,
@@ -202,10 +213,13 @@ def test_counts_bytes_and_overlap() -> None:
     }
     assert summary.kernel_window_ns(seen) == 15_000
     assert summary.copies(seen) == {
-        "h2d": {"count": 1, "bytes": 100, "busy_ns": 2_000}, "d2h": {"count": 1, "bytes": 7, "busy_ns": 4_000},
-        "d2d": {"count": 1, "bytes": 5, "busy_ns": 1_000}, "p2p": {"count": 1, "bytes": 9, "busy_ns": 500},
-        "migration_h2d": {"count": 1, "bytes": 4096, "busy_ns": 1_000}, "migration_d2h": {"count": 1, "bytes": 8192, "busy_ns": 1_000},
-    }  # fmt: skip
+        "h2d": {"count": 1, "bytes": 100, "busy_ns": 2_000},
+        "d2h": {"count": 1, "bytes": 7, "busy_ns": 4_000},
+        "d2d": {"count": 1, "bytes": 5, "busy_ns": 1_000},
+        "p2p": {"count": 1, "bytes": 9, "busy_ns": 500},
+        "migration_h2d": {"count": 1, "bytes": 4096, "busy_ns": 1_000},
+        "migration_d2h": {"count": 1, "bytes": 8192, "busy_ns": 1_000},
+    }
     found = summary.overlap(seen)
     assert (found["copy_union_ns"], found["copy_hidden_ns"], found["copy_exposed_ns"]) == (9_500, 3_000, 6_500)
     assert found["copy_hidden_fraction"] == pytest.approx(3_000 / 9_500)

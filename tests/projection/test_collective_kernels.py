@@ -142,9 +142,15 @@ def test_project_and_slack_give_one_number(tmp_path: Path) -> None:
 
 @FEWER
 @given(
-    st.sampled_from(OPERATIONS), st.integers(2, 64), st.integers(1, 8), st.sampled_from([1, 4, 8]), st.floats(1.0, 1e9),
-    st.floats(0, 1e-3), st.floats(1e8, 1e12), st.floats(1, 50),
-)  # fmt: skip
+    st.sampled_from(OPERATIONS),
+    st.integers(2, 64),
+    st.integers(1, 8),
+    st.sampled_from([1, 4, 8]),
+    st.floats(1.0, 1e9),
+    st.floats(0, 1e-3),
+    st.floats(1e8, 1e12),
+    st.floats(1, 50),
+)
 def test_a_slower_network_is_never_faster(
     operation: str, ranks: int, each: int, stride: int, size: float, latency: float, bandwidth: float, slower: float
 ) -> None:
@@ -153,9 +159,11 @@ def test_a_slower_network_is_never_faster(
     before = collective_seconds(*asked, fast, stride=stride)
     wires = fast.gpu_wires
     for slow in (
-        replace(fast, latency=latency * slower), replace(fast, card_bandwidth=bandwidth / slower), replace(fast, cards=1),
+        replace(fast, latency=latency * slower),
+        replace(fast, card_bandwidth=bandwidth / slower),
+        replace(fast, cards=1),
         replace(fast, gpu_wires=(wires[0] / slower,)),
-    ):  # fmt: skip
+    ):
         assert collective_seconds(*asked, slow, stride=stride) >= before * (1 - 1e-12)
     assert collective_seconds(operation, size * slower, ranks, fast, stride=stride) >= before
 
@@ -188,15 +196,27 @@ def test_trees_rings_and_protocols_by_hand() -> None:
 @pytest.mark.parametrize(
     ("args", "kernel", "annotation", "expected"),
     [
-        (asked("_reduce_scatter_base", 100, 4, "BFloat16"), "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", "record_param_comms",
-         ("reducescatter", 200, 4, "", "")),
-        (asked("allgather_into_tensor_coalesced", 100, 4, "Half", **{"Out msg nelems": 400}), "ncclDevKernel_AllGather_RING_LL(x)",
-         "record_param_comms", ("allgather", 800, 4, "ring", "ll")),
+        (
+            asked("_reduce_scatter_base", 100, 4, "BFloat16"),
+            "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)",
+            "record_param_comms",
+            ("reducescatter", 200, 4, "", ""),
+        ),
+        (
+            asked("allgather_into_tensor_coalesced", 100, 4, "Half", **{"Out msg nelems": 400}),
+            "ncclDevKernel_AllGather_RING_LL(x)",
+            "record_param_comms",
+            ("allgather", 800, 4, "ring", "ll"),
+        ),
         ({"Input Dims": [[10, 5], []], "Input type": ["float", ""]}, RING, "nccl:all_reduce", ("allreduce", 200, 8, "ring", "simple")),
-        ({"Input Dims": [[64]], "Input type": ["float"]}, "ncclDevKernel_Generic(x)", "nccl:_all_gather_base",
-         ("allgather", 2048, 8, "", "")),
+        (
+            {"Input Dims": [[64]], "Input type": ["float"]},
+            "ncclDevKernel_Generic(x)",
+            "nccl:_all_gather_base",
+            ("allgather", 2048, 8, "", ""),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_kernel_moved(tmp_path: Path, args: Event, kernel: str, annotation: str, expected: tuple[Any, ...]) -> None:
     path = recording(tmp_path / "r.json", [step(1000.0, 1, 50.0, args, kernel, annotation)], world=8)
     seen = Run.read(path, use_cache=False)

@@ -57,9 +57,12 @@ def details(*rows: tuple[str, str, str, str], name: str = NAME) -> str:
 
 LIGHT = "GPU Speed Of Light Throughput"
 DETAILS = details(
-    (LIGHT, "Memory Throughput", "%", "93.1"), (LIGHT, "DRAM Throughput", "%", "80.00"), (LIGHT, "Duration", "ms", "1"),
-    (LIGHT, "Compute (SM) Throughput", "%", "30.00"), ("Occupancy", "Achieved Occupancy", "%", "61.3"),
-)  # fmt: skip
+    (LIGHT, "Memory Throughput", "%", "93.1"),
+    (LIGHT, "DRAM Throughput", "%", "80.00"),
+    (LIGHT, "Duration", "ms", "1"),
+    (LIGHT, "Compute (SM) Throughput", "%", "30.00"),
+    ("Occupancy", "Achieved Occupancy", "%", "61.3"),
+)
 ROCPROF = (
     "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,vgpr,sgpr,fbar,sig,FETCH_SIZE,WRITE_SIZE,VALUBusy,DispatchNs,"
     "BeginNs,EndNs,CompleteNs\n"
@@ -80,9 +83,12 @@ def dispatch(pid: int, number: int, counter: str, value: str) -> str:
 
 #: Two passes joined by ``cat``: a second heading stands in the middle.
 PASSES = (
-    V3 + dispatch(9, 1, "FETCH_SIZE", "390625.000000") + dispatch(9, 1, "WRITE_SIZE", "3.90625000e+05")
-    + V3 + dispatch(10, 1, "SQ_INSTS_VALU_ADD_F64", "46875000.000000")
-)  # fmt: skip
+    V3
+    + dispatch(9, 1, "FETCH_SIZE", "390625.000000")
+    + dispatch(9, 1, "WRITE_SIZE", "3.90625000e+05")
+    + V3
+    + dispatch(10, 1, "SQ_INSTS_VALU_ADD_F64", "46875000.000000")
+)
 
 
 def of(text: str) -> Counted:
@@ -138,9 +144,11 @@ def test_launches_count_by_their_time() -> None:
     """3 ms at 90 % and 1 ms at 10 % of the bandwidth are 70 %."""
     text = RAW.replace(
         ABOUT.format(id=0, name=NAME) + '"800","80.00","1,000","2.37","30.00"\n',
-        ABOUT.format(id=0, name=NAME) + '"2700","90.00","3,000","2.37","30.00"\n'
-        + ABOUT.format(id=1, name=NAME) + '"100","10.00","1,000","2.37","n/a"\n',
-    )  # fmt: skip
+        ABOUT.format(id=0, name=NAME)
+        + '"2700","90.00","3,000","2.37","30.00"\n'
+        + ABOUT.format(id=1, name=NAME)
+        + '"100","10.00","1,000","2.37","n/a"\n',
+    )
     found = read_counters({"counters.csv": text})
     (kernel,) = found.kernels.values()
     assert (kernel.memory, kernel.arithmetic, kernel.seconds) == pytest.approx((0.7, 0.3, 2e-3))
@@ -164,14 +172,23 @@ HALF, TENSOR = "smsp__sass_thread_inst_executed_op_h{}_pred_on.sum", "sm__ops_pa
 
 def test_half_precision_and_tensor_paths_count_against_their_peaks() -> None:
     """An instruction of half precision works on two numbers; the tensor path counts operations, by the type of its sources."""
-    kernel = of(details(
-        ("", HALF.format("add"), "inst", "1,000,000"), ("", HALF.format("fma"), "inst", "2,000,000"),
-        ("", TENSOR.format("fp16_dst_fp32"), "op", "3,000,000"), ("", TENSOR.format("bf16_dst_fp32"), "", "1,000,000"),
-        ("", TENSOR.format("tf32_dst_fp32"), "Mop", "7"), ("", TENSOR.format("fp64"), "op", "5"), (LIGHT, "Duration", "us", "1"),
-    ))  # fmt: skip
+    kernel = of(
+        details(
+            ("", HALF.format("add"), "inst", "1,000,000"),
+            ("", HALF.format("fma"), "inst", "2,000,000"),
+            ("", TENSOR.format("fp16_dst_fp32"), "op", "3,000,000"),
+            ("", TENSOR.format("bf16_dst_fp32"), "", "1,000,000"),
+            ("", TENSOR.format("tf32_dst_fp32"), "Mop", "7"),
+            ("", TENSOR.format("fp64"), "op", "5"),
+            (LIGHT, "Duration", "us", "1"),
+        )
+    )
     assert kernel.operations == {
-        "gpu.fp16": 10e6, "gpu.fp16_matrix": 4e6, "gpu.tf32_matrix": 7e6, "gpu.fp64_matrix": 5.0,
-    }  # fmt: skip
+        "gpu.fp16": 10e6,
+        "gpu.fp16_matrix": 4e6,
+        "gpu.tf32_matrix": 7e6,
+        "gpu.fp64_matrix": 5.0,
+    }
     assert reached(KernelKind("matrix product", "pipe", "fp16"), kernel, here(fp16_matrix=10e12, fp16=40e12))[1] == pytest.approx(0.4)
 
 
@@ -208,13 +225,16 @@ def test_what_is_missing_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "case"),
     [
-        (LONG, "no launch"), (details((LIGHT, "Duration", "us", "1")), "neither memory traffic"),
-        (details((LIGHT, "DRAM Throughput", "%", "fast")), "no number"), (details((LIGHT, "DRAM Throughput", "%", "-1")), "no number"),
-        (details((LIGHT, "Duration", "fortnight", "1")), "a unit"), (details((LIGHT, "dram__bytes.sum", "%", "1")), "a unit"),
+        (LONG, "no launch"),
+        (details((LIGHT, "Duration", "us", "1")), "neither memory traffic"),
+        (details((LIGHT, "DRAM Throughput", "%", "fast")), "no number"),
+        (details((LIGHT, "DRAM Throughput", "%", "-1")), "no number"),
+        (details((LIGHT, "Duration", "fortnight", "1")), "a unit"),
+        (details((LIGHT, "dram__bytes.sum", "%", "1")), "a unit"),
         (details((LIGHT, "DRAM Throughput", "%", "80,1"), (LIGHT, "Compute (SM) Throughput", "%", "30.1")), "decimal point"),
         (RAW.replace(NAME, "k" * 200_000), "no line"),
     ],
-)  # fmt: skip
+)
 def test_files_that_cannot_be_meant_are_refused(text: str, case: str) -> None:
     with pytest.raises(TurnbuckleError, match=f"A433: .*{case}"):
         read_counters({"counters.csv": text})

@@ -55,9 +55,15 @@ def test_the_share_without_a_call_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("format_", "words"),
-    [("rocprofv3", "rocprofv3 --sys-trace"), ("nvprof", "nvprof --profile-api-trace"), ("kineto", "ProfilerActivity.CPU"),
-     ("nsys", "nsys profile --trace=cuda"), ("turnbuckle", "nsys profile"), (None, "nsys profile")],
-)  # fmt: skip
+    [
+        ("rocprofv3", "rocprofv3 --sys-trace"),
+        ("nvprof", "nvprof --profile-api-trace"),
+        ("kineto", "ProfilerActivity.CPU"),
+        ("nsys", "nsys profile --trace=cuda"),
+        ("turnbuckle", "nsys profile"),
+        (None, "nsys profile"),
+    ],
+)
 def test_the_recorder_is_told_in_its_own_words(format_: str | None, words: str) -> None:
     with pytest.raises(CannotAnswer) as caught:
         require_calls(run(0, 40, format=format_))

@@ -88,10 +88,16 @@ def test_copies_inside_a_device_follow_its_memory_when_the_device_changes() -> N
     assert priced(seen, faster, nething("hold"))["copy_d2d"] == 30e-6
 
 
-@pytest.mark.parametrize(("alpha", "change", "factor"), [
-    ("flop", {"gpu_fp64_matrix": 39e12}, 2.0), ("flop", {"gpu_fp64": 97e12}, 1.0), ("memory", {"gpu_memory_bandwidth": 3 * 1.555e12}, 3.0),
-    ("hold", {"gpu_fp64_matrix": 39e12}, 1.0), (4.0, {}, 4.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("alpha", "change", "factor"),
+    [
+        ("flop", {"gpu_fp64_matrix": 39e12}, 2.0),
+        ("flop", {"gpu_fp64": 97e12}, 1.0),
+        ("memory", {"gpu_memory_bandwidth": 3 * 1.555e12}, 3.0),
+        ("hold", {"gpu_fp64_matrix": 39e12}, 1.0),
+        (4.0, {}, 4.0),
+    ],
+)
 def test_kernels_by_alpha(alpha: float | str, change: dict[str, float], factor: float) -> None:
     seen = profile_of(kernels=[on_device(0, 12_000)])
     assert priced(seen, there(**change), nething(alpha))["kernel"] == pytest.approx(12e-6 / factor)
@@ -116,9 +122,16 @@ def run_of_calls() -> Profile:
     )
 
 
-@pytest.mark.parametrize(("name", "added"), [
-    ("launch_latency", 10e-6), ("launch_call", 0.0), ("alloc_call", 0.0), ("sync_return", 10e-6), ("slack_call", 2 * 10e-6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "added"),
+    [
+        ("launch_latency", 10e-6),
+        ("launch_call", 0.0),
+        ("alloc_call", 0.0),
+        ("sync_return", 10e-6),
+        ("slack_call", 2 * 10e-6),
+    ],
+)
 def test_delays_count_where_they_are_felt(name: str, added: float) -> None:
     """The call behind a running kernel and the allocation beside it hide their delay; the wait and the idle device do not."""
     seen = run_of_calls()

@@ -111,10 +111,15 @@ def test_staging_and_vendors_are_of_the_numbers_that_are_named() -> None:
 def test_the_shares_of_links_between_devices(facts: pl.DataFrame) -> None:
     """Against the nominal rate of each pair of devices [B/s], as the catalogue's conditions name it."""
     names = {
-        "d2d_same_socket_measured": 50e9, "d2d_other_socket_measured": 50e9, "d2d_measured_memcpy": 100e9, "d2d_ce_measured": 300e9,
-        "gcd_pair_quad_measured": 200e9, "gcd_pair_dual_measured": 100e9, "gcd_pair_single_measured": 50e9,
+        "d2d_same_socket_measured": 50e9,
+        "d2d_other_socket_measured": 50e9,
+        "d2d_measured_memcpy": 100e9,
+        "d2d_ce_measured": 300e9,
+        "gcd_pair_quad_measured": 200e9,
+        "gcd_pair_dual_measured": 100e9,
+        "gcd_pair_single_measured": 50e9,
         "d2d_inter_socket_measured": 64e9,
-    }  # fmt: skip
+    }
     shares = [facts.filter(pl.col("parameter") == name)["value"].item() / rate for name, rate in names.items()]
     for entity, rate in (("NVLink 4", 450e9), ("NVLink 5", 900e9)):
         rows = facts.filter((pl.col("entity") == entity) & (pl.col("parameter") == "d2d_measured"))

@@ -31,19 +31,24 @@ COPY_NS = 2_000_000
 def copy(rank: int, start: int, end: int, size: int, correlation: int, direction: int = D2H) -> Row:
     """A copy of a rank [us]."""
     ends = (DEVICE, PINNED) if direction == D2H else (PINNED, DEVICE)
-    return {
-        "start_ns": start * US, "end_ns": end * US, "process": process_of(thread(rank)), "device": rank, "context": 1, "stream": 7,
-        "correlation": correlation, "size_bytes": size, "direction": direction, "source_memory": ends[0], "target_memory": ends[1],
-    }  # fmt: skip
+    place = {"process": process_of(thread(rank)), "device": rank, "context": 1, "stream": 7, "correlation": correlation}
+    copy = {"size_bytes": size, "direction": direction, "source_memory": ends[0], "target_memory": ends[1]}
+    return {"start_ns": start * US, "end_ns": end * US, **place, **copy}
 
 
 def memcpy(rank: int, start: int, end: int, correlation: int) -> Row:
     """The host call of a copy [us]."""
     own = thread(rank)
     return {
-        "start_ns": start * US, "end_ns": end * US, "process": process_of(own), "thread": own, "correlation": correlation,
-        "name": "cudaMemcpy", "result": 0, "level": 0,
-    }  # fmt: skip
+        "start_ns": start * US,
+        "end_ns": end * US,
+        "process": process_of(own),
+        "thread": own,
+        "correlation": correlation,
+        "name": "cudaMemcpy",
+        "result": 0,
+        "level": 0,
+    }
 
 
 def staged(sizes: tuple[int, ...] = (4096,), sent: tuple[int, ...] = (4096,), back: tuple[int, ...] = (4096,)) -> Trace:

@@ -73,9 +73,11 @@ def ran(bench: Bench, tmp_path: Path) -> Callable[..., Ran]:
         folder.mkdir()
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI"))},
-            "CUDA_INJECTION64_PATH": str(bench.library), "NVTX_INJECTION64_PATH": str(bench.library),
-            "TB_TRACE": str(folder / "%p.trace.csv"), **settings,
-        }  # fmt: skip
+            "CUDA_INJECTION64_PATH": str(bench.library),
+            "NVTX_INJECTION64_PATH": str(bench.library),
+            "TB_TRACE": str(folder / "%p.trace.csv"),
+            **settings,
+        }
         done = subprocess.run([bench.program, *map(str, words)], env=env, capture_output=True, text=True, check=False, timeout=300)
         files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return Ran(done.returncode, done.stdout, done.stderr, files)

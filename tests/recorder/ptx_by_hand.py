@@ -14,9 +14,13 @@ import numpy as np
 #: Type of PTX -> form of `struct`.
 FORMS = {"u32": "<I", "u64": "<Q", "b64": "<Q", "f32": "<f", "f64": "<d"}
 COMPARED = {
-    "ge": lambda a, b: a >= b, "lt": lambda a, b: a < b, "ne": lambda a, b: a != b, "eq": lambda a, b: a == b, "le": lambda a, b: a <= b,
+    "ge": lambda a, b: a >= b,
+    "lt": lambda a, b: a < b,
+    "ne": lambda a, b: a != b,
+    "eq": lambda a, b: a == b,
+    "le": lambda a, b: a <= b,
     "neu": lambda a, b: a != b,
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -122,11 +126,17 @@ class Device:
         if word[:2] == ["mul", "wide"]:
             return read[0] * read[1]
         result = {
-            "mov": lambda: read[0], "cvta": lambda: read[0], "cvt": lambda: read[0],
-            "add": lambda: read[0] + read[1], "sub": lambda: read[0] - read[1],
-            "mul": lambda: read[0] * read[1], "div": lambda: read[0] // read[1], "rem": lambda: read[0] % read[1],
-            "shl": lambda: int(read[0]) << int(read[1]), "fma": lambda: read[0] * read[1] + read[2],
-        }[word[0]]()  # fmt: skip
+            "mov": lambda: read[0],
+            "cvta": lambda: read[0],
+            "cvt": lambda: read[0],
+            "add": lambda: read[0] + read[1],
+            "sub": lambda: read[0] - read[1],
+            "mul": lambda: read[0] * read[1],
+            "div": lambda: read[0] // read[1],
+            "rem": lambda: read[0] % read[1],
+            "shl": lambda: int(read[0]) << int(read[1]),
+            "fma": lambda: read[0] * read[1] + read[2],
+        }[word[0]]()
         to = word[2] if word[0] == "cvt" and word[1] == "rn" else word[1] if word[0] == "cvt" else kind
         if to == "f32":
             return float(np.float32(result))

@@ -93,10 +93,14 @@ def test_a_program_whose_calls_are_counted_differently_is_not_predicted(measured
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run"], "launch "), (["copy", "iters=0"], "iters: a number"), (["copy", "iters=1x"], "iters: a number"),
-        (["copy", "iter=5"], "not one of"), (["copy", "slacks=1,soon"], "delays in ns"), (["copy", "slacks=0,10"], "needs the recorder"),
+        (["run"], "launch "),
+        (["copy", "iters=0"], "iters: a number"),
+        (["copy", "iters=1x"], "iters: a number"),
+        (["copy", "iter=5"], "not one of"),
+        (["copy", "slacks=1,soon"], "delays in ns"),
+        (["copy", "slacks=0,10"], "needs the recorder"),
     ],
-)  # fmt: skip
+)
 def test_programs_refuse_words_they_do_not_know(dependences: Path, words: list[str], says: str) -> None:
     done = subprocess.run([dependences, *words], capture_output=True, text=True, check=False)
     assert done.returncode != 0 and says in done.stdout + done.stderr

@@ -31,9 +31,12 @@ LIMIT_SECONDS = 300
 PLACES = {word: code for code, word in enumerate(words("memories"))}
 #: A container's user may be root, and have one core.
 OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_btl_base_warn_component_unused": "0", "OMPI_MCA_mpi_yield_when_idle": "1",
-}  # fmt: skip
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl_base_warn_component_unused": "0",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
 
 
 def missing(what: str) -> None:
@@ -55,8 +58,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, libraries in (("mpi_ping_pong", ["-lOpenCL", "-pthread"]), ("mpi_places", ["-ldl"]), ("mpi_fortran", ["-lmpi_mpifh"])):
         done = subprocess.run(
             [mpicc, *WARNINGS, "-Wno-stringop-overflow", str(HERE / f"{name}.c"), *libraries, "-o", str(folder / name)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode and ("CL/cl.h" in done.stderr or "-lOpenCL" in done.stderr):
             missing("OpenCL's headers and loader")
         assert done.returncode == 0, done.stderr
@@ -79,8 +84,12 @@ def plain(built: Path, folder: Path, *arguments: str, ranks: int = 1, program: s
     env = {**os.environ, **mpi_layer.environment(built / mpi_layer.LIBRARY, {}), "TB_TRACE": str(folder / "%p.trace.csv"), **environment}
     done = subprocess.run(
         ["mpirun", "-n", str(ranks), str(built / program), *arguments],
-        env=env, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_SECONDS,
+    )
     assert done.returncode == 0, done.stderr
     return sorted(folder.glob("*.trace.csv*"))
 
@@ -245,9 +254,13 @@ def test_cuda_and_mpi_in_one_command(built: Path, bench: Bench, verb: Callable[.
 
 
 CUDA_PLACES = {
-    0: ("pageable", "pageable"), 1: ("device", "pageable"), 2: ("device", "pinned"), 3: ("managed", "pageable"),
-    4: ("pageable", "pageable"), -1: ("device", "pageable"),
-}  # fmt: skip
+    0: ("pageable", "pageable"),
+    1: ("device", "pageable"),
+    2: ("device", "pinned"),
+    3: ("managed", "pageable"),
+    4: ("pageable", "pageable"),
+    -1: ("device", "pageable"),
+}
 
 
 def places(trace: Trace) -> dict[int, tuple[str, str]]:

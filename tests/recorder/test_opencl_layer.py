@@ -117,8 +117,11 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     program = folder / "requests"
     done = subprocess.run(
         ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", SOURCE, "-o", program, "-lOpenCL", "-pthread"],
-        capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
     if done.returncode and ("CL/cl.h" in done.stderr or "-lOpenCL" in done.stderr):
         missing("OpenCL's headers and loader")
     assert done.returncode == 0, done.stderr
@@ -370,8 +373,11 @@ def test_random_delays_repeat_by_their_seed(rig: Rig, recording: Recording) -> N
     assert all(length >= 500 + drawn for length, drawn in zip(waited, expected, strict=True)), "of one thread, in the order of its calls"
     slack = recorded.read(path).facts["slack"]
     assert {k: v for k, v in slack.items() if k.startswith("jitter")} == {
-        "jitter_from_ns": 1000, "jitter_to_ns": 90000, "jitter_seed": 7, "jitter_ns": sum(expected),
-    }  # fmt: skip
+        "jitter_from_ns": 1000,
+        "jitter_to_ns": 90000,
+        "jitter_seed": 7,
+        "jitter_ns": sum(expected),
+    }
     assert "500 ns and 1,000 to 90,000 ns at random (seed 7) after calls" in next(
         f.detail for f in recorded.read(path).findings if f.code == "P193"
     )

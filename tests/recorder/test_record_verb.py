@@ -174,9 +174,13 @@ def test_only_its_owner_may_change_the_recorder_that_is_kept(kept: Path, tmp_pat
     modes = {p.relative_to(tmp_path).as_posix(): p.stat().st_mode & 0o777 for p in (tmp_path / "cache", *(tmp_path / "cache").rglob("*"))}
     key = f"cache/turnbuckle/native/{kept.parent.name}"
     assert modes == {
-        "cache": 0o700, "cache/turnbuckle": 0o700, "cache/turnbuckle/native": 0o700, key: 0o700,
-        f"{key}/{kept.name}": 0o600, f"{key}/sha256": 0o600,
-    }  # fmt: skip
+        "cache": 0o700,
+        "cache/turnbuckle": 0o700,
+        "cache/turnbuckle/native": 0o700,
+        key: 0o700,
+        f"{key}/{kept.name}": 0o600,
+        f"{key}/sha256": 0o600,
+    }
 
 
 def test_the_program_loads_a_private_copy_of_what_was_checked(verb: Verb, bench: Bench, kept: Path) -> None:
@@ -317,13 +321,22 @@ def test_what_is_asked_wrongly(verb: Verb, bench: Bench, monkeypatch: pytest.Mon
     refused(verb("record", "--library", bench.program, "--", "true"), "N006", 2, "not a recorder")
     refused(verb("record", "--library", "nothing.so", "--", "true"), "N006", 2, "No such file")
     for options, word in (
-        (("--slack", "101s"), "0s to 100s"), (("--slack=-1us",), "--slack"), (("--slack-class", "copy"), "without a delay"),
-        (("--seed", "3"), "without random delays"), (("--jitter", "5us"), "two bounds"), (("--jitter", "5us..101s"), "0s to 100s"),
-        (("--jitter", "5us..1us"), "1us..5us"), (("--jitter", "0us..1us", "--seed=-1"), "--seed"), (("--jitter", "0us..later"), "later"),
-        (("--link-bandwidth", "1 B/s"), "1 kB/s to 1 PB/s"), (("--link-bandwidth", "2GB"), "B/s"),
-        (("--slack", "1us", "--slack-class", "lunch"), "launch"), (("--kinds", "apu"), "api"), (("--memory", "1 B"), "1 MiB"),
+        (("--slack", "101s"), "0s to 100s"),
+        (("--slack=-1us",), "--slack"),
+        (("--slack-class", "copy"), "without a delay"),
+        (("--seed", "3"), "without random delays"),
+        (("--jitter", "5us"), "two bounds"),
+        (("--jitter", "5us..101s"), "0s to 100s"),
+        (("--jitter", "5us..1us"), "1us..5us"),
+        (("--jitter", "0us..1us", "--seed=-1"), "--seed"),
+        (("--jitter", "0us..later"), "later"),
+        (("--link-bandwidth", "1 B/s"), "1 kB/s to 1 PB/s"),
+        (("--link-bandwidth", "2GB"), "B/s"),
+        (("--slack", "1us", "--slack-class", "lunch"), "launch"),
+        (("--kinds", "apu"), "api"),
+        (("--memory", "1 B"), "1 MiB"),
         (("--flush", "1h"), "1000s"),
-    ):  # fmt: skip
+    ):
         done = verb(*use, *options, "--", "true")
         assert done.code == 2 and word in done.err and ("error[N011]" in done.err or "error[U0" in done.err), done.err
     refused(verb("record", "--opencl-headers", ".", "--", "true"), "N011", 2, "--opencl")
@@ -453,8 +466,15 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
         driver: toolchain.choose(driver).library.parents[3].name for driver in (None, 12020, 12080, 13000, 13010, 13020, 13050, 14000)
     }
     assert chosen == {
-        None: "far", 12020: "old", 12080: "old", 13000: "first", 13010: "new", 13020: "new", 13050: "far", 14000: "far",
-    }  # fmt: skip
+        None: "far",
+        12020: "old",
+        12080: "old",
+        13000: "first",
+        13010: "new",
+        13020: "new",
+        13050: "far",
+        14000: "far",
+    }
     monkeypatch.setattr(toolchain, "folders", lambda: iter([old, far, new]))
     assert toolchain.choose(13000).version == 130100
     monkeypatch.setattr(toolchain, "folders", lambda: iter([old, new, tmp_path / "gone"]))

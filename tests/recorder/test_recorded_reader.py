@@ -45,10 +45,9 @@ def turn(number: int) -> list[str]:
     ]
 
 
-HEAD = [
-    "#turnbuckle-trace 1", "#cupti_header 130001", "#cupti_library 130001", "#pid 4711", "#kinds api,kernel", "#slack_ns -1",
-    "#slackclass 0=launch 1=graph 2=copy 3=memset 4=sync", "#timebase monotonic", f"#clock {BOOT} 0 1700000000000000000 40", KIT,
-]  # fmt: skip
+MADE_BY = ["#turnbuckle-trace 1", "#cupti_header 130001", "#cupti_library 130001", "#pid 4711", "#kinds api,kernel", "#slack_ns -1"]
+CLASSES = "#slackclass 0=launch 1=graph 2=copy 3=memset 4=sync"
+HEAD = [*MADE_BY, CLASSES, "#timebase monotonic", f"#clock {BOOT} 0 1700000000000000000 40", KIT]
 NAMES = [
     "#name 0 cudaMemcpyAsync_v3020",
     "#name 1 cudaLaunchKernel_v7000",
@@ -82,9 +81,15 @@ def test_a_file_of_the_kit(tmp_path: Path) -> None:
     trace = recorded.read(path)
     assert {n: f.height for n, f in trace.tables.items()} == {"api": 30, "kernels": 10, "copies": 10, "syncs": 10, "ranges": 1}
     assert trace.api.row(0, named=True) == {
-        "start_ns": 0, "end_ns": 5000, "process": 4711 << 24, "thread": 4711 << 24 | 11, "correlation": 1, "name": 0, "result": 0,
+        "start_ns": 0,
+        "end_ns": 5000,
+        "process": 4711 << 24,
+        "thread": 4711 << 24 | 11,
+        "correlation": 1,
+        "name": 0,
+        "result": 0,
         "level": 0,
-    }  # fmt: skip
+    }
     assert trace.text(trace.kernels, "short_name").unique().to_list() == ["scale"]
     assert trace.facts["format"] == "recorded" and trace.facts["product_version"] == "Turnbuckle (CUPTI 13.0)"
     assert trace.facts["session_start_utc_ns"] == BOOT + 1_700_000_000_000_000_000 and trace.facts["analysis_duration_ns"] == 1_000_000
@@ -128,10 +133,8 @@ def test_every_length_of_a_small_file_is_read_or_refused_by_name(tmp_path: Path)
 
 def test_lines_that_are_no_records_are_left_out_and_counted(tmp_path: Path) -> None:
     call = row("A")
-    bad = [
-        "garbage", "A,1", row("A", start=1) + ",7", call[:-1], row("K").replace("K,", "K,x", 1), "", "\x00\x01",
-        call.replace(",", ",1.5", 1), call.replace(",", ",99999999999999999999", 1), call.replace(",", ", 5", 1),
-    ]  # fmt: skip
+    numbers = [call.replace(",", other, 1) for other in (",1.5", ",99999999999999999999", ", 5")]
+    bad = ["garbage", "A,1", row("A", start=1) + ",7", call[:-1], row("K").replace("K,", "K,x", 1), "", "\x00\x01", *numbers]
     text = lines()
     trace = recorded.read(written(tmp_path, [*text[:20], *bad, row("Q", start=5), *text[20:]]))
     assert trace.api.height == 30 and trace.kernels.height == 10 and codes(trace) == {"P123": 1, "P153": len(bad) + 1}

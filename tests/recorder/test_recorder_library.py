@@ -80,8 +80,13 @@ def test_nvtx_is_handed_on_to_cupti(asked: Callable[..., list[list[str]]], real:
 def test_calls_kernels_and_copies_as_they_were(ran: Run) -> None:
     trace = ran("loop", 30).trace()
     assert {n: f.height for n, f in trace.tables.items()} == {
-        "api": 2 * (30 * 4 + 2), "kernels": 30, "copies": 60, "syncs": 30, "allocations": 2, "devices": 1
-    }  # fmt: skip
+        "api": 2 * (30 * 4 + 2),
+        "kernels": 30,
+        "copies": 60,
+        "syncs": 30,
+        "allocations": 2,
+        "devices": 1,
+    }
     kernels = trace.kernels
     assert (kernels["end_ns"] - kernels["start_ns"]).unique().to_list() == [5000]
     assert kernels.select("blocks", "threads", "registers", "shared_bytes").unique().row(0) == (16, 128, 24, 64)
@@ -145,8 +150,10 @@ def test_unified_memory_ranges_and_overheads(ran: Run) -> None:
     result = ran("other", TB_KINDS=f"{ALL},uvm")
     trace = result.trace()
     assert trace.copies.select(pl.col("direction").replace_strict(dict(enumerate(words("directions")))), "size_bytes", "cause").rows() == [
-        ("migration_h2d", 65536, 3), ("migration_d2h", 4096, 2), ("migration_d2d", 8192, 1)
-    ]  # fmt: skip
+        ("migration_h2d", 65536, 3),
+        ("migration_d2h", 4096, 2),
+        ("migration_d2d", 8192, 1),
+    ]
     assert trace.page_faults.select("device", "count", pl.col("end_ns").is_null()).rows() == [(None, 1, True), (0, 12, False)]
     ranges = trace.ranges.with_columns(text=trace.text(trace.ranges)).select("text", "kind", "domain", pl.col("end_ns").is_null())
     assert ranges.rows() == [("step #end  [31m", 59, 0, False), ("solve", 59, 1, False), ("here", 34, 0, True)]
@@ -169,8 +176,13 @@ def test_threads_lose_nothing(ran: Run) -> None:
 def test_a_million_records(ran: Run) -> None:
     result = ran("loop", 90_000)
     assert result.trace().facts["tables"] == {
-        "calls": 360_002, "driver calls": 360_002, "kernels": 90_000, "copies": 180_000, "waits": 90_000, "allocations": 2
-    }  # fmt: skip
+        "calls": 360_002,
+        "driver calls": 360_002,
+        "kernels": 90_000,
+        "copies": 180_000,
+        "waits": 90_000,
+        "allocations": 2,
+    }
     assert int(result.facts("buffers")[0].split()[0].removeprefix("most=")) <= 2
 
 
@@ -233,10 +245,9 @@ def test_a_program_that_executes_another_keeps_both_recordings_apart(ran: Run) -
 def test_every_crossing_call_waits_once_by_exactly_the_delay(ran: Run) -> None:
     slow = ran("loop", 20, TB_SLACK_NS="1230", TB_FLUSH_MS="0")
     trace = slow.trace()
-    assert trace.facts["slack"] == {
-        "delay_ns": 1230, "before": 0, "calls launch": 20, "waited_ns launch": 20 * 1230, "calls copy": 40, "waited_ns copy": 40 * 1230,
-        "calls sync": 20, "waited_ns sync": 20 * 1230, "calls alloc": 2, "waited_ns alloc": 2 * 1230,
-    }  # fmt: skip
+    counts = {"launch": 20, "copy": 40, "sync": 20, "alloc": 2}
+    waits = {f"calls {c}": n for c, n in counts.items()} | {f"waited_ns {c}": n * 1230 for c, n in counts.items()}
+    assert trace.facts["slack"] == {"delay_ns": 1230, "before": 0, **waits}
     delays = trace.overheads.filter(pl.col("kind") == 100)
     assert delays.height == 82 and (delays["end_ns"] - delays["start_ns"]).unique().to_list() == [1230]
     assert slow.codes() == {"P193": 82} and "launch 20" in slow.trace().findings[0].detail

@@ -150,11 +150,14 @@ OPEN = projection("row", 0.03, 0.01, 0.09)
             "2 are undecided at 5 % (50 % and 50 % likely within it); far costs more than 5 %, +20 % [+15, +30] %.",
         ),
         ([MID, MID], "No machine asked is surely faster; both machines stay within 5 % of the recorded time."),
-        ([OPEN, FAR, FAR], "No machine asked is surely faster; row is 50 % likely to cost less than 5 %; "
-         "2 of 3 machines cost more than 5 %, far most: +20 % [+15, +30] %."),
+        (
+            [OPEN, FAR, FAR],
+            "No machine asked is surely faster; row is 50 % likely to cost less than 5 %; "
+            "2 of 3 machines cost more than 5 %, far most: +20 % [+15, +30] %.",
+        ),
         ([], ""),
     ],
-)  # fmt: skip
+)
 def test_the_headline_sorts_the_targets_by_verdict(asked: list[Projection], said: str) -> None:
     assert headline(verdicts(asked)).replace("\xa0", " ") == said
 

@@ -37,8 +37,15 @@ US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 
 
 def facts(**more: Any) -> dict[str, Any]:
-    return {"format": "nsys", "product_version": "2024.5", "sha256": "ab" * 32, "size_bytes": 10, "tables": {"T": 1},
-            "session_start_utc_ns": UTC, "analysis_duration_ns": None} | more  # fmt: skip
+    return {
+        "format": "nsys",
+        "product_version": "2024.5",
+        "sha256": "ab" * 32,
+        "size_bytes": 10,
+        "tables": {"T": 1},
+        "session_start_utc_ns": UTC,
+        "analysis_duration_ns": None,
+    } | more
 
 
 def run(
@@ -88,10 +95,13 @@ def codes(merged: Merged) -> set[str]:
 
 @settings(max_examples=25)
 @given(
-    st.integers(0, 2**32), st.integers(2, 6), st.integers(6, 40),
+    st.integers(0, 2**32),
+    st.integers(2, 6),
+    st.integers(6, 40),
     st.lists(st.integers(-20 * SECOND, 20 * SECOND) | st.sampled_from([0, 1, -3 * MS]), min_size=6, max_size=6),
-    st.lists(st.integers(0, 2), min_size=6, max_size=6), st.booleans(),
-)  # fmt: skip
+    st.lists(st.integers(0, 2), min_size=6, max_size=6),
+    st.booleans(),
+)
 def test_planted_clocks_are_found_again(seed: int, ranks: int, operations: int, ahead: list[int], cut: list[int], stated: bool) -> None:
     start, end = run(ranks, operations, np.random.default_rng(seed))
     utc: dict[str, Any] = {} if stated else {"session_start_utc_ns": None}
@@ -250,7 +260,10 @@ def test_communicators_of_some_ranks_each() -> None:
     for r in range(4):
         held = [everyone[0][r], everyone[1][r]], [pairs[r // 2][0][r % 2], pairs[r // 2][1][r % 2]]
         parts = [recorded(a, b, clock_ns=ahead[r], process=(r + 1) << 24) for a, b in held]
-        parts[1] = replace(parts[1], tables={n: t.with_columns(stream=pl.col("stream") + 1) if "stream" in t.columns else t for n, t in parts[1].tables.items()})  # fmt: skip  # noqa: E501
+        parts[1] = replace(
+            parts[1],
+            tables={n: t.with_columns(stream=pl.col("stream") + 1) if "stream" in t.columns else t for n, t in parts[1].tables.items()},
+        )
         tables = {n: pl.concat([p.tables[n] for p in parts]).sort("start_ns", maintain_order=True) for n in ("api", "kernels")}
         traces.append(replace(parts[0], tables=tables))
     clocks = merge(traces).clocks
@@ -443,8 +456,10 @@ def test_eight_ranks_of_dlrm(dlrm: list[Trace]) -> None:
     assert merged.clocks.skew_ns.max() <= 5_000 and (merged.clocks.collectives == 8).all()
     assert merged.trace.kernels.height == sum(t.kernels.height for t in dlrm) == 2104
     assert merged.trace.copies["size_bytes"].sum() == sum(t.copies["size_bytes"].sum() for t in dlrm)
-    off = [replace(t, tables={n: f.with_columns(pl.col(c) + k * 900 * MS for c in ("start_ns", "end_ns", "time_ns") if c in f.columns)
-                              for n, f in t.tables.items()}) for k, t in enumerate(dlrm)]  # fmt: skip
+    times, off = ("start_ns", "end_ns", "time_ns"), []
+    for k, t in enumerate(dlrm):
+        later = {n: f.with_columns(pl.col(c) + k * 900 * MS for c in times if c in f.columns) for n, f in t.tables.items()}
+        off.append(replace(t, tables=later))
     assert np.abs(merge(off).clocks.shift_ns + np.arange(8) * 900 * MS).max() <= 5_000
 
 

@@ -95,8 +95,9 @@ def test_what_was_written_comes_back(folder: Path) -> None:
 
 
 def test_every_recording_comes_back(shared: Path, tmp_path: Path) -> None:
-    kinds = ("nsys/*/*.sqlite", "kineto/*/*.json.gz", "otf2*/**/*.otf2", "paraver/*/*.prv", "dumpi/*/*.meta", "simgrid-local/*64-paje*",
-             "rocprof/*/*.json", "rocprof/*/*.db", "rocprof/*/*_trace.csv")  # fmt: skip
+    of_mpi = ("paraver/*/*.prv", "dumpi/*/*.meta", "simgrid-local/*64-paje*")
+    of_rocprof = ("rocprof/*/*.json", "rocprof/*/*.db", "rocprof/*/*_trace.csv")
+    kinds = ("nsys/*/*.sqlite", "kineto/*/*.json.gz", "otf2*/**/*.otf2", *of_mpi, *of_rocprof)
     recordings = [p for kind in kinds for p in sorted((shared / "traces").glob(kind)) if p.stat().st_size < 1_600_000]
     nccl = sorted((shared / "traces" / "nvprof" / "qcu_wilson_nccl_2rank").glob("*.nvvp"))
     assert len(recordings) > 45 and len(nccl) == 2
@@ -167,10 +168,15 @@ def test_trace_json_that_is_none(folder: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"layout": 2}, {"layout": True}, {"name": "a/b"}, {"name": 3}, {"tables": []}, {"tables": {"kernels": -1}},
+        {"layout": 2},
+        {"layout": True},
+        {"name": "a/b"},
+        {"name": 3},
+        {"tables": []},
+        {"tables": {"kernels": -1}},
         {"tables": {"kernels": True}},
     ],
-)  # fmt: skip
+)
 def test_a_frame_that_does_not_hold(folder: Path, change: dict[str, Any]) -> None:
     rewrite(folder, lambda about: about.update(change))
     refused(folder, "P014")
@@ -179,11 +185,23 @@ def test_a_frame_that_does_not_hold(folder: Path, change: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("hostname", "x"), ("rank", 1.5), ("rank", True), ("rank", 2**63), ("format", 3), ("format", "x" * 5000), ("tables", {"a": "b"}),
-        ("tables", [1]), ("recorded", ["a", 1]), ("part", {"a": [[1]]}), ("part", {"a": {}}), ("container", []),
-        ("sources", [{"name": "a"}]), ("sources", [{"name": "a", "format": "b", "sha256": 3}]), ("sources", "a"),
+        ("hostname", "x"),
+        ("rank", 1.5),
+        ("rank", True),
+        ("rank", 2**63),
+        ("format", 3),
+        ("format", "x" * 5000),
+        ("tables", {"a": "b"}),
+        ("tables", [1]),
+        ("recorded", ["a", 1]),
+        ("part", {"a": [[1]]}),
+        ("part", {"a": {}}),
+        ("container", []),
+        ("sources", [{"name": "a"}]),
+        ("sources", [{"name": "a", "format": "b", "sha256": 3}]),
+        ("sources", "a"),
     ],
-)  # fmt: skip
+)
 def test_facts_that_are_not_known(folder: Path, name: str, value: object) -> None:
     rewrite(folder, lambda about: about["facts"].update({name: value}))
     refused(folder, "P061", name)

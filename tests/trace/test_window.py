@@ -95,9 +95,11 @@ def test_a_graph_launch_whose_work_lies_behind_the_window_was_recorded() -> None
 def test_how_things_are_is_kept() -> None:
     nodes = [{"time_ns": 5, "graph_node": 1}, {"time_ns": 7, "graph_node": 2}]
     switches = [
-        {"time_ns": 0, "thread": THREAD, "cpu": 3, "running": 1}, {"time_ns": 900, "thread": THREAD, "cpu": 3, "running": 0},
-        {"time_ns": 10, "thread": THREAD + 1, "cpu": 4, "running": 1}, {"time_ns": 150, "thread": THREAD + 1, "cpu": 4, "running": 0},
-    ]  # fmt: skip
+        {"time_ns": 0, "thread": THREAD, "cpu": 3, "running": 1},
+        {"time_ns": 900, "thread": THREAD, "cpu": 3, "running": 0},
+        {"time_ns": 10, "thread": THREAD + 1, "cpu": 4, "running": 1},
+        {"time_ns": 150, "thread": THREAD + 1, "cpu": 4, "running": 0},
+    ]
     part = cut(made(kernels=[kernel(0, 1000)], graph_nodes=nodes, scheduling=switches), Part((200, 500)))
     assert part.graph_nodes.height == 2
     assert part.scheduling.select("time_ns", "thread", "running").rows() == [(200, THREAD, 1), (500, THREAD, 0)]

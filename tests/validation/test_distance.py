@@ -146,8 +146,10 @@ def test_what_stands_beside_a_prediction(tmp_path):
     assert found.recorded < delayed.predicted["sum"] != delayed.predicted["timeline"]
     assert all(p.predicted["nothing"] == found.recorded for p in found.points)
     assert [p.words() for p in found.points] == [
-        "1/100 of the bandwidth", "every call 1 ms later", "every call 1 ms later, 1/100 of the bandwidth",
+        "1/100 of the bandwidth",
+        "every call 1 ms later",
+        "every call 1 ms later, 1/100 of the bandwidth",
         "launch 1 ms later, waited before it",
-    ]  # fmt: skip
+    ]
     text = compare.markdown([found], {"other": "A122"}, {})
     assert "| jacobi |" in text and "other (A122)" in text

@@ -72,10 +72,14 @@ def results(folder: Path, kernel_ns: int = 50_000, copy_ns: int = 40_000) -> Pat
     folder.mkdir(parents=True)
     text, turn = recording(kernel_ns, copy_ns)
     bare = 0.95 * turn
-    archive(folder / "programs.tar.gz", {
-        "programs/cg.plain.jsonl": "\n".join(["{broken", *(loop(bare + k) for k in (-9, 0, 9))]),
-        "programs/cg.full.jsonl": loop(turn), "programs/cg.full.trace.csv": text,
-    })  # fmt: skip
+    archive(
+        folder / "programs.tar.gz",
+        {
+            "programs/cg.plain.jsonl": "\n".join(["{broken", *(loop(bare + k) for k in (-9, 0, 9))]),
+            "programs/cg.full.jsonl": loop(turn),
+            "programs/cg.full.trace.csv": text,
+        },
+    )
     sweep = [loop(bare + CALLS * s, s) for s in (0, 1000, 10_000) for _ in range(3)]
     archive(folder / "slack.tar.gz", {"slack/cg.after.jsonl": "\n".join(sweep)})
     return folder

@@ -5,11 +5,10 @@ The table is ``machine/hops.csv``.  Where it names a machine, the number is that
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine.catalog import load
 
 #: Light in glass takes 5 ns for a metre.
@@ -37,8 +36,7 @@ class Hop:
 @cache
 def hops() -> tuple[Hop, ...]:
     """Return all classes, nearest first."""
-    text = (files("turnbuckle") / "machine" / "hops.csv").read_text(encoding="utf-8")
-    classes = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in csv.DictReader(text.splitlines())]
+    classes = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in table_rows("machine/hops.csv")]
     return tuple(sorted(classes, key=lambda h: h.one_way))
 
 

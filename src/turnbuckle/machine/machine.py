@@ -6,17 +6,16 @@ Only ``schema/machine.csv`` lists the parameters, their units and their meanings
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 
@@ -52,8 +51,7 @@ class Meaning:
 @cache
 def schema() -> Mapping[ParameterName, Meaning]:
     """Return the meanings of all parameters, in the order of the manual."""
-    text = (files("turnbuckle.foundation") / "schema" / "machine.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = table_rows("foundation/schema/machine.csv")
     return {
         (name := parameter_name(r["parameter"])): Meaning(
             name, r["unit"], r["scope"], float(r["minimum"]), float(r["maximum"]), r["meaning"]

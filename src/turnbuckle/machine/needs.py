@@ -5,12 +5,11 @@ A parameter is *required* on both machines, or *one of* several must be there, o
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal, cast, get_args
 
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine.machine import Machine
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 
@@ -44,9 +43,8 @@ def needs() -> tuple[Need, ...]:
     ------
     ValueError : a basis or a necessity that is none.
     """
-    text = (files("turnbuckle.foundation") / "schema" / "needs.csv").read_text(encoding="utf-8")
     out = []
-    for row in csv.DictReader(text.splitlines()):
+    for row in table_rows("foundation/schema/needs.csv"):
         if row["basis"] not in get_args(Basis) or row["need"] not in get_args(Necessity):
             raise ValueError(f"needs.csv: {row}")
         names = tuple(parameter_name(name) for name in row["parameters"].split())

@@ -27,6 +27,8 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
+from turnbuckle.foundation.schema import table_rows
+
 Verdict = Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -196,12 +198,11 @@ class Recorded(NamedTuple):
 @cache
 def recorded() -> dict[str, Recorded]:
     """Return the rows of all papers by their ids, in the order of the papers."""
-    text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
     return {
         r["id"]: Recorded(
             **r | {"recomputed": float(r["recomputed"]) if r["recomputed"] else None, "assumed": bool(r["assumed"])}  # type: ignore[arg-type]
         )
-        for r in csv.DictReader(text.splitlines())
+        for r in table_rows("papers/recorded.csv")
     }
 
 

@@ -10,18 +10,17 @@ the cell names the missing ones.  Intervals follow from the rounding of the inpu
 
 from __future__ import annotations
 
-import csv
 import math
 import operator
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Final, Literal
 
 from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.papers.ecp import simulators, tables
 from turnbuckle.papers.models.bound.affine import benefit_from_penalty, most_benefit
 from turnbuckle.papers.numbers import Interval, Recomputed, Verdict, exact, judged, printed, swept
@@ -327,8 +326,7 @@ def statements() -> list[Statement]:
     Each is monotone in each cell, so the ends of its interval follow from all cells at their low or high ends.
     """
     out = []
-    lines = (files("turnbuckle.papers") / "ecp" / "section_11.csv").read_text(encoding="utf-8").splitlines()
-    for line in csv.DictReader(lines):
+    for line in table_rows("papers/ecp/section_11.csv"):
         cells, function = [c for c in table_13() if c.technology == line["technology"]], _function(line["function"])
         intervals = [c.known for c in cells]
         low, high = sorted(function(values) for values in ([k.low for k in intervals], [k.high for k in intervals]))

@@ -6,18 +6,17 @@ arguments.  A name that tells nothing is of the class ``other``.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.profile.alike import alike
 from turnbuckle.trace.trace import Trace
 
@@ -71,10 +70,9 @@ class _Rule:
 @cache
 def rules() -> tuple[_Rule, ...]:
     """Return the rows of ``schema/kernel_names.csv``; the first that matches wins."""
-    text = (files("turnbuckle.foundation.schema") / "kernel_names.csv").read_text(encoding="utf-8")
     return tuple(
         _Rule(row["what"], row["word"], re.compile(row["pattern"], re.IGNORECASE), row["bound"])  # type: ignore[arg-type]
-        for row in csv.DictReader(text.splitlines())
+        for row in table_rows("foundation/schema/kernel_names.csv")
     )
 
 

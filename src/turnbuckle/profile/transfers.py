@@ -8,11 +8,9 @@ A class is a direction and a kind of host memory: pageable copies are staged by 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ import polars as pl
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import device_words
 from turnbuckle.machine.parameter_names import HOST_WAYS
 from turnbuckle.profile.profile import DIRECTIONS, Profile
@@ -226,10 +225,9 @@ class NamedLink:
 @cache
 def known_links() -> tuple[NamedLink, ...]:
     """Return the links that have a name, slowest first (``schema/links.csv``)."""
-    text = (files("turnbuckle.foundation") / "schema" / "links.csv").read_text(encoding="utf-8")
     return tuple(
         NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"], frozenset(r["gpus"].split()))
-        for r in csv.DictReader(text.splitlines())
+        for r in table_rows("foundation/schema/links.csv")
     )
 
 

@@ -377,13 +377,11 @@ def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Price
     return out
 
 
+_Rate = Float | float
+
+
 def _byte_seconds(
-    size: Float,
-    memory: str,
-    observed: Float | float | None,
-    bandwidths: tuple[Float | float, Float | float],
-    direction: HostWay,
-    machine: Priced,
+    size: Float, memory: str, observed: _Rate | None, bandwidths: tuple[_Rate, _Rate], direction: HostWay, machine: Priced
 ) -> Float:
     """Return what a byte of one memory class costs on a machine [s/B].
 
@@ -475,7 +473,6 @@ def _distance_charges() -> list[Charge]:
 
 def _remoting_charges() -> list[Charge]:
     """Return charges for calls that cross a network to a GPU on another host, by the manner of each class (`turnbuckle.cost.remoting`)."""
-
     Mask = Callable[[Pieces], Bool]
 
     def charge(cost: Callable[..., Float], word: str, covers: Mask, falls: Falls = "activity", replayed: Mask | None = None) -> Charge:

@@ -6,15 +6,14 @@ characters that turn the direction of writing round, no invisible ones); escapin
 
 from __future__ import annotations
 
-import csv
 import math
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.foundation.units import show
 
 #: Longest text that enters the report at all; a kernel name of a template library may hold 100 kB.
@@ -216,7 +215,7 @@ def listed(words: Sequence[str]) -> str:
 @cache
 def _lists() -> dict[str, dict[str, str]]:
     lists: dict[str, dict[str, str]] = {}
-    for row in csv.DictReader((files("turnbuckle.show") / "words.csv").read_text(encoding="utf-8").splitlines()):
+    for row in table_rows("show/words.csv"):
         lists.setdefault(row["list"], {})[row["word"]] = row["text"]
     return lists
 

@@ -327,10 +327,15 @@ def test_recursive_doubling_counts_every_rank_once() -> None:
         assert held == [set(range(ranks))] * ranks
 
 
-@pytest.mark.parametrize(("operation", "first", "second"), [
-    ("allreduce", "binomial", "knomial"), ("allreduce", "linear", "binomial"), ("reduce_scatter", "binary_levels", "linear_in_turn"),
-    ("allgather", "linear", "scatter_ring"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("operation", "first", "second"),
+    [
+        ("allreduce", "binomial", "knomial"),
+        ("allreduce", "linear", "binomial"),
+        ("reduce_scatter", "binary_levels", "linear_in_turn"),
+        ("allgather", "linear", "scatter_ring"),
+    ],
+)
 def test_one_after_the_other(operation: str, first: str, second: str) -> None:
     one, two = {"allreduce": ("reduce", "bcast"), "reduce_scatter": ("reduce", "scatter"), "allgather": ("gather", "bcast")}[operation]
     for ranks in RANKS:
@@ -463,10 +468,16 @@ def test_names_of_calls() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        ("allreduce", "telepathy", 4, 0), ("dance", "ring", 4, 0), ("bcast", "binomial", 0, 0), ("bcast", "binomial", 4, 4),
-        ("allreduce", "binomial + telepathy", 4, 0), ("bcast", "binomial + binomial", 4, 0), ("bcast", "scatter_ring", 4, 0, 2),
-        ("allreduce", "ring", 4, 0, 2), ("bcast", "pipeline", 4, 0, 0),
+        ("allreduce", "telepathy", 4, 0),
+        ("dance", "ring", 4, 0),
+        ("bcast", "binomial", 0, 0),
+        ("bcast", "binomial", 4, 4),
+        ("allreduce", "binomial + telepathy", 4, 0),
+        ("bcast", "binomial + binomial", 4, 0),
+        ("bcast", "scatter_ring", 4, 0, 2),
+        ("allreduce", "ring", 4, 0, 2),
+        ("bcast", "pipeline", 4, 0, 0),
     ],
-)  # fmt: skip
+)
 def test_no_such_collective(asked: tuple[str, str, int, int]) -> None:
     assert refused("A073", pattern, *asked).fix

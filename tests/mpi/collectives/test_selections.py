@@ -51,17 +51,34 @@ def test_what_a_library_picks() -> None:
 @pytest.mark.parametrize(
     ("call", "ranks", "size", "algorithm"),
     [
-        ("allreduce", 3, 7, "ring"), ("allreduce", 3, 8, "recursive_doubling"), ("allreduce", 64, 262_143, "recursive_doubling"),
-        ("allreduce", 64, 262_144, "rabenseifner"), ("allreduce", 256, 4095, "binomial + knomial"), ("barrier", 5, 0, "linear"),
-        ("barrier", 300, 0, "binomial"), ("bcast", 8, 7, "knomial"), ("bcast", 8, 8, "binary_levels"), ("bcast", 15, 1e6, "linear"),
-        ("bcast", 20, 1_048_576, "scatter_allgather"), ("bcast", 600, 20_000, "split_binary"), ("reduce", 300, 8192, "in_order_binary"),
-        ("reduce", 2, 7, "rabenseifner"), ("gather", 2, 1, "linear_sync"), ("gather", 100, 1e6, "binomial"),
+        ("allreduce", 3, 7, "ring"),
+        ("allreduce", 3, 8, "recursive_doubling"),
+        ("allreduce", 64, 262_143, "recursive_doubling"),
+        ("allreduce", 64, 262_144, "rabenseifner"),
+        ("allreduce", 256, 4095, "binomial + knomial"),
+        ("barrier", 5, 0, "linear"),
+        ("barrier", 300, 0, "binomial"),
+        ("bcast", 8, 7, "knomial"),
+        ("bcast", 8, 8, "binary_levels"),
+        ("bcast", 15, 1e6, "linear"),
+        ("bcast", 20, 1_048_576, "scatter_allgather"),
+        ("bcast", 600, 20_000, "split_binary"),
+        ("reduce", 300, 8192, "in_order_binary"),
+        ("reduce", 2, 7, "rabenseifner"),
+        ("gather", 2, 1, "linear_sync"),
+        ("gather", 100, 1e6, "binomial"),
         ("scatter", 64, 511, "binomial"),
-        ("scatter", 64, 512, "linear"), ("alltoall", 16, 100, "bruck"), ("alltoall", 16, 1e6, "linear"), ("alltoallv", 3, 1e6, "shifted"),
-        ("alltoallw", 3, 1e6, "linear"), ("allgather", 2, 1e6, "ring"), ("allgather", 16, 1e6, "recursive_doubling"),
-        ("scan", 9, 8, "chain_scan"), ("exscan", 9, 8, "chain_scan"),
+        ("scatter", 64, 512, "linear"),
+        ("alltoall", 16, 100, "bruck"),
+        ("alltoall", 16, 1e6, "linear"),
+        ("alltoallv", 3, 1e6, "shifted"),
+        ("alltoallw", 3, 1e6, "linear"),
+        ("allgather", 2, 1e6, "ring"),
+        ("allgather", 16, 1e6, "recursive_doubling"),
+        ("scan", 9, 8, "chain_scan"),
+        ("exscan", 9, 8, "chain_scan"),
     ],
-)  # fmt: skip
+)
 def test_what_open_mpi_picks(call: str, ranks: int, size: float, algorithm: str) -> None:
     assert chosen(call, size, ranks, "open mpi") == algorithm
 
@@ -69,15 +86,30 @@ def test_what_open_mpi_picks(call: str, ranks: int, size: float, algorithm: str)
 @pytest.mark.parametrize(
     ("call", "ranks", "size", "algorithm"),
     [
-        ("bcast", 7, 1e6, "binomial"), ("bcast", 8, 12_288, "binomial"), ("bcast", 8, 12_289, "scatter_allgather"),
-        ("bcast", 9, 12_289, "scatter_ring"), ("bcast", 16, 524_289, "scatter_ring"), ("allreduce", 64, 8, "recursive_doubling"),
-        ("allreduce", 64, 504, "recursive_doubling"), ("allreduce", 64, 512, "rabenseifner"), ("reduce", 64, 2048, "binomial"),
-        ("reduce", 64, 2049, "rabenseifner"), ("allgather", 8, 65_535, "recursive_doubling"), ("allgather", 8, 65_536, "ring"),
-        ("allgather", 10, 8191, "bruck"), ("allgather", 10, 8192, "ring"), ("alltoall", 8, 256, "bruck"), ("alltoall", 8, 257, "linear"),
-        ("alltoall", 8, 32_769, "pairwise"), ("alltoall", 4, 100, "linear"), ("reduce_scatter", 8, 65_535, "recursive_halving"),
-        ("reduce_scatter_block", 8, 65_536, "shifted"), ("gatherv", 8, 1, "linear"), ("gather", 8, 1, "binomial"),
+        ("bcast", 7, 1e6, "binomial"),
+        ("bcast", 8, 12_288, "binomial"),
+        ("bcast", 8, 12_289, "scatter_allgather"),
+        ("bcast", 9, 12_289, "scatter_ring"),
+        ("bcast", 16, 524_289, "scatter_ring"),
+        ("allreduce", 64, 8, "recursive_doubling"),
+        ("allreduce", 64, 504, "recursive_doubling"),
+        ("allreduce", 64, 512, "rabenseifner"),
+        ("reduce", 64, 2048, "binomial"),
+        ("reduce", 64, 2049, "rabenseifner"),
+        ("allgather", 8, 65_535, "recursive_doubling"),
+        ("allgather", 8, 65_536, "ring"),
+        ("allgather", 10, 8191, "bruck"),
+        ("allgather", 10, 8192, "ring"),
+        ("alltoall", 8, 256, "bruck"),
+        ("alltoall", 8, 257, "linear"),
+        ("alltoall", 8, 32_769, "pairwise"),
+        ("alltoall", 4, 100, "linear"),
+        ("reduce_scatter", 8, 65_535, "recursive_halving"),
+        ("reduce_scatter_block", 8, 65_536, "shifted"),
+        ("gatherv", 8, 1, "linear"),
+        ("gather", 8, 1, "binomial"),
     ],
-)  # fmt: skip
+)
 def test_what_mpich_picks(call: str, ranks: int, size: float, algorithm: str) -> None:
     assert chosen(call, size, ranks, "mpich") == algorithm
 

@@ -12,12 +12,13 @@ import pytest
 import simpy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from programs import program
 from refusals import refused
 
 from turnbuckle.mpi.networks.limppy import Packed, Protocol, packed, sound, spoken
 from turnbuckle.mpi.networks.message_graphs import MessageGraph, as_program, ping_pong, shift, sweep
 from turnbuckle.mpi.networks.routes import route
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import Leaves, Op, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 
 PLAIN, LEGACY = Protocol(), Protocol(legacy_headers=True, acknowledged=True)
@@ -182,23 +183,15 @@ def test_every_packet_is_on_every_link_of_its_route_once(graph: MessageGraph, ne
 
 def test_a_message_waits_for_its_receiver() -> None:
     """The original answers a request at once; a receiver that says when it is ready is waited for."""
-    nothing = np.zeros(0, dtype=np.int64)
-    one = Program(
-        np.array([0, 2, 5]), np.array([Op.SEND, Op.SENT, Op.WORK, Op.POST, Op.AWAIT], dtype=np.uint8), np.array([0, 0, 0, 0, 0]),
-        np.array([1e-3]), nothing, np.zeros(0), nothing, np.array([0, 1]), np.array([0]), np.array([1]), np.array([1e5]),
-        np.array([Leaves.READY], dtype=np.uint8),
-    )  # fmt: skip
+    lists = [[(Op.SEND, 0), (Op.SENT, 0)], [(Op.WORK, 0), (Op.POST, 0), (Op.AWAIT, 0)]]
+    one = program(lists, [(0, 1, 1e5, Leaves.READY)], [1e-3])
     done = replay(packed(spoken(one, PLAIN), SWITCH, PLAIN).program, SWITCH)
     word, data = 650 + 100 + 650 + 28, 750 + 24 * (336 + 90) + 90 + 144
     assert done.ends[:2] * 1e9 == pytest.approx([1e6 + word + data + word, 1e6 + word + data], abs=1e-3)
 
 
 def test_a_program_without_messages_stays_as_it_is() -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    one = Program(
-        np.array([0, 2]), np.array([Op.WORK, Op.WORK], dtype=np.uint8), np.array([1, 0]), np.array([1e-3, 2e-3]), nothing,
-        np.zeros(0), nothing, np.array([0]), nothing, nothing, np.zeros(0), np.zeros(0, dtype=np.uint8),
-    )  # fmt: skip
+    one = program([[(Op.WORK, 1), (Op.WORK, 0)]], work=[1e-3, 2e-3])
     made = packed(spoken(one, PLAIN), SWITCH, PLAIN)
     assert replay(made.program, SWITCH).seconds == pytest.approx(3e-3) and made.packets == 0
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 
 from turnbuckle.mpi.collectives.collectives import pattern
 from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program
@@ -66,29 +67,23 @@ class Case:
         return replace(self, messages=[(s, t, n - by, way) for s, t, n, way in self.messages])
 
     def program(self) -> Program:
-        """For the engine."""
-        flat = [pair for one in self.lists for pair in one]
-        work = [a for op, a in flat if op == Op.WORK]
-        which = np.cumsum([op == Op.WORK for op, _ in flat]) - 1
-        arg = np.array([w if op == Op.WORK else a for (op, a), w in zip(flat, which.tolist(), strict=True)], dtype=np.int64)
-        source, target, size, leaves = (np.array(c) for c in zip(*self.messages, strict=True))
-        nothing, places = np.zeros(0, dtype=np.int64), np.array([self.place(p) for p in range(len(self.lists))])
-        return Program(
-            np.cumsum([0, *(len(one) for one in self.lists)]), np.array([op for op, _ in flat], dtype=np.uint8), arg,
-            np.array(work) / PICOSECONDS, nothing, nothing.astype(float), nothing, places, source, target,
-            size.astype(float), leaves.astype(np.uint8), delay_seconds=np.array(self.delay, dtype=float) / PICOSECONDS,
-        )  # fmt: skip
+        work = [a for one in self.lists for op, a in one if op == Op.WORK]
+        which = iter(range(len(work)))
+        lists = [[(op, next(which) if op == Op.WORK else a) for op, a in one] for one in self.lists]
+        delay, places = np.array(self.delay, dtype=float) / PICOSECONDS, [self.place(p) for p in range(len(lists))]
+        return program(lists, self.messages, np.array(work) / PICOSECONDS, places, delay_seconds=delay)
 
 
 def replayed(case: Case, costs: Costs) -> list[int]:
     """Ends of the hosts by the engine [ps]."""
     overheads = (costs.overhead, costs.overhead + costs.receive_more)
     send, receive, gap, per_byte, overhead = (c / PICOSECONDS for c in (*overheads, costs.gap, costs.per_byte, costs.overhead_per_byte))
+    inside = {"inside_bandwidth": PICOSECONDS / INSIDE, "inside_seconds": INSIDE_LATENCY / PICOSECONDS}
+    overheads = {"send_overhead": send, "receive_overhead": receive, "overhead_per_byte": overhead}
     network = Network(
-        len(case.lists), 1e9, 0.0, inside_bandwidth=PICOSECONDS / INSIDE, inside_seconds=INSIDE_LATENCY / PICOSECONDS,
-        latency=costs.latency / PICOSECONDS, send_overhead=send, receive_overhead=receive, gap=gap, seconds_per_byte=per_byte,
-        overhead_per_byte=overhead, handshake=costs.handshake,
-    )  # fmt: skip
+        len(case.lists), 1e9, 0.0, latency=costs.latency / PICOSECONDS, gap=gap, seconds_per_byte=per_byte, **inside, **overheads
+    )
+    network = replace(network, handshake=costs.handshake)
     ends = engine(case.program(), network, "logp").ends * PICOSECONDS
     return [int(e) for e in np.round(ends)]
 

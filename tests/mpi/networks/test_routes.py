@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import one_message
 from refusals import refused
 
 from turnbuckle.mpi.networks import routes as replay_routes
 from turnbuckle.mpi.networks.routes import Graph, read, route, routes
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 
 NETWORKS = [
@@ -27,13 +28,7 @@ NETWORKS = [
 
 def loaded(network: Network, source: int, target: int) -> tuple[list[int], float]:
     """Links that carry something when one message goes from one card to another, and its time."""
-    nothing = np.zeros(0, dtype=np.int64)
-    one = Program(
-        np.array([0, 1, 2]), np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(0), nothing,
-        np.zeros(0), nothing, np.array([source, target]), np.array([0]), np.array([1]), np.array([1000.0]),
-        np.array([Leaves.EAGER], dtype=np.uint8),
-    )  # fmt: skip
-    done = replay(one, network)
+    done = replay(one_message(source, target, 1000.0), network)
     return np.flatnonzero(done.carried_bytes).tolist(), done.seconds
 
 

@@ -9,28 +9,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 from refusals import refused
 
 from turnbuckle.mpi.questions.fabric.question import bisection, diameter, fabric, remarks, together
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import Leaves, Op, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.contention.network_file import Described, bundled, read_network
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node
 
-SHAPES = [FatTree((4, 4), (1, 2), (1, 1)), FatTree((3, 2, 3), (1, 2, 2), (1, 1, 2)), Torus((4, 3), 2), Torus((2, 5)), Torus((6,)),
-          Dragonfly(3, 2, 2, 1), Dragonfly(5, 4, 2, 2), Dragonfly(1, 4, 2, 1), None]  # fmt: skip
+FAT_TREES = [FatTree((4, 4), (1, 2), (1, 1)), FatTree((3, 2, 3), (1, 2, 2), (1, 1, 2))]
+DRAGONFLIES = [Dragonfly(3, 2, 2, 1), Dragonfly(5, 4, 2, 2), Dragonfly(1, 4, 2, 1)]
+SHAPES = [*FAT_TREES, Torus((4, 3), 2), Torus((2, 5)), Torus((6,)), *DRAGONFLIES, None]
 
 
 def carried(network: Network, pairs: list[tuple[int, int]]) -> np.ndarray:
     """Bytes on each link: one for every pair of hosts."""
-    count = len(pairs)
-    nothing, message = np.zeros(0, dtype=np.int64), np.arange(count)
-    program = Program(
-        np.array([0, count, 2 * count]), np.repeat([Op.SEND, Op.AWAIT], count).astype(np.uint8), np.tile(message, 2), np.zeros(0), nothing,
-        np.zeros(0), nothing, np.zeros(2, dtype=np.int64), np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64), np.ones(count),
-        np.full(count, Leaves.EAGER, dtype=np.uint8), start=np.array([a for a, _ in pairs]), end=np.array([b for _, b in pairs]),
-    )  # fmt: skip
-    return replay(program, network).carried_bytes
+    sending, waiting = ([(op, k) for k in range(len(pairs))] for op in (Op.SEND, Op.AWAIT))
+    messages = [(0, 1, 1.0, Leaves.EAGER)] * len(pairs)
+    start, end = np.array(pairs).T
+    made = program([sending, waiting], messages, host=[0, 0], start=start, end=end)
+    return replay(made, network).carried_bytes
 
 
 def room(shape: FatTree | Torus | Dragonfly | None) -> int:
@@ -135,13 +134,9 @@ def test_what_is_said_of_sharing_is_what_the_replay_gives(name: str) -> None:
     said = {t.what: t.bandwidth for t in together(made, 25e9)}
     gpus = made.parts_of("gpu")
     count, size = len(gpus), 1e9
-    nothing, message = np.zeros(0, dtype=np.int64), np.arange(count)
-    program = Program(
-        np.arange(0, 2 * count + 1, 2), np.tile([Op.SEND, Op.AWAIT], count).astype(np.uint8),
-        np.stack([message, (message - 1) % count], axis=1).reshape(-1), np.zeros(0), nothing, np.zeros(0), nothing, np.array(gpus), message,
-        (message + 1) % count, np.full(count, size), np.full(count, Leaves.EAGER, dtype=np.uint8),
-    )  # fmt: skip
-    seconds = replay(program, Network(1, 1e9, 0.0, node=made)).seconds
+    lists = [[(Op.SEND, k), (Op.AWAIT, (k - 1) % count)] for k in range(count)]
+    ring = program(lists, [(k, (k + 1) % count, size, Leaves.EAGER) for k in range(count)], host=gpus)
+    seconds = replay(ring, Network(1, 1e9, 0.0, node=made)).seconds
     assert seconds == pytest.approx(size / said["every GPU to the next"], rel=1e-3)
 
 

@@ -48,10 +48,8 @@ def exchange(ranks: int, size: float) -> Traffic:
     place[order] = np.arange(2 * ranks)
     messages = Messages(place[send], place[receive], place[receive], place[receive], np.full(ranks, -1), np.full(ranks, size))
     messages = replace(messages, sent=np.full(ranks, -1))
-    return Traffic(
-        ranks, rank[order], np.full(2 * ranks, 1e-5), np.zeros(2 * ranks), np.zeros(ranks), messages, (), 1.0, 0,
-        call=np.where(order < ranks, 0, 1), calls=("isend", "recv"),
-    )  # fmt: skip
+    called = {"call": np.where(order < ranks, 0, 1), "calls": ("isend", "recv")}
+    return Traffic(ranks, rank[order], np.full(2 * ranks, 1e-5), np.zeros(2 * ranks), np.zeros(ranks), messages, (), 1.0, 0, **called)
 
 
 def seconds(traffic: Traffic, setup: Setup) -> float:
@@ -68,8 +66,10 @@ def test_a_message_by_every_path_is_its_closed_form() -> None:
     one = exchange(2, 1e6)
     both = 2e-5  # compute before the receive; the sender's copy is done only after that
     for path, expected in (
-        ("host", max(1e-5 + WIRE, both)), ("hostcopy", 1e-5 + COPY + WIRE + COPY), ("p2p", 1e-5 + COPY + WIRE + COPY),
-    ):  # fmt: skip
+        ("host", max(1e-5 + WIRE, both)),
+        ("hostcopy", 1e-5 + COPY + WIRE + COPY),
+        ("p2p", 1e-5 + COPY + WIRE + COPY),
+    ):
         # a rank sends, then computes again: what it sends is copied first
         later = 1e-5 + COPY if path != "host" else 0.0
         assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(max(expected, later + 1e-5), rel=1e-6), path
@@ -91,9 +91,16 @@ def test_memory_pinned_once_costs_once() -> None:
     twice = {n: np.concatenate([np.where(getattr(first, n) > 1, 4, 0) + getattr(first, n) % 2 + 2 * k for k in (0, 1)]) for n in names}
     none = np.full(4, -1)
     longer = Traffic(
-        2, np.repeat([0, 1], 4), np.zeros(8), np.zeros(8), np.zeros(2), Messages(**twice, sent=none, step=none, size_bytes=np.full(4, 1e6)),
-        (), 1.0, 0,
-    )  # fmt: skip
+        2,
+        np.repeat([0, 1], 4),
+        np.zeros(8),
+        np.zeros(8),
+        np.zeros(2),
+        Messages(**twice, sent=none, step=none, size_bytes=np.full(4, 1e6)),
+        (),
+        1.0,
+        0,
+    )
     setup = replace(BARE, path="gpudirect", pin_seconds=1e-3)
     each, once, never = (seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never"))
     assert each - never == pytest.approx(2e-3) and once - never == pytest.approx(1e-3)
@@ -147,10 +154,15 @@ def test_rules_say_where_buffers_are() -> None:
     one = exchange(2, 1e6)
     free, copied = seconds(one, replace(BARE, path="host")), seconds(one, BARE)
     for rules, expected in (
-        ("host", free), ("device", copied), ("host if size > 10 kB; device", free), ("device if size > 10 kB; host", copied),
+        ("host", free),
+        ("device", copied),
+        ("host if size > 10 kB; device", free),
+        ("device if size > 10 kB; host", copied),
         ("host if size>10kB", free),
-        ("host if call isend", free), ("host if call recv", copied), ("host if rank 0-1", free),
-    ):  # fmt: skip
+        ("host if call isend", free),
+        ("host if call recv", copied),
+        ("host if rank 0-1", free),
+    ):
         assert seconds(one, replace(BARE, buffers=rules)) == expected, rules
     for rules in (
         "gpu",
@@ -188,12 +200,22 @@ def test_a_tapered_tree_is_never_wider() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "ranks_per_node=0", "card_bandwidth=0 B/s", "hop_seconds=-1 s", "taper=0", "gpus_per_node=3", "chunk_bytes=1 B", "compute=-1",
-        "taper=2", "taper=2 topology=torus", "taper=2 network=lassen", "taper=1e-300 topology=fat-tree", "ranks_per_node=1000",
+        "ranks_per_node=0",
+        "card_bandwidth=0 B/s",
+        "hop_seconds=-1 s",
+        "taper=0",
+        "gpus_per_node=3",
+        "chunk_bytes=1 B",
+        "compute=-1",
+        "taper=2",
+        "taper=2 topology=torus",
+        "taper=2 network=lassen",
+        "taper=1e-300 topology=fat-tree",
+        "ranks_per_node=1000",
         "ranks_per_node=8 network=lassen gpu_shared=time fidelity=logp",
         "network=summit gpus_per_node=2",
     ],
-)  # fmt: skip
+)
 def test_setups_that_cannot_be(words: str) -> None:
     refused("A074", replayed, exchange(8, 8.0), with_settings(BARE, re.split(r" (?=[a-z_]+=)", words)))
 
@@ -209,29 +231,56 @@ def mixed() -> Traffic:
     moved = replace(old, **{n: place[getattr(old, n)] for n in ("send", "receive", "received")})
     last = Rounds("allreduce", np.array([5e4]), place[calls:][None, :], 0)
     return replace(
-        ring, rank=np.append(ring.rank, np.arange(8))[order], gap_seconds=np.full(len(order), 1e-5), kept_seconds=np.zeros(len(order)),
-        messages=moved, rounds=(last,), call=np.append(ring.call, np.full(8, 2))[order], calls=("isend", "recv", "allreduce"),
-    )  # fmt: skip
+        ring,
+        rank=np.append(ring.rank, np.arange(8))[order],
+        gap_seconds=np.full(len(order), 1e-5),
+        kept_seconds=np.zeros(len(order)),
+        messages=moved,
+        rounds=(last,),
+        call=np.append(ring.call, np.full(8, 2))[order],
+        calls=("isend", "recv", "allreduce"),
+    )
 
 
 #: What each field is set to, and beside which others, so that it makes a difference.
 EFFECTS: dict[str, tuple[str, str]] = {
-    "path": ("", "gpudirect"), "ranks": ("", "16"), "ranks_per_node": ("", "2"), "gpus_per_node": ("ranks_per_node=4", "2"),
+    "path": ("", "gpudirect"),
+    "ranks": ("", "16"),
+    "ranks_per_node": ("", "2"),
+    "gpus_per_node": ("ranks_per_node=4", "2"),
     "gpus_per_rank": ("ranks_per_node=4 gpus_per_node=4 gpu_shared=exclusive", "2"),
-    "gpu_shared": ("ranks_per_node=4 gpus_per_node=1", "time"), "mapping": ("ranks_per_node=2", "random"), "network": ("", "perlmutter"),
-    "topology": ("hop_seconds=1 us", "torus"), "taper": ("topology=fat-tree leaf_cards=2 mapping=random path=host", "2"),
-    "leaf_cards": ("topology=fat-tree hop_seconds=1 us", "2"), "cards": ("ranks_per_node=2 mapping=round robin path=host", "gpu"),
-    "card_bandwidth": ("path=host", "1 GB/s"), "hop_seconds": ("", "5 us"), "inside_bandwidth": ("ranks_per_node=8", "1 GB/s"),
-    "link_bandwidth": ("", "1 GB/s"), "peer_bandwidth": ("ranks_per_node=8 path=p2p", "1 GB/s"), "overhead_seconds": ("", "5 us"),
-    "overhead_bandwidth": ("", "1 GB/s"), "gap_seconds": ("fidelity=logp path=host", "100 us"),
-    "costs": ("", "seed_G"), "copy_seconds": ("", "9 us"), "copy_bandwidth": ("", "1 GB/s"),
-    "pin_seconds": ("path=gpudirect pinned=each", "9 us"), "pinned": ("path=gpudirect", "each"), "chunk_bytes": ("", "8 KiB"),
-    "eager_limit_bytes": ("", "100 kB"), "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),
-    "staging": ("", "once a call"), "handshake": ("path=gpudirect", "true"), "buffers": ("", "host if call isend"),
+    "gpu_shared": ("ranks_per_node=4 gpus_per_node=1", "time"),
+    "mapping": ("ranks_per_node=2", "random"),
+    "network": ("", "perlmutter"),
+    "topology": ("hop_seconds=1 us", "torus"),
+    "taper": ("topology=fat-tree leaf_cards=2 mapping=random path=host", "2"),
+    "leaf_cards": ("topology=fat-tree hop_seconds=1 us", "2"),
+    "cards": ("ranks_per_node=2 mapping=round robin path=host", "gpu"),
+    "card_bandwidth": ("path=host", "1 GB/s"),
+    "hop_seconds": ("", "5 us"),
+    "inside_bandwidth": ("ranks_per_node=8", "1 GB/s"),
+    "link_bandwidth": ("", "1 GB/s"),
+    "peer_bandwidth": ("ranks_per_node=8 path=p2p", "1 GB/s"),
+    "overhead_seconds": ("", "5 us"),
+    "overhead_bandwidth": ("", "1 GB/s"),
+    "gap_seconds": ("fidelity=logp path=host", "100 us"),
+    "costs": ("", "seed_G"),
+    "copy_seconds": ("", "9 us"),
+    "copy_bandwidth": ("", "1 GB/s"),
+    "pin_seconds": ("path=gpudirect pinned=each", "9 us"),
+    "pinned": ("path=gpudirect", "each"),
+    "chunk_bytes": ("", "8 KiB"),
+    "eager_limit_bytes": ("", "100 kB"),
+    "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),
+    "staging": ("", "once a call"),
+    "handshake": ("path=gpudirect", "true"),
+    "buffers": ("", "host if call isend"),
     "fidelity": ("ranks_per_node=2 path=host", "logp"),
-    "collectives": ("path=host", "tracer"), "compute": ("", "2"), "compute_of": ("", "2 if rank 0"),
+    "collectives": ("path=host", "tracer"),
+    "compute": ("", "2"),
+    "compute_of": ("", "2 if rank 0"),
     "seed": ("mapping=random ranks_per_node=2", "3"),
-}  # fmt: skip
+}
 
 
 def beside(words: str) -> Setup:
@@ -257,16 +306,26 @@ def test_every_field_has_an_effect(name: str) -> None:
     "words",
     [
         # nothing is copied, nothing is pinned
-        "path=host; copy_seconds=9 us", "path=gpudirect; copy_bandwidth=1 GB/s", "path=gpudirect; chunk_bytes=4 KiB",
-        "path=hostcopy; pin_seconds=9 us", "path=hostcopy; pinned=each", "path=hostcopy; device_eager_limit_bytes=1 MB",
-        "path=host; buffers=host", "path=gpudirect; eager_limit_bytes=0 B",
+        "path=host; copy_seconds=9 us",
+        "path=gpudirect; copy_bandwidth=1 GB/s",
+        "path=gpudirect; chunk_bytes=4 KiB",
+        "path=hostcopy; pin_seconds=9 us",
+        "path=hostcopy; pinned=each",
+        "path=hostcopy; device_eager_limit_bytes=1 MB",
+        "path=host; buffers=host",
+        "path=gpudirect; eager_limit_bytes=0 B",
         # one GPU a rank, nobody inside a node, no tree, no dice, all messages long or all short
-        "ranks_per_node=2; gpu_shared=time", "ranks_per_node=1; inside_bandwidth=1 GB/s", "path=p2p; peer_bandwidth=1 GB/s",
-        "topology=torus; leaf_cards=3", "mapping=linear; seed=5", "eager_limit_bytes=1 MB; handshake=true",
+        "ranks_per_node=2; gpu_shared=time",
+        "ranks_per_node=1; inside_bandwidth=1 GB/s",
+        "path=p2p; peer_bandwidth=1 GB/s",
+        "topology=torus; leaf_cards=3",
+        "mapping=linear; seed=5",
+        "eager_limit_bytes=1 MB; handshake=true",
         # a node that is given whole
-        "network=lassen; network=lassen ranks_per_node=1 gpus_per_node=0", "network=summit; network=summit gpus_per_node=0",
+        "network=lassen; network=lassen ranks_per_node=1 gpus_per_node=0",
+        "network=summit; network=summit gpus_per_node=0",
     ],
-)  # fmt: skip
+)
 def test_what_a_field_does_not_touch_stays(words: str) -> None:
     base, change = words.split("; ")
     assert seconds(mixed(), beside(base)) == seconds(mixed(), beside(f"{base} {change}" if "network" not in base else change))
@@ -354,11 +413,8 @@ def test_a_circle_is_told_by_ranks_calls_and_times() -> None:
     """Two ranks send 100 B head-on: fine while eager, which they never are from device memory."""
     first, then = np.array([0, 2]), np.array([3, 1])
     head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
-    made = Traffic(
-        2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0,
-        call=np.array([1, 0, 1, 0]), calls=("recv", "send"),
-        start_seconds=np.array([0.5, 0.6, 0.25, 0.7]),
-    )  # fmt: skip
+    own = {"call": np.array([1, 0, 1, 0]), "calls": ("recv", "send"), "start_seconds": np.array([0.5, 0.6, 0.25, 0.7])}
+    made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0, **own)
     stuck = replayed(made, Setup(path="gpudirect")).row.stuck
     assert stuck.startswith(
         "process 0 -> 1 -> 0: rank 0 in send (its call 1, recorded at 0.5 s); rank 1 in send (its call 1, recorded at 0.25 s)"

@@ -96,11 +96,17 @@ def test_files_that_say_little(turnbuckle: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("lasen",), "A050"), (("none.toml",), "A061"), (("bad.toml",), "A050"), (("lassen", "--nodes", "811"), "A052"),
-        (("lassen", "--nodes", "0"), "A052"), (("lassen", "--nodes", "-3"), "A052"), (("--nodes", "3"), "A052"),
-        (("lassen", "-o", "x.txt"), "A010"), (("binary.toml",), "A061"),
+        (("lasen",), "A050"),
+        (("none.toml",), "A061"),
+        (("bad.toml",), "A050"),
+        (("lassen", "--nodes", "811"), "A052"),
+        (("lassen", "--nodes", "0"), "A052"),
+        (("lassen", "--nodes", "-3"), "A052"),
+        (("--nodes", "3"), "A052"),
+        (("lassen", "-o", "x.txt"), "A010"),
+        (("binary.toml",), "A061"),
     ],
-)  # fmt: skip
+)
 def test_questions_that_cannot_be(turnbuckle: Run, tmp_path: Path, words: tuple[str, ...], code: str) -> None:
     (tmp_path / "bad.toml").write_text(OURS.replace("per_switch", "per_swich"), encoding="utf-8")
     (tmp_path / "binary.toml").write_bytes(bytes(range(256)))

@@ -46,14 +46,14 @@ def test_a_graph_of_switches(turnbuckle: Run, tmp_path: Path) -> None:
 
 
 def test_options_reach_the_protocol(turnbuckle: Run) -> None:
-    words = ("--bandwidth", "25GB/s", "--node-latency", "1us", "--switch-latency", "0s,50ns", "--packet", "8KiB", "--header", "0B",
-             "--legacy-headers", "--acknowledged", "--eager-limit", "1MB")  # fmt: skip
+    protocol = ("--packet", "8KiB", "--header", "0B", "--legacy-headers", "--acknowledged", "--eager-limit", "1MB")
+    words = ("--bandwidth", "25GB/s", "--node-latency", "1us", "--switch-latency", "0s,50ns", *protocol)
     about = json.loads(turnbuckle("model", "network", "--pattern", "ping-pong:1", *words, "--topology", "switch", "--format", "json").out)
-    assert about["protocol"] == {
-        "packet_bytes": 8192, "header_bytes": 0, "eager_bytes": 1000000, "eager_bandwidth": 25e9, "remote_bandwidth": 25e9,
-        "eager_node_seconds": 1e-6, "remote_node_seconds": 1e-6, "eager_switch_seconds": 0.0, "remote_switch_seconds": 5e-8,
-        "legacy_headers": True, "acknowledged": True,
-    }  # fmt: skip
+    sizes = {"packet_bytes": 8192, "header_bytes": 0, "eager_bytes": 1000000, "legacy_headers": True, "acknowledged": True}
+    speeds = dict.fromkeys(("eager_bandwidth", "remote_bandwidth"), 25e9) | dict.fromkeys(
+        ("eager_node_seconds", "remote_node_seconds"), 1e-6
+    )
+    assert about["protocol"] == sizes | speeds | {"eager_switch_seconds": 0.0, "remote_switch_seconds": 5e-8}
 
 
 def test_a_recording(turnbuckle: Run, shared: Path) -> None:

@@ -39,11 +39,11 @@ def test_the_usual_shapes_have_room_and_read_back(nodes: int, name: str) -> None
     assert room >= nodes
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "mesh", "switch:4", "torus:", "torus:0", "torus:4xx4", "torus:2x2", "torus:4x4:2", "fat-tree:4x4", "fat-tree:4x4:2",
-     "dragonfly:2x2", "[red]", "fat-tree:4x4:0x2", "torus:9999999", "dragonfly:40x2x2x1"],
-)  # fmt: skip
+NO_TORUS = ("torus:", "torus:0", "torus:4xx4", "torus:2x2", "torus:4x4:2", "torus:9999999")
+NO_TREE = ("fat-tree:4x4", "fat-tree:4x4:2", "fat-tree:4x4:0x2")
+
+
+@pytest.mark.parametrize("text", ["", "mesh", "switch:4", *NO_TORUS, *NO_TREE, "dragonfly:2x2", "dragonfly:40x2x2x1", "[red]"])
 def test_topologies_that_cannot_be(text: str) -> None:
     refused("A090", networks, of_graph(shift(16, 1, 8.0), LIMPPY), [text])
 

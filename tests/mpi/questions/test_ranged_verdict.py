@@ -25,10 +25,8 @@ def pairs(size: float, count: int = 4, kept: float = 0.0) -> Traffic:
     send, receive = call[:, 0], 2 * count + call[:, 0]
     messages = Messages(send, send, receive, receive, np.full(count, -1), np.full(count, size))
     calls = 4 * count
-    return Traffic(
-        2, np.repeat([0, 1], 2 * count), np.full(calls, 1e-5), np.full(calls, kept), np.zeros(2), messages, (), 1.0, 0,
-        call=np.zeros(calls, dtype=np.int64), calls=("wait",),
-    )  # fmt: skip
+    rank, times = np.repeat([0, 1], 2 * count), (np.full(calls, 1e-5), np.full(calls, kept), np.zeros(2))
+    return Traffic(2, rank, *times, messages, (), 1.0, 0, call=np.zeros(calls, dtype=np.int64), calls=("wait",))
 
 
 def test_what_is_stated_is_not_varied() -> None:

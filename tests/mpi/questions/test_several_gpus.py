@@ -23,9 +23,15 @@ US = 1_000
 
 def kernel(rank: int, device: int, start: int) -> Row:
     return {
-        "start_ns": start * US, "end_ns": (start + 4) * US, "process": process_of(thread(rank)), "device": device, "context": 1,
-        "stream": 7, "correlation": 100 * rank + start, "name": "compute",
-    }  # fmt: skip
+        "start_ns": start * US,
+        "end_ns": (start + 4) * US,
+        "process": process_of(thread(rank)),
+        "device": device,
+        "context": 1,
+        "stream": 7,
+        "correlation": 100 * rank + start,
+        "name": "compute",
+    }
 
 
 def traffic(devices: dict[int, tuple[int, ...]], size: int = 1 << 20) -> Traffic:

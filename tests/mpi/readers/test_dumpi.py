@@ -194,9 +194,14 @@ def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
     trace = reading(tmp_path, [one, other])
     waits = rows(trace).filter(pl.col("kind") == 2)
     assert waits.select("text", "request").rows() == [
-        ("MPI_Test", None), ("MPI_Testsome", 4), ("MPI_Testall", 5), ("MPI_Startall", 7), ("MPI_Startall", 8),
-        ("MPI_Waitall", 7), ("MPI_Waitall", 8),
-    ]  # fmt: skip
+        ("MPI_Test", None),
+        ("MPI_Testsome", 4),
+        ("MPI_Testall", 5),
+        ("MPI_Startall", 7),
+        ("MPI_Startall", 8),
+        ("MPI_Waitall", 7),
+        ("MPI_Waitall", 8),
+    ]
     assert found(trace)["P141"] == 3
     halves = rows(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
     assert (halves["end_ns"] - halves["start_ns"]).to_list() == [0, 100] and halves["size_bytes"].to_list() == [4, 12]
@@ -324,10 +329,9 @@ def test_any_constant_shifts_are_found_again(by: list[int]) -> None:
     come = np.arange(ranks) * 100
     left = come.max() + np.arange(ranks)
     thread = (np.arange(ranks) + 1 << 24) | 1
-    mpi = pl.DataFrame({
-        "start_ns": come + by, "end_ns": left + by, "thread": thread, "kind": [1] * ranks, "name": [0] * ranks, "communicator": [1] * ranks,
-        "size_bytes": [0] * ranks, "partner": [None] * ranks, "tag": [None] * ranks, "request": [None] * ranks,
-    })  # fmt: skip
+    columns = {"start_ns": come + by, "end_ns": left + by, "thread": thread, "kind": [1] * ranks, "communicator": [1] * ranks}
+    columns |= dict.fromkeys(("name", "size_bytes"), [0] * ranks) | dict.fromkeys(("partner", "tag", "request"), [None] * ranks)
+    mpi = pl.DataFrame(columns)
     members = pl.DataFrame({"rank": range(ranks), "communicator": [1] * ranks, "local_rank": range(ranks)})
     mpi = mpi.with_columns(pl.col("partner", "tag", "request").cast(pl.Int64))
     found_ = shifts(mpi, members, pl.Series(["MPI_Barrier"]), ranks)

@@ -46,10 +46,9 @@ EVENTS: dict[str, tuple[str, Sequence[str]]] = {
     ),
     "PajeEndLink": ("16", ("Time date", "Type string", "Container string", "Value string", "EndContainer string", "Key string")),
 }
-CALLS = {
-    "send": "PMPI_Send", "recv": "PMPI_Recv", "isend": "PMPI_Isend", "irecv": "PMPI_Irecv", "wait": "PMPI_Wait", "all": "PMPI_Waitall",
-    "both": "PMPI_Sendrecv", "sum": "PMPI_Allreduce", "bar": "PMPI_Barrier", "cast": "PMPI_Bcast", "init": "PMPI_Init", "work": "computing",
-}  # fmt: skip
+CALLS = {name: f"PMPI_{name.title()}" for name in ("send", "recv", "isend", "irecv", "wait", "init")}
+CALLS |= {"all": "PMPI_Waitall", "both": "PMPI_Sendrecv", "sum": "PMPI_Allreduce", "bar": "PMPI_Barrier", "cast": "PMPI_Bcast"}
+CALLS["work"] = "computing"
 
 
 def header() -> list[str]:
@@ -197,9 +196,16 @@ def test_a_link_without_bytes_is_counted(tmp_path: Path) -> None:
 
 def test_sendrecv_is_a_half_without_length_and_a_half_with_it(tmp_path: Path) -> None:
     lines = [
-        *ranks(), "12 0.000001 2 1 both NA", "12 0.000001 2 2 both NA", starts("1_2_2_1", 0, US, 10), starts("2_1_3_2", 1, US, 20),
-        ends("1_2_2_1", 1, 3 * US), ends("2_1_3_2", 0, 4 * US), "13 0.000004 2 1", "13 0.000004 2 2",
-    ]  # fmt: skip
+        *ranks(),
+        "12 0.000001 2 1 both NA",
+        "12 0.000001 2 2 both NA",
+        starts("1_2_2_1", 0, US, 10),
+        starts("2_1_3_2", 1, US, 20),
+        ends("1_2_2_1", 1, 3 * US),
+        ends("2_1_3_2", 0, 4 * US),
+        "13 0.000004 2 1",
+        "13 0.000004 2 2",
+    ]
     trace = reading(tmp_path, lines)
     mine = rows(trace).filter(pl.col("rank") == 0)
     assert mine.select("start_ns", "end_ns", "partner", "tag", "size_bytes").rows() == [(1000, 1000, 1, 2, 10), (1000, 4000, 1, 3, 20)]
@@ -311,8 +317,14 @@ def test_progress_can_stop_the_read(tmp_path: Path) -> None:
 def test_sorts_and_shares() -> None:
     assert [operation(n) for n in ("PMPI_Isend", "mpi_send_", "MPI_<b>", "computing", "")] == ["isend", "send", "", "", ""]
     assert [sort_of(d) for d in ("ibsend", "imrecv", "waitsome", "startall", "ialltoallv", "sendrecv", "comm_dup")] == [
-        "send", "receive", "wait", "start", "collective", "both", "other"
-    ]  # fmt: skip
+        "send",
+        "receive",
+        "wait",
+        "start",
+        "collective",
+        "both",
+        "other",
+    ]
     assert carried("alltoall", 3, 3, 4, False) == (12, 12) and carried("gatherv", 3, 9, 4, True) == (3, 9)
     assert carried("scatter", 5, 6, 4, True) == (20, 6) and carried("scatter", 5, 6, 4, False) == (0, 6)
     assert carried("reduce", 7, 7, 4, True) == (7, 28) and carried("ibarrier", 9, 9, 4, True) == (0, 0)

@@ -221,9 +221,12 @@ def test_clocks_that_cannot_be(tmp_path: Path) -> None:
 def test_what_the_tracer_does_not_tell(tmp_path: Path) -> None:
     """Which request a Waitany or Test completed; counts for each rank; what a non-blocking collective carries."""
     calls = [
-        "MPI_Waitany:<5>:2:5000:9:0:<6>", "MPI_Test:<7>:5000:9:0:<8>", f"MPI_Alltoallv:<9>:1:77:78:{DOUBLE}:2:77:78:{DOUBLE}:<C>:<9>",
-        f"MPI_Iallreduce:<10>:1:2:10:{DOUBLE}:3:<C>:7:<11>", "MPI_Startall:<12>:2:5000:<13>",
-    ]  # fmt: skip
+        "MPI_Waitany:<5>:2:5000:9:0:<6>",
+        "MPI_Test:<7>:5000:9:0:<8>",
+        f"MPI_Alltoallv:<9>:1:77:78:{DOUBLE}:2:77:78:{DOUBLE}:<C>:<9>",
+        f"MPI_Iallreduce:<10>:1:2:10:{DOUBLE}:3:<C>:7:<11>",
+        "MPI_Startall:<12>:2:5000:<13>",
+    ]
     trace = read(made(tmp_path, calls, calls))
     told = {f.code: f.count for f in trace.findings}
     assert (told["P150"], told["A351"], told["P148"]) == (4, 2, 2)

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -36,9 +36,7 @@ LIMIT_SECONDS: Final = 600
 NETWORK: Final = Network(
     8, 12.5e9, 0.25e-6, FatTree((4, 2), (1, 2), (1, 1)), latency=1e-6, send_overhead=2e-7, receive_overhead=1e-7, seconds_per_byte=8e-11
 )
-ARRAYS: Final = (
-    "first", "code", "arg", "work_seconds", "resource", "use_seconds", "capacity", "host", "source", "target", "size_bytes", "leaves",
-)  # fmt: skip
+ARRAYS: Final = tuple(f.name for f in fields(Program))[:12]
 COLLECTIVES: Final = ("allreduce", "bcast", "alltoall", "barrier", "allgather", "reduce", "gather", "scan", "reduce_scatter")
 
 
@@ -52,17 +50,9 @@ class Drawing:
     uses: list[tuple[int, float]]
 
     def program(self) -> Program:
-        flat = [pair for one in self.lists for pair in one]
-        source, target, size, leaves = zip(*self.messages, strict=True) if self.messages else ((), (), (), ())
-        resource, seconds = zip(*self.uses, strict=True) if self.uses else ((), ())
-        count = len(self.lists)
         work = self.rng.integers(0, 10**6, 4).astype(np.float64) / PICOSECONDS
-        return Program(
-            np.cumsum([0, *(len(one) for one in self.lists)]), np.array([c for c, _ in flat], dtype=np.uint8),
-            np.array([a for _, a in flat], dtype=np.int64), work, np.array(resource, dtype=np.int64),
-            np.array(seconds, dtype=float), np.array([1, 1, 2]), self.rng.integers(0, 8, count), np.array(source, dtype=np.int64),
-            np.array(target, dtype=np.int64), np.array(size, dtype=float), np.array(leaves, dtype=np.uint8),
-        )  # fmt: skip
+        host = self.rng.integers(0, 8, len(self.lists))
+        return program(self.lists, self.messages, work, host, self.uses, capacity=[1, 1, 2])
 
 
 def shuffled(seed: int) -> Program:
@@ -98,9 +88,12 @@ def keeping(seed: int) -> Program:
             ops.insert(begin, (Op.TAKE, use))
     flat = [pair for ops in lists for pair in ops]
     return replace(
-        one, first=np.cumsum([0, *map(len, lists)]), code=np.array([c for c, _ in flat], dtype=np.uint8),
-        arg=np.array([a for _, a in flat], dtype=np.int64), priority=rng.integers(0, 3, 4),
-    )  # fmt: skip
+        one,
+        first=np.cumsum([0, *map(len, lists)]),
+        code=np.array([c for c, _ in flat], dtype=np.uint8),
+        arg=np.array([a for _, a in flat], dtype=np.int64),
+        priority=rng.integers(0, 3, 4),
+    )
 
 
 def broken(seed: int) -> Program:
@@ -137,9 +130,14 @@ def traffic(seed: int) -> Traffic:
         send, receive = np.where(place[send] <= place[receive], send, receive), np.where(place[send] <= place[receive], receive, send)
     lost = rng.random((2, count)) < 0.2
     messages = Messages(
-        send, np.where(lost[0], -1, send), receive, np.where(lost[1], -1, receive), np.full(count, -1),
-        rng.choice([0.0, 1.0, 8192.0, 8193.0, 1e6], count), rng.random(count) < 0.1,
-    )  # fmt: skip
+        send,
+        np.where(lost[0], -1, send),
+        receive,
+        np.where(lost[1], -1, receive),
+        np.full(count, -1),
+        rng.choice([0.0, 1.0, 8192.0, 8193.0, 1e6], count),
+        rng.random(count) < 0.1,
+    )
     rounds = []
     for _ in range(int(rng.integers(0, 3))):
         members = rng.choice(ranks, int(rng.integers(1, ranks + 1)), replace=False)

@@ -27,9 +27,16 @@ def made(messages: list[tuple[int, int, int, int, float]], rank: list[int], gap:
     *ends, size = columns
     ranks = max(rank) + 1
     return Traffic(
-        ranks, np.array(rank), np.array(gap), np.zeros(len(rank)), np.zeros(ranks),
-        Messages(*ends, np.full(len(size), -1), size), rounds, 1.0, 0,
-    )  # fmt: skip
+        ranks,
+        np.array(rank),
+        np.array(gap),
+        np.zeros(len(rank)),
+        np.zeros(ranks),
+        Messages(*ends, np.full(len(size), -1), size),
+        rounds,
+        1.0,
+        0,
+    )
 
 
 PING = made([(0, 0, 1, 1, 1e6)], [0, 1], [1e-3, 0.0])

@@ -29,9 +29,16 @@ def made(messages: list[tuple[int, int, int, int, float]], rank: list[int], gap:
     ends = np.array([m[:4] for m in messages], dtype=np.int64).reshape(-1, 4)
     size, ranks = np.array([m[4] for m in messages], dtype=np.float64), max(rank) + 1
     return Traffic(
-        ranks, np.array(rank), np.full(len(rank), gap), np.zeros(len(rank)), np.zeros(ranks),
-        Messages(ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3], np.full(len(size), -1), size), rounds, 1.0, 0,
-    )  # fmt: skip
+        ranks,
+        np.array(rank),
+        np.full(len(rank), gap),
+        np.zeros(len(rank)),
+        np.zeros(ranks),
+        Messages(ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3], np.full(len(size), -1), size),
+        rounds,
+        1.0,
+        0,
+    )
 
 
 def drawn(seed: int, ranks: int = 4) -> Traffic:
@@ -324,10 +331,18 @@ def test_seats_stand_only_where_cards_are_as_near() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        {"charged": Charges((-1.0, 0.0))}, {"charged": Charges(pin_seconds=np.nan)}, {"inside": Charges(eager_limit=-1.0)},
-        {"inside": Charges(eager_limit=np.nan)}, {"eager_limit": np.nan}, {"compute": np.inf}, {"compute": -1.0}, {"ranks_per_node": 0},
-        {"charged": Charges(chunk_bytes=0.5)}, {"charged": Charges(chunk_bytes=np.nan)}, {"layout": laid_out(np.array([0]))},
+        {"charged": Charges((-1.0, 0.0))},
+        {"charged": Charges(pin_seconds=np.nan)},
+        {"inside": Charges(eager_limit=-1.0)},
+        {"inside": Charges(eager_limit=np.nan)},
+        {"eager_limit": np.nan},
+        {"compute": np.inf},
+        {"compute": -1.0},
+        {"ranks_per_node": 0},
+        {"charged": Charges(chunk_bytes=0.5)},
+        {"charged": Charges(chunk_bytes=np.nan)},
+        {"layout": laid_out(np.array([0]))},
     ],
-)  # fmt: skip
+)
 def test_charges_that_cannot_be(words: dict[str, Charges | Layout | float]) -> None:
     refused("A098", program, made([(0, 0, 1, 1, 8.0)], [0, 1]), **words)

@@ -56,11 +56,10 @@ def test_a_ring_of_one_or_two() -> None:
     assert neighbours((2,), periodic=True).tolist() == [[1, 0], [1, 0]], "both directions lead to the other"
 
 
-FORMS = st.builds(
-    Pattern, st.sampled_from(["halo", "sweep"]), st.integers(1, 3), st.lists(st.floats(0, 1e6), min_size=1, max_size=3).map(tuple),
-    st.integers(1, 4), periodic=st.booleans(), corners=st.booleans(), order=st.sampled_from(["at once", "one by one"]),
-    sum_bytes=st.none() | st.floats(0, 1e5), compute_seconds=st.floats(0, 1e-3), imbalance=st.floats(0, 1),
-)  # fmt: skip
+SIZES = st.lists(st.floats(0, 1e6), min_size=1, max_size=3).map(tuple)
+COSTS = {"sum_bytes": st.none() | st.floats(0, 1e5), "compute_seconds": st.floats(0, 1e-3), "imbalance": st.floats(0, 1)}
+ORDERS = {"periodic": st.booleans(), "corners": st.booleans(), "order": st.sampled_from(["at once", "one by one"])}
+FORMS = st.builds(Pattern, st.sampled_from(["halo", "sweep"]), st.integers(1, 3), SIZES, st.integers(1, 4), **ORDERS, **COSTS)
 
 
 @settings(max_examples=80)

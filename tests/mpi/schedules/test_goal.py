@@ -118,9 +118,14 @@ l2: send 16b to 0
     assert (found.matched.send.tolist(), found.matched.receive.tolist()) == ([0, 1], [1, 0])
     figures = found.figures
     assert figures.mpi() == {
-        "count": 6, "calls": 6, "ranks": 2, "sends": {"count": 2, "bytes": 24}, "receives": {"count": 2}, "collectives": {},
+        "count": 6,
+        "calls": 6,
+        "ranks": 2,
+        "sends": {"count": 2, "bytes": 24},
+        "receives": {"count": 2},
+        "collectives": {},
         "messages": {"matched": 2, "unmatched": 0},
-    }  # fmt: skip
+    }
     assert figures.compute_seconds == pytest.approx(107e-9) and figures.compute_flops is None
     assert [f.code for f in figures.findings] == ["A349"]
 

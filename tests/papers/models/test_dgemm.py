@@ -175,9 +175,16 @@ def test_bad_tables(tmp_path: Path, text: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sizes": [0]}, {"host_rate": 0.0}, {"launches": [-1e-6]}, {"bandwidths": [0.0]}, {"latency": math.nan}, {"element_bytes": 0},
-     {"launches": [math.nan]}],
-)  # fmt: skip
+    [
+        {"sizes": [0]},
+        {"host_rate": 0.0},
+        {"launches": [-1e-6]},
+        {"bandwidths": [0.0]},
+        {"latency": math.nan},
+        {"element_bytes": 0},
+        {"launches": [math.nan]},
+    ],
+)
 def test_numbers_that_cannot_be(wrong: dict[str, object]) -> None:
     refused("A047", study, by_alpha(8.0), **wrong)
 

@@ -160,18 +160,30 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
         ("A017", ("pcie4-x16", "--mps", "100")),
         ("A017", ("pcie4-x16", "--legacy-mrrs")),
         ("A017", ("pcie4-x16", "--tags", "0", "--round-trip", "1 us")),
-        ("A017", ("pcie4-x16", "--latency=-1 us",)),
+        (
+            "A017",
+            (
+                "pcie4-x16",
+                "--latency=-1 us",
+            ),
+        ),
         ("A017", ("pcie4-x16", "--host-memory", "0 GB/s")),
         ("A017", ("pcie4-x16", "--host-memory", "1e-300 GB/s")),
         ("A017", ("pcie4-x16", "--tags", "64", "--round-trip", "1e300 s")),
-        ("A018", ("pcie4-x16", "--sizes=-1 B",)),
+        (
+            "A018",
+            (
+                "pcie4-x16",
+                "--sizes=-1 B",
+            ),
+        ),
         ("A018", ("pcie4-x16", "--sizes", "1e300 B")),
         ("U001", ("pcie4-x16", "--sizes", "64")),
         ("U003", ("pcie4-x16", "--latency", "2 GB/s")),
         ("A002", ("pcie4-x16", "--way", "up")),
         ("A002", ("pcie4-x16", "--tags", "many", "--round-trip", "1 us")),
     ],
-)  # fmt: skip
+)
 def test_refused_with_cause_or_fix(turnbuckle: Run, code: str, words: tuple[str, ...]) -> None:
     ran = turnbuckle("model", "link", *words)
     assert (ran.code, ran.out) == (2, "")
@@ -184,8 +196,10 @@ def test_links_of_machines_by_name(turnbuckle: Run) -> None:
     found = document(turnbuckle(*asked))
     by_name = {link["name"]: link for link in found["links"]}
     assert [(n, link["link"]) for n, link in by_name.items()] == [
-        ("pcie4-x16", "pcie4-x16"), ("perlmutter", "pcie4-x16"), ("summit", "nvlink2-x2"),
-    ]  # fmt: skip
+        ("pcie4-x16", "pcie4-x16"),
+        ("perlmutter", "pcie4-x16"),
+        ("summit", "nvlink2-x2"),
+    ]
     late = load("perlmutter").value("link.h2d.latency")
     assert late and by_name["perlmutter"]["latency_seconds"] == late and by_name["summit"]["latency_seconds"] == 0.0
     seconds = {row["link"]: row["seconds"] for row in found["rows"]}

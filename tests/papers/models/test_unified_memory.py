@@ -81,10 +81,13 @@ def test_migration_beside_or_behind(tmp_path: Path, summit: Machine) -> None:
 @given(st.floats(0, 1e13), st.floats(1, 1e12), st.floats(0, 1e11), st.floats(0, 1e11))
 def test_device_memory_is_never_slower(flops: float, regular: float, irregular: float, moved: float) -> None:
     work = Table(
-        "t", ("name", "flops", "regular", "irregular", "h2d"),
+        "t",
+        ("name", "flops", "regular", "irregular", "h2d"),
         {"flops": np.array([flops]), "regular": np.array([regular]), "irregular": np.array([irregular]), "h2d": np.array([moved])},
-        {"name": ["k"]}, [2], [[1] * 5],
-    )  # fmt: skip
+        {"name": ["k"]},
+        [2],
+        [[1] * 5],
+    )
     one = np.full((101, 1), 1.0)
     at = Memories(7e12 * one, {"hbm": 8e11 * one, "ddr": 4e10 * one}, {"hbm": 9e10 * one, "ddr": 5e9 * one}, 4e10 * one, 4e10 * one, {})
     for overlap in ("full", "none"):

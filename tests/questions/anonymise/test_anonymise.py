@@ -29,10 +29,19 @@ plain = settings(max_examples=150)
 KEY = b"sixteen bytes, or more"
 
 NAMES = (
-    "attention_for_secret_model", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "cudaLaunchKernel",
-    "secretLaunchWrapper", "epoch of project x", "dlopen(/home/alice/libmine.so)", "MPI_Allreduce", "ncclKernel_secret_AllGather",
-    "poll", "never used", "void ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(alice*)", "action_of_alice",
-)  # fmt: skip
+    "attention_for_secret_model",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "cudaLaunchKernel",
+    "secretLaunchWrapper",
+    "epoch of project x",
+    "dlopen(/home/alice/libmine.so)",
+    "MPI_Allreduce",
+    "ncclKernel_secret_AllGather",
+    "poll",
+    "never used",
+    "void ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(alice*)",
+    "action_of_alice",
+)
 
 
 def recording(**facts: Any) -> Trace:
@@ -61,10 +70,16 @@ def recording(**facts: Any) -> Trace:
     }
     tables = frames.tables(**rows)
     told = {
-        "format": "nsys", "schema_version": "3.25.0", "product_version": "2026.2.1.210-node17.alice", "sha256": "ab" * 32,
-        "size_bytes": 12345, "session_start_utc_ns": 1_779_630_014_975_716_426, "analysis_duration_ns": 10_000,
-        "tables": {"CUPTI_ACTIVITY_KIND_KERNEL": 8, "ALICES_TABLE": 3}, **facts,
-    }  # fmt: skip
+        "format": "nsys",
+        "schema_version": "3.25.0",
+        "product_version": "2026.2.1.210-node17.alice",
+        "sha256": "ab" * 32,
+        "size_bytes": 12345,
+        "session_start_utc_ns": 1_779_630_014_975_716_426,
+        "analysis_duration_ns": 10_000,
+        "tables": {"CUPTI_ACTIVITY_KIND_KERNEL": 8, "ALICES_TABLE": 3},
+        **facts,
+    }
     found = [
         finding("P119", 1, "META_DATA_CAPTURE"),
         finding("P120", 1, "ALICES_TABLE"),
@@ -105,9 +120,15 @@ def test_nothing_of_the_owner_is_left() -> None:
     assert [f.code for f in trace.findings] == ["P108", "P120", "P186"]
     assert {f.code: f.detail for f in trace.findings}["P108"] == "CUPTI_ACTIVITY_KIND_KERNEL.graphId"
     assert trace.facts == {
-        "format": "nsys", "schema_version": "3.25.0", "product_version": "2026.2.1.210", "analysis_duration_ns": 10_000,
-        "tables": {"CUPTI_ACTIVITY_KIND_KERNEL": 8}, "session_start_utc_ns": None, "sha256": None, "size_bytes": None,
-    }  # fmt: skip
+        "format": "nsys",
+        "schema_version": "3.25.0",
+        "product_version": "2026.2.1.210",
+        "analysis_duration_ns": 10_000,
+        "tables": {"CUPTI_ACTIVITY_KIND_KERNEL": 8},
+        "session_start_utc_ns": None,
+        "sha256": None,
+        "size_bytes": None,
+    }
 
 
 def test_what_the_rules_read_stays() -> None:
@@ -315,9 +336,12 @@ def test_credentials_are_counted_and_not_told(tmp_path: Path) -> None:
 
 def test_only_real_tables_are_looked_at(tmp_path: Path) -> None:
     path = database(
-        tmp_path / "v.sqlite", "CREATE TABLE t (name TEXT, value TEXT)", "INSERT INTO t VALUES ('x', 'HF_TOKEN=1')",
-        "CREATE VIEW META_DATA_CAPTURE AS SELECT * FROM t", "CREATE TABLE TARGET_INFO_SYSTEM_ENV (other TEXT)",
-    )  # fmt: skip
+        tmp_path / "v.sqlite",
+        "CREATE TABLE t (name TEXT, value TEXT)",
+        "INSERT INTO t VALUES ('x', 'HF_TOKEN=1')",
+        "CREATE VIEW META_DATA_CAPTURE AS SELECT * FROM t",
+        "CREATE TABLE TARGET_INFO_SYSTEM_ENV (other TEXT)",
+    )
     found = look(path)
     assert found.looked and found.credentials == 0 and found.places == {} and found.findings() == []
 

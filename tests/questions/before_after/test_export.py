@@ -66,11 +66,14 @@ def test_a_part_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ((), "A481"), (("--on", "self", "--to", "speedscope"), "A002"), (("--on", "gh2000"), "M001"),
+        ((), "A481"),
+        (("--on", "self", "--to", "speedscope"), "A002"),
+        (("--on", "gh2000"), "M001"),
         (("--on", "self", "--alpha", "x"), "A003"),
-        (("--on", "self", "-o", "missing/run.json"), "R002"), (("--on", "self", "-o", "."), "R003"),
+        (("--on", "self", "-o", "missing/run.json"), "R002"),
+        (("--on", "self", "-o", "."), "R003"),
     ],
-)  # fmt: skip
+)
 def test_questions_that_are_refused(turnbuckle: Run, words: tuple[str, ...], code: str) -> None:
     ran = turnbuckle("export", SAMPLE, *words)
     assert ran.code == 2 and ran.out == "" and f"error[{code}]" in ran.err

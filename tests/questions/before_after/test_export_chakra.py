@@ -146,5 +146,7 @@ def test_numbers_are_read_back(value: int) -> None:
     data = wire.varint(value)
     assert wire_reader.varint(data, 0) == (value % 2**64, len(data))
     assert list(wire_reader.fields(wire.text(2, "ab") + wire.packed(5, [1, 300]) + wire.number(7, 9))) == [
-        (2, 2, b"ab"), (5, 2, b"\x01\xac\x02"), (7, 0, 9),
-    ]  # fmt: skip
+        (2, 2, b"ab"),
+        (5, 2, b"\x01\xac\x02"),
+        (7, 0, 9),
+    ]

@@ -86,8 +86,9 @@ def test_the_slices_are_those_of_the_json(written: tuple[bytes, dict[str, Any]])
     named = {(e["pid"], e["tid"]): e["args"]["name"] for e in written[1]["traceEvents"] if e["name"] == "thread_name"}
     expected = Counter(
         (named[e["pid"], e["tid"]], e["name"], round(e["ts"] * 1000), round(e["dur"] * 1000))
-        for e in written[1]["traceEvents"] if e["ph"] == "X"
-    )  # fmt: skip
+        for e in written[1]["traceEvents"]
+        if e["ph"] == "X"
+    )
     assert Counter(slices(tracks, events)) == expected
 
 

@@ -128,9 +128,12 @@ def test_what_moved_it() -> None:
     profile = program(("kernel_a", 6 * US, 40 * US), ("kernel_b", 6 * US, 40 * US), ("cudaDeviceSynchronize", 3 * US, 0))
     later = moved(profile, HERE, machine({**FULL, "launch.latency": FULL["launch.latency"] + 2e-6}, "later"), HOLD)
     assert kinds(later, "reason", "held_by") == [
-        ("launch", "still", "origin"), ("kernel", "lag", "deliver"), ("launch", "still", "host"), ("sync", "waits", "host"),
+        ("launch", "still", "origin"),
+        ("kernel", "lag", "deliver"),
+        ("launch", "still", "host"),
+        ("sync", "waits", "host"),
         ("kernel", "follows", "stream"),
-    ]  # fmt: skip
+    ]
     assert later.table.filter(pl.col("kind") == "kernel")["moved"].to_list() == pytest.approx([2e-6, 2e-6])
     assert later.table["absorbed"].to_list() == [0.0] * 5
     faster = moved(profile, HERE, machine(FULL, "faster"), nething(2.0))

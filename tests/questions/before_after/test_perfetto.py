@@ -33,10 +33,17 @@ from turnbuckle.questions.before_after.question import KINDS, Moved, moved
 
 MODEL = replace(nething("flop"), replay="timeline")
 HOSTILE = (
-    "</script><img src=x onerror=alert(1)>", '"},{"ph":"X"}]', "\\u0041\\", "evil\u202egnp.exe\u2066\u200b\ufeff",
+    "</script><img src=x onerror=alert(1)>",
+    '"},{"ph":"X"}]',
+    "\\u0041\\",
+    "evil\u202egnp.exe\u2066\u200b\ufeff",
     "bell\x07esc\x1b[31mnull\x00",
-    "line\u2028separator\u2029\r\n\x9b1m", "z" + "\u0335" * 400 + "algo", "x<" * 30_000, "名前 ünïcödé \U0001f600", "",
-)  # fmt: skip
+    "line\u2028separator\u2029\r\n\x9b1m",
+    "z" + "\u0335" * 400 + "algo",
+    "x<" * 30_000,
+    "名前 ünïcödé \U0001f600",
+    "",
+)
 """Names a recording may hold."""
 Event = dict[str, Any]
 

@@ -22,9 +22,16 @@ ORIGIN = Origin("file.txt", "ab" * 32, "2026-02-03", "bandwidthTest", "NVIDIA H1
 
 
 def curve(
-    latency: float, rate: float, noise: float = 0.0, seed: int = 1, sizes: np.ndarray = SIZES, direction: str = "h2d",
-    memory: str = "pinned", means: str = "copy", streamed: bool = False,
-) -> Curve:  # fmt: skip
+    latency: float,
+    rate: float,
+    noise: float = 0.0,
+    seed: int = 1,
+    sizes: np.ndarray = SIZES,
+    direction: str = "h2d",
+    memory: str = "pinned",
+    means: str = "copy",
+    streamed: bool = False,
+) -> Curve:
     seconds = (latency + sizes / rate) * np.exp(np.random.default_rng(seed).normal(0.0, noise, len(sizes)))
     return Curve(direction, memory, sizes, seconds, f"{direction} {memory}", np.zeros(len(sizes)), streamed, means, (3, 31))
 

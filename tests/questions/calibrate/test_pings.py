@@ -35,11 +35,16 @@ def pings(tmp_path: Path) -> dict[str, Any]:
     programs = json.loads((CASE / "measured.json").read_text(encoding="utf-8"))["programs"]
     return {
         "pings": [
-            {"class": "launch", "recording": name, "window_ns": programs[name]["window_ns"], "round_trip_ns": 0,
-             "seconds": programs[name]["points"][0]["seconds"]}
+            {
+                "class": "launch",
+                "recording": name,
+                "window_ns": programs[name]["window_ns"],
+                "round_trip_ns": 0,
+                "seconds": programs[name]["points"][0]["seconds"],
+            }
             for name in ("sync", "async")
         ]
-    }  # fmt: skip
+    }
 
 
 def ping(name: str, profile: Profile, layer: Machine, trip: float, **numbers: float) -> Ping:

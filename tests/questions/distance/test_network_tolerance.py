@@ -167,10 +167,14 @@ def test_what_a_real_run_loses_to_slower_nics(shared: Path, turnbuckle: Callable
 
 
 def test_no_bandwidth_where_messages_are_alike() -> None:
-    alike = [row for k in range(6) for row in (
-        call(k % 2, "Send", 40 * k * US, (40 * k + 1) * US, partner=1 - k % 2, tag=k, size_bytes=4096),
-        call(1 - k % 2, "Recv", 40 * k * US, (40 * k + 20) * US, partner=k % 2, tag=k, size_bytes=4096),
-    )]  # fmt: skip
+    alike = [
+        row
+        for k in range(6)
+        for row in (
+            call(k % 2, "Send", 40 * k * US, (40 * k + 1) * US, partner=1 - k % 2, tag=k, size_bytes=4096),
+            call(1 - k % 2, "Recv", 40 * k * US, (40 * k + 20) * US, partner=k % 2, tag=k, size_bytes=4096),
+        )
+    ]
     run = Run.of(build(recorded(*alike)))
     with pytest.raises(CannotAnswer, match="A195"):
         run.distance("network", "bandwidth")

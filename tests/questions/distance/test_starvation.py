@@ -39,10 +39,15 @@ def test_a_curve_is_read_with_its_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("", "A066"), ("idle gap, cost\n", "A066"), ("h\n1 ms\n", "A066"), ("h\n1 ms, 2 us, 3 us\n", "A066"),
-        ("h\n2 ms, 2 us\n1 ms, 3 us\n", "A066"), ("h\n1 ms, 3 us\n2 ms, 2 us\n", "A066"), ("h\n1, 2 us\n", "U001"),
+        ("", "A066"),
+        ("idle gap, cost\n", "A066"),
+        ("h\n1 ms\n", "A066"),
+        ("h\n1 ms, 2 us, 3 us\n", "A066"),
+        ("h\n2 ms, 2 us\n1 ms, 3 us\n", "A066"),
+        ("h\n1 ms, 3 us\n2 ms, 2 us\n", "A066"),
+        ("h\n1, 2 us\n", "U001"),
     ],
-)  # fmt: skip
+)
 def test_a_curve_that_cannot_be(tmp_path: Path, text: str, code: str) -> None:
     with pytest.raises((UsageError, UnitError)) as caught:
         read_starvation(written(tmp_path / "idle.csv", text))

@@ -45,14 +45,26 @@ def test_a_report_of_a_part(turnbuckle: Callable[..., Ran], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["--part", "1"], "A070"), (["--part", "2s..1s"], "A070"), (["--part", "1..2"], "U001"), (["--part", "50s..60s"], "A070"),
-        (["--part", "1s.."], "A070"), (["--part", "1s..2s..3s"], "A070"), (["--part=-1s..2s"], "A070"), (["--part", "x..2s"], "U004"),
-        (["--part", "steps"], "A070"), (["--part", "step=x"], "A070"), (["--part", "step=3-2"], "A070"), (["--part", "step=1"], "A421"),
-        (["--clean-time", "1"], "U001"), (["--clean-time=-1s"], "A424"),
-        (["--part", "nvtx=nothing"], "A421"), (["--rank", "77"], "A423"),
-        (["--clean-time", "1h"], "A424"), (["--clean-time", "1ms"], "A198"),
+        (["--part", "1"], "A070"),
+        (["--part", "2s..1s"], "A070"),
+        (["--part", "1..2"], "U001"),
+        (["--part", "50s..60s"], "A070"),
+        (["--part", "1s.."], "A070"),
+        (["--part", "1s..2s..3s"], "A070"),
+        (["--part=-1s..2s"], "A070"),
+        (["--part", "x..2s"], "U004"),
+        (["--part", "steps"], "A070"),
+        (["--part", "step=x"], "A070"),
+        (["--part", "step=3-2"], "A070"),
+        (["--part", "step=1"], "A421"),
+        (["--clean-time", "1"], "U001"),
+        (["--clean-time=-1s"], "A424"),
+        (["--part", "nvtx=nothing"], "A421"),
+        (["--rank", "77"], "A423"),
+        (["--clean-time", "1h"], "A424"),
+        (["--clean-time", "1ms"], "A198"),
     ],
-)  # fmt: skip
+)
 def test_refusals(turnbuckle: Callable[..., Ran], words: list[str], code: str) -> None:
     ran = turnbuckle("inspect", SAMPLE, *words)
     assert ran.code in (2, 3) and f"error[{code}]" in ran.err
@@ -67,9 +79,15 @@ def test_a_schedule_has_no_parts(turnbuckle: Callable[..., Ran], tmp_path: Path)
 
 #: Verbs that read a run, with what else each needs.
 READS = {
-    "inspect": (), "project": ("--on", "cdi-row-link", "--draws", "0"), "slack": ("--draws", "0"), "transfers": (),
-    "model sharing": ("--runs", "2"), "model functions": (), "model additive": ("--lambda", "data=2"), "anonymise": ("--dry-run",),
-}  # fmt: skip
+    "inspect": (),
+    "project": ("--on", "cdi-row-link", "--draws", "0"),
+    "slack": ("--draws", "0"),
+    "transfers": (),
+    "model sharing": ("--runs", "2"),
+    "model functions": (),
+    "model additive": ("--lambda", "data=2"),
+    "anonymise": ("--dry-run",),
+}
 
 
 def answered(turnbuckle: Callable[..., Ran], verb: str, *words: str) -> Any:

@@ -39,13 +39,26 @@ def ranks(tmp_path: Path) -> list[Path]:
     for rank in range(3):
         process, ahead, one = (rank + 1) << 24, rank * 5_000_000, [0] * 16
         kernels = table(
-            "kernels", start_ns=start[rank] + ahead, end_ns=end[rank] + ahead, process=[process] * 16, device=one, stream=[7] * 16,
-            correlation=range(1, 17), name=one,
-        )  # fmt: skip
+            "kernels",
+            start_ns=start[rank] + ahead,
+            end_ns=end[rank] + ahead,
+            process=[process] * 16,
+            device=one,
+            stream=[7] * 16,
+            correlation=range(1, 17),
+            name=one,
+        )
         api = table(
-            "api", start_ns=start[rank] + ahead - 9_000, end_ns=start[rank] + ahead - 4_000, process=[process] * 16,
-            thread=[process | 1] * 16, correlation=range(1, 17), name=[1] * 16, result=one, level=one,
-        )  # fmt: skip
+            "api",
+            start_ns=start[rank] + ahead - 9_000,
+            end_ns=start[rank] + ahead - 4_000,
+            process=[process] * 16,
+            thread=[process | 1] * 16,
+            correlation=range(1, 17),
+            name=[1] * 16,
+            result=one,
+            level=one,
+        )
         facts = {"format": "nsys", "session_start_utc_ns": 10**18, "rank": rank, "world_size": 4, "tables": {}}
         out.append(tmp_path / f"rank{rank}.turnbuckle")
         Trace({"api": api, "kernels": kernels}, pl.Series("name", [ALL, "cudaLaunchKernel"]), facts, [], f"run\x1b[1m{rank}").to_parquet(

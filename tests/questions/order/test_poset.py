@@ -21,9 +21,14 @@ def runs_of(track: list[int], times: list[list[int]]) -> Runs:
     """Activities with given begins and ends, flat as in `Runs.time_ns`."""
     count = len(track)
     return Runs(
-        np.array(track), tuple(f"track {t}" for t in sorted(set(track))), tuple(f"a{i}" for i in range(count)),
-        np.tile(np.arange(count), (len(times), 1)), np.array(times), np.zeros(len(times), dtype=np.int64), 0,
-    )  # fmt: skip
+        np.array(track),
+        tuple(f"track {t}" for t in sorted(set(track))),
+        tuple(f"a{i}" for i in range(count)),
+        np.tile(np.arange(count), (len(times), 1)),
+        np.array(times),
+        np.zeros(len(times), dtype=np.int64),
+        0,
+    )
 
 
 @st.composite
@@ -128,9 +133,15 @@ def test_a_stream_is_the_same_whichever_begins_first() -> None:
     named = []
     for first, second in ((10, 20), (20, 10)):
         rows = pl.DataFrame(
-            {"track": [0, 1, 2], "process": [7, 7, 7], "thread": [3, None, None], "device": [None, 0, 0], "stream": [None, 13, 14],
-             "start_ns": [0, first, second]}
-        )  # fmt: skip
+            {
+                "track": [0, 1, 2],
+                "process": [7, 7, 7],
+                "thread": [3, None, None],
+                "device": [None, 0, 0],
+                "stream": [None, 13, 14],
+                "start_ns": [0, first, second],
+            }
+        )
         named.append(_places(rows))
     assert named[0] == named[1] == {0: "rank 0 thread 0", 1: "rank 0 device 0 stream 0", 2: "rank 0 device 0 stream 1"}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import program
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.questions.sharing.differences import differences, scattered
@@ -56,11 +57,8 @@ def test_steps_that_are_none(at: float, steps: tuple[float, ...], least: float) 
 
 def queue(work: float) -> Program:
     """Two processes before one resource: the one that works first takes 10 of it, the other 3 and has 10 to do after."""
-    code = np.array([Op.WORK, Op.USE, Op.WORK, Op.USE, Op.WORK], dtype=np.uint8)
-    return Program(
-        np.array([0, 2, 5]), code, np.array([0, 0, 1, 1, 2]), np.array([work, 2.0, 10.0]), np.array([0, 0]), np.array([10.0, 3.0]),
-        np.array([1]), np.zeros(2, dtype=np.int64), EMPTY, EMPTY, EMPTY.astype(float), EMPTY.astype(np.uint8),
-    )  # fmt: skip
+    lists = [[(Op.WORK, 0), (Op.USE, 0)], [(Op.WORK, 1), (Op.USE, 1), (Op.WORK, 2)]]
+    return program(lists, work=[work, 2.0, 10.0], host=[0, 0], uses=[(0, 10.0), (0, 3.0)], capacity=[1])
 
 
 def seconds(program: Program, bandwidth: float = 1e9) -> float:
@@ -82,12 +80,8 @@ def fluid() -> Program:
         [(Op.SEND, 0), (Op.WORK, 0), (Op.SEND, 1), (Op.AWAIT, 2), (Op.SEND, 3)],
         [(Op.AWAIT, 1), (Op.WORK, 2)],
     ]
-    flat = [pair for one in lists for pair in one]
-    return Program(
-        np.cumsum([0, *(len(one) for one in lists)]), np.array([c for c, _ in flat], dtype=np.uint8), np.array([a for _, a in flat]),
-        np.array([10e-3, 3e-3, 9e-3]), EMPTY, EMPTY.astype(float), EMPTY, np.arange(3), np.array([1, 1, 0, 1]), np.array([0, 2, 1, 0]),
-        np.array([8e6, 4e6, 8e6, 4e6]), np.full(4, Leaves.EAGER, dtype=np.uint8),
-    )  # fmt: skip
+    eager = Leaves.EAGER
+    return program(lists, [(1, 0, 8e6, eager), (1, 2, 4e6, eager), (0, 1, 8e6, eager), (1, 0, 4e6, eager)], [10e-3, 3e-3, 9e-3])
 
 
 def test_a_wider_link_that_lengthens_a_run_is_not_called_a_gain() -> None:

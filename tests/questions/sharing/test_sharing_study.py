@@ -231,9 +231,14 @@ def test_a_surface_holds_what_its_points_are(run: Sharer) -> None:
     assert near is not None
     assert found.comparisons() == {"integration": now.seconds / near.seconds, "gpu_gpu_pooled": one.gain / loose.gain}
     assert found.as_dict()["points"][0] == {
-        "form": "loose", "runs": 1, "latency_seconds": 1e-5, "bandwidth": 1e9, "seconds": found.points[0].found.seconds,
-        "penalty": found.points[0].found.penalty, "gain": found.points[0].found.gain,
-    }  # fmt: skip
+        "form": "loose",
+        "runs": 1,
+        "latency_seconds": 1e-5,
+        "bandwidth": 1e9,
+        "seconds": found.points[0].found.seconds,
+        "penalty": found.points[0].found.penalty,
+        "gain": found.points[0].found.gain,
+    }
 
 
 def test_steps_of_parameters(run: Sharer) -> None:

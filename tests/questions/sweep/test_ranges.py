@@ -230,11 +230,17 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        {"keys": "AAAA", "results": {}}, {"keys": "!", "results": {}}, {"keys": "A" * 22 + "==", "results": {"a": [1, 2]}},
-        {"keys": "A" * 22 + "==", "results": {"a": {"f8": "AAAA"}}}, {"keys": "A" * 22 + "==", "results": {"a": {"all": [1]}}},
-        {"key": "zz", "results": {}, "code": "", "error": ""}, {"key": "00" * 16, "results": {"a": {}}, "code": "", "error": ""}, 7, None,
+        {"keys": "AAAA", "results": {}},
+        {"keys": "!", "results": {}},
+        {"keys": "A" * 22 + "==", "results": {"a": [1, 2]}},
+        {"keys": "A" * 22 + "==", "results": {"a": {"f8": "AAAA"}}},
+        {"keys": "A" * 22 + "==", "results": {"a": {"all": [1]}}},
+        {"key": "zz", "results": {}, "code": "", "error": ""},
+        {"key": "00" * 16, "results": {"a": {}}, "code": "", "error": ""},
+        7,
+        None,
     ],
-)  # fmt: skip
+)
 def test_a_hostile_line_is_counted_and_left_out(tmp_path: Path, line: Any) -> None:
     path = tmp_path / "t.journal"
     with Journal(path):

@@ -57,8 +57,13 @@ def test_what_a_study_says(tmp_path: Path) -> None:
     points = list(study.points())
     assert [p.index for p in points] == list(range(48))
     assert points[0].values == {
-        "draws": 0, "source": "a100-pcie-40", "on": "gh200", "alpha": "flop", "link.h2d.bandwidth": 12.5e9, "slack.link": 1e-6
-    }  # fmt: skip
+        "draws": 0,
+        "source": "a100-pcie-40",
+        "on": "gh200",
+        "alpha": "flop",
+        "link.h2d.bandwidth": 12.5e9,
+        "slack.link": 1e-6,
+    }
     assert [p.values["slack.link"] for p in points[:3]] == [1e-6, 1e-5, 1e-4]
     assert [p.values["alpha"] for p in points[:12]] == ["flop"] * 6 + [2.0] * 6
     assert points[12].values["on"] == "machines/ours.toml" and points[24].recording == "other"

@@ -22,8 +22,11 @@ from turnbuckle.questions.sweep.ranges import Range, Sample, logarithmic
 from turnbuckle.show.figures.files import save
 
 AXES: dict[str, list[Any]] = {
-    "path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5, 1e-4], "mapping": ["linear", "random"],
-}  # fmt: skip
+    "path": ["hostcopy", "gpudirect"],
+    "ranks_per_node": [1, 2, 4],
+    "hop_seconds": [1e-6, 1e-5, 1e-4],
+    "mapping": ["linear", "random"],
+}
 
 
 def told(_: Held, asked: Any) -> Mapping[str, Any]:
@@ -46,9 +49,14 @@ def by_name(found: Swept) -> dict[str, Any]:
 def test_a_figure_for_each_axis_the_gains_and_the_shapes(tmp_path: Path) -> None:
     made = by_name(swept(tmp_path))
     assert list(made) == [
-        "sweep-gain-over-ranks-per-node", "sweep-gain-over-hop-seconds", "sweep-gain-over-mapping", "sweep-run0-over-ranks-per-node",
-        "sweep-run0-over-hop-seconds", "sweep-run0-over-mapping", "sweep-run0-node-shapes",
-    ]  # fmt: skip
+        "sweep-gain-over-ranks-per-node",
+        "sweep-gain-over-hop-seconds",
+        "sweep-gain-over-mapping",
+        "sweep-run0-over-ranks-per-node",
+        "sweep-run0-over-hop-seconds",
+        "sweep-run0-over-mapping",
+        "sweep-run0-node-shapes",
+    ]
 
 
 def test_lines_hold_the_numbers_of_the_table(tmp_path: Path) -> None:
@@ -146,9 +154,13 @@ def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
 
 def test_another_model_is_drawn_by_run_time(tmp_path: Path) -> None:
     study = Study(
-        "s", replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, together=None, inputs=lambda _: {}),
-        {"run": tmp_path / "run.bin"}, {"draws": 0}, (), {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
-    )  # fmt: skip
+        "s",
+        replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, together=None, inputs=lambda _: {}),
+        {"run": tmp_path / "run.bin"},
+        {"draws": 0},
+        (),
+        {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
+    )
     (tmp_path / "run.bin").write_text("run")
     made = by_name(sweep(study, Serial()))
     assert list(made) == ["sweep-run-over-on", "sweep-run-over-alpha"]

@@ -429,9 +429,11 @@ def test_how_many_devices_copied_at_once() -> None:
 
     def sharers(start: list[int], device: list[int], direction: int = 1, world_size: int | None = None) -> int:
         rows = two.with_columns(
-            start_ns=pl.Series(start), end_ns=pl.Series(start) + 100, device=pl.Series(device, dtype=pl.Int32),
+            start_ns=pl.Series(start),
+            end_ns=pl.Series(start) + 100,
+            device=pl.Series(device, dtype=pl.Int32),
             direction=pl.lit(direction, dtype=pl.Int8),
-        )  # fmt: skip
+        )
         facts = {**profile.trace.facts, **({} if world_size is None else {"world_size": world_size})}
         return sharers_of(replace(profile, trace=replace(profile.trace, tables={**profile.trace.tables, "copies": rows}, facts=facts)))
 

@@ -39,10 +39,12 @@ def test_each_gpu_is_asked_from_the_one_before_it(tmp_path: Path) -> None:
     found = case_of(tmp_path, TABLE)
     rows = by(found.rows, "projection")
     assert {what: row.measured for what, row in rows.items()} == {
-        "a network: a100-sxm4-80 over v100-sxm2": 0.5, "a solver: a100-sxm4-80 over v100-sxm2": 2.0,
-        "a stencil: h100-sxm5 over v100-sxm2": 0.25, "a network: h100-sxm5 over a100-sxm4-80": 0.4,
+        "a network: a100-sxm4-80 over v100-sxm2": 0.5,
+        "a solver: a100-sxm4-80 over v100-sxm2": 2.0,
+        "a stencil: h100-sxm5 over v100-sxm2": 0.25,
+        "a network: h100-sxm5 over a100-sxm4-80": 0.4,
         "a solver: h100-sxm5 over a100-sxm4-80": 1.5,
-    }  # fmt: skip
+    }
     assert all(row.predicted == 1.0 and row.measured == rows[what].measured for what, row in by(found.rows, "nothing").items())
     bandwidth = load("v100-sxm2").value("gpu.memory_bandwidth") / load("h100-sxm5").value("gpu.memory_bandwidth")  # type: ignore[operator]
     memory = by(found.rows, "projection, kernels by memory")

@@ -19,8 +19,11 @@ from turnbuckle.questions.validate.question import validate
 CASES = Path(__file__).resolve().parents[3] / "validation" / "cases"
 FORM = {"most": float, "window": (int, int), "programs": {"*": {"s": float}}, "points": [{"name": str, "late?": float, "times": [float]}]}
 GOOD: dict[str, Any] = {
-    "most": 1, "window": [1, 2], "programs": {"a": {"s": 0.5, "more": None}}, "points": [{"name": "a", "times": [1, 2.5]}]
-}  # fmt: skip
+    "most": 1,
+    "window": [1, 2],
+    "programs": {"a": {"s": 0.5, "more": None}},
+    "points": [{"name": "a", "times": [1, 2.5]}],
+}
 
 
 def written(folder: Path, text: str) -> Path:

@@ -13,16 +13,18 @@ from turnbuckle.questions.validate.copies import _line_interval
 
 
 def line(latency: float, bandwidth: float | None, error: float, spread: float) -> LinkFit:
-    return LinkFit(
-        "h2d", "pinned", 9, 9 << 20, latency, error * latency, bandwidth, None if bandwidth is None else error * bandwidth, 1.0, spread,
-        8, 1 << 20, True, size_bins(np.array([8.0]), np.array([1e-6])),
-    )  # fmt: skip
+    line = (latency, error * latency, bandwidth, None if bandwidth is None else error * bandwidth, 1.0, spread)
+    return LinkFit("h2d", "pinned", 9, 9 << 20, *line, 8, 1 << 20, True, size_bins(np.array([8.0]), np.array([1e-6])))
 
 
 @given(
-    st.floats(1e-7, 1e-4), st.floats(1e8, 1e12) | st.none(), st.sampled_from([0.0, 0.02, 0.5]), st.sampled_from([0.0, 0.05, 0.7]),
-    st.sampled_from(["", DEVICE, PEER, LINK, STAGED]), st.lists(st.floats(1.0, 1e9), min_size=1, max_size=5),
-)  # fmt: skip
+    st.floats(1e-7, 1e-4),
+    st.floats(1e8, 1e12) | st.none(),
+    st.sampled_from([0.0, 0.02, 0.5]),
+    st.sampled_from([0.0, 0.05, 0.7]),
+    st.sampled_from(["", DEVICE, PEER, LINK, STAGED]),
+    st.lists(st.floats(1.0, 1e9), min_size=1, max_size=5),
+)
 def test_the_interval_holds_the_prediction(
     latency: float, bandwidth: float | None, error: float, spread: float, carried: str, sizes: list[float]
 ) -> None:

@@ -385,9 +385,13 @@ def test_questions_that_cannot_be_answered_are_told(tmp_path: Path, run: Path, q
 def test_cases_that_share_a_recording_or_a_machine_are_one_cluster(tmp_path: Path) -> None:
     ask, own = '[[ask]]\nmodel = "datasheet"\non = "pcie4-x16"\n', '[a]\nfile = "./r.csv"\nmachine = "./machine.toml"\n'
     sides = {
-        "one": '[a]\nfile = "set/x.csv"\n[b]\nfile = "set/y.csv"\n', "two": '[a]\nfile = "set/y.csv"\n[b]\nfile = "other/z.csv"\n',
-        "three": '[a]\nfile = "alone/w.csv"\n[b]\nfile = "alone/v.csv"\n', "four": own, "five": own, "six": own,
-    }  # fmt: skip
+        "one": '[a]\nfile = "set/x.csv"\n[b]\nfile = "set/y.csv"\n',
+        "two": '[a]\nfile = "set/y.csv"\n[b]\nfile = "other/z.csv"\n',
+        "three": '[a]\nfile = "alone/w.csv"\n[b]\nfile = "alone/v.csv"\n',
+        "four": own,
+        "five": own,
+        "six": own,
+    }
     for name, text in sides.items():
         place = case_at(tmp_path, f'title = "t"\nblind = "0.1.0, 2026-11-24"\nweak = "a repeat"\n{text}{ask}', name, r=CURVE)
         (place / "machine.toml").write_text('[machine]\nname = "bench"\n' + ("# another" if name == "six" else ""), encoding="utf-8")

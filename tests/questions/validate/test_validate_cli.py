@@ -76,8 +76,11 @@ def test_json_and_csv_hold_the_same(turnbuckle: Run, cases: Path, tmp_path: Path
 def test_charts(turnbuckle: Run, cases: Path, tmp_path: Path) -> None:
     assert turnbuckle("validate", "runs", "--charts", tmp_path / "charts").code == 0
     assert sorted(p.name for p in (tmp_path / "charts").iterdir()) == [
-        "accuracy-by-kind.csv", "accuracy-by-kind.svg", "accuracy-scatter.csv", "accuracy-scatter.svg",
-    ]  # fmt: skip
+        "accuracy-by-kind.csv",
+        "accuracy-by-kind.svg",
+        "accuracy-scatter.csv",
+        "accuracy-scatter.svg",
+    ]
     assert "within 10" in (tmp_path / "charts" / "accuracy-scatter.svg").read_text(encoding="utf-8")
 
 
@@ -91,10 +94,15 @@ def test_the_shipped_card(turnbuckle: Run) -> None:
 @pytest.mark.parametrize(
     ("gate", "code"),
     [
-        ("worst > 10%", 1), ("worst > 50%", 0), ("median > 0.1", 1), ("coverage < 50%", 1), ("coverage < 0%", 0), ("not_run > 0", 1),
+        ("worst > 10%", 1),
+        ("worst > 50%", 0),
+        ("median > 0.1", 1),
+        ("coverage < 50%", 1),
+        ("coverage < 0%", 0),
+        ("not_run > 0", 1),
         ("not_run > 1", 0),
     ],
-)  # fmt: skip
+)
 def test_gates(turnbuckle: Run, cases: Path, gate: str, code: int) -> None:
     ran = turnbuckle("validate", "--fail-if", gate)
     assert ran.code == code and ("A201" in ran.err) == bool(code)

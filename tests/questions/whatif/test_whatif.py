@@ -38,11 +38,13 @@ def test_without_a_wait_the_next_kernel_begins_when_the_device_is_free() -> None
     """Two kernels of 100 us, with a wait and 8 us of the host's own work between: the second begins 20 us earlier."""
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
-            call(120 * US, 125 * US, 2), call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
+            call(0, 5 * US, 1),
+            call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
+            call(120 * US, 125 * US, 2),
+            call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
         ],
         kernels=[on_device(10 * US, 110 * US, 1), on_device(130 * US, 230 * US, 2)],
-    )  # fmt: skip
+    )
     assert answer.unchanged[0].seconds * 1e6 == pytest.approx(232)
     assert ends(answer, "wait cudaDeviceSynchronize") == pytest.approx((232, 212), abs=0.01)
     assert answer.gains[0].count == 1, "who waits for the end of the run waits for its result"
@@ -69,12 +71,14 @@ def test_a_copy_on_its_own_stream_leaves_the_order_of_kernels() -> None:
     """A kernel of 100 us, a copy of 100 us behind it, then a kernel that needs both: the copy is made beside the first kernel."""
     answer = asked(
         api=[
-            call(0, 1 * US, 1), call(2 * US, 3 * US, 2, "cudaMemcpyAsync"), call(4 * US, 5 * US, 3),
+            call(0, 1 * US, 1),
+            call(2 * US, 3 * US, 2, "cudaMemcpyAsync"),
+            call(4 * US, 5 * US, 3),
             call(6 * US, 312 * US, name="cudaDeviceSynchronize"),
         ],
         kernels=[on_device(10 * US, 110 * US, 1), on_device(210 * US, 310 * US, 3)],
         copies=[copy(110 * US, 210 * US, size=1 << 20, correlation=2)],
-    )  # fmt: skip
+    )
     least, most = ends(answer, "own stream")
     assert least == pytest.approx(312)
     # the copy begins one delivery (10 us) after its call: 12 to 112 us; the second kernel follows both

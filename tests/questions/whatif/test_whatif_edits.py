@@ -111,13 +111,15 @@ def test_copies_on_a_stream_of_their_own_share_one_engine() -> None:
     """Kernel, copy, kernel, copy of 100 us each, all called at once: the second copy waits for the first, whatever stood between."""
     answer = asked(
         api=[
-            call(0, 1 * US, 1), call(1 * US, 2 * US, 2, "cudaMemcpyAsync"),
-            call(2 * US, 3 * US, 3), call(3 * US, 4 * US, 4, "cudaMemcpyAsync"),
+            call(0, 1 * US, 1),
+            call(1 * US, 2 * US, 2, "cudaMemcpyAsync"),
+            call(2 * US, 3 * US, 3),
+            call(3 * US, 4 * US, 4, "cudaMemcpyAsync"),
             call(5 * US, 412 * US, name="cudaDeviceSynchronize"),
         ],
         kernels=[on_device(10 * US, 110 * US, 1), on_device(210 * US, 310 * US, 3)],
         copies=[copy(110 * US, 210 * US, size=1 << 20, correlation=2), copy(310 * US, 410 * US, size=1 << 20, correlation=4)],
-    )  # fmt: skip
+    )
     # the copies from 11 to 211 us; the second kernel follows the first copy, at 111 us
     assert ends(answer, "own stream") == pytest.approx((412, 213), abs=0.1)
 
@@ -181,11 +183,13 @@ def test_a_wait_moves_to_the_call_that_may_need_its_work() -> None:
     """A kernel of 100 us, a wait, 50 us of host work, a copy to the device: the host works beside the kernel, the copy waits for it."""
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"), call(162 * US, 172 * US, 2, "cudaMemcpy"),
+            call(0, 5 * US, 1),
+            call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
+            call(162 * US, 172 * US, 2, "cudaMemcpy"),
         ],
         kernels=[on_device(10 * US, 110 * US, 1)],
         copies=[copy(166 * US, 170 * US, size=1 << 20, correlation=2)],
-    )  # fmt: skip
+    )
     assert ends(answer, "later cudaDeviceSynchronize") == pytest.approx((172, 112 + 10), abs=0.01)
     # without the wait the copy follows the kernel on its stream
     assert ends(answer, "wait cudaDeviceSynchronize")[1] == pytest.approx(110 + 4 + 2, abs=0.01)
@@ -195,12 +199,14 @@ def test_an_edit_names_its_calls_and_their_places() -> None:
     """Of the steps 3 and 4, each in the range solve, the one wait between kernels; a range that only numbers a step names no place."""
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
-            call(120 * US, 125 * US, 2), call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
+            call(0, 5 * US, 1),
+            call(6 * US, 112 * US, name="cudaDeviceSynchronize"),
+            call(120 * US, 125 * US, 2),
+            call(126 * US, 232 * US, name="cudaDeviceSynchronize"),
         ],
         kernels=[on_device(10 * US, 110 * US, 1), on_device(130 * US, 230 * US, 2)],
         ranges=[(0, 115, "step 3"), (5, 114, "solve"), (118, 240, "step 4")],
-    )  # fmt: skip
+    )
     gain = next(gain for gain in answer.gains if gain.name.startswith("wait "))
     (place,) = gain.places
     assert (place.call, place.range, place.steps, place.count) == ("cudaDeviceSynchronize", "solve", (3, 3), 1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 from refusals import refused
 
 from turnbuckle.replay.contention.contention import FatTree, Fidelity, Leaves, Network, Op, Program, of_tasks, replay
@@ -17,23 +18,6 @@ EMPTY = np.zeros(0, dtype=np.int64)
 LINK = Network(
     hosts=2, bandwidth=12.5e9, hop_seconds=0.5e-6, latency=1e-6, send_overhead=0.5e-6, receive_overhead=0.5e-6, seconds_per_byte=8e-11
 )
-
-
-def program(
-    lists: list[list[tuple[Op, int]]],
-    messages: list[tuple[int, int, float, Leaves]],
-    work: tuple[float, ...] = (),
-    host: list[int] | None = None,
-) -> Program:
-    """A program from lists: operations of each process; source, target, size and way to leave of each message."""
-    flat = [pair for one in lists for pair in one]
-    source, target, size, leaves = zip(*messages, strict=True) if messages else ((), (), (), ())
-    return Program(
-        np.cumsum([0, *(len(one) for one in lists)]), np.array([c for c, _ in flat], dtype=np.uint8),
-        np.array([a for _, a in flat], dtype=np.int64),
-        np.array(work), EMPTY, EMPTY.astype(float), EMPTY, np.array(host or range(len(lists))), np.array(source, dtype=np.int64),
-        np.array(target, dtype=np.int64), np.array(size, dtype=float), np.array(leaves, dtype=np.uint8),
-    )  # fmt: skip
 
 
 def ping_pong(size: float, rounds: int, leaves: Leaves = Leaves.EAGER) -> Program:

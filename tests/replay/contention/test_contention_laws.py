@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.replay.contention.contention import PICOSECONDS, Contended, Fidelity, Leaves, Op, Program, of_tasks, replay
@@ -42,16 +43,7 @@ class Case:
     host: list[int]
 
     def program(self) -> Program:
-        flat = [pair for one in self.lists for pair in one]
-        source, target, size, leaves = zip(*self.messages, strict=True) if self.messages else ((), (), (), ())
-        resource, seconds = zip(*self.uses, strict=True) if self.uses else ((), ())
-        whole = [np.array(values, dtype=np.int64) for values in ([a for _, a in flat], resource, self.capacity, self.host, source, target)]
-        arg, which, capacity, host, start, end = whole
-        return Program(
-            np.cumsum([0, *(len(one) for one in self.lists)]), np.array([op for op, _ in flat], dtype=np.uint8), arg,
-            np.array(self.work), which, np.array(seconds, dtype=float), capacity, host, start, end, np.array(size, dtype=float),
-            np.array(leaves, dtype=np.uint8),
-        )  # fmt: skip
+        return program(self.lists, self.messages, self.work, self.host, self.uses, capacity=self.capacity)
 
 
 def drawn(seed: int, *, hosts: int = 6, most: int = 40, using: bool = True, edges: bool = True) -> Case:
@@ -92,10 +84,9 @@ def drawn(seed: int, *, hosts: int = 6, most: int = 40, using: bool = True, edge
 
 def costly(hosts: int, shape: FatTree | Torus | Dragonfly | None = None) -> Network:
     """A network on which everything costs something."""
-    return Network(
-        hosts, 12.5e9, 0.25e-6, shape, inside_bandwidth=40e9, inside_seconds=0.1e-6, latency=1.1e-6, send_overhead=0.31e-6,
-        receive_overhead=0.47e-6, gap=0.2e-6, seconds_per_byte=8e-11, overhead_per_byte=3e-12,
-    )  # fmt: skip
+    overheads = {"send_overhead": 0.31e-6, "receive_overhead": 0.47e-6, "overhead_per_byte": 3e-12}
+    costs = {"inside_bandwidth": 40e9, "inside_seconds": 0.1e-6, "latency": 1.1e-6, "gap": 0.2e-6, "seconds_per_byte": 8e-11}
+    return Network(hosts, 12.5e9, 0.25e-6, shape, **costs, **overheads)
 
 
 SHAPES: Final = {
@@ -149,9 +140,13 @@ def test_sharing_never_shortens_what_is_behind_one_resource(seed: int) -> None:
     tasks = graph(seed, tasks=60)
     one = of_tasks(tasks)
     using = replace(
-        one, code=np.where(one.code == Op.WORK, Op.USE, one.code).astype(np.uint8), work_seconds=np.zeros(0), use_seconds=tasks.seconds,
-        resource=np.arange(len(tasks)) % 3, capacity=np.array([1, 1, 2]),
-    )  # fmt: skip
+        one,
+        code=np.where(one.code == Op.WORK, Op.USE, one.code).astype(np.uint8),
+        work_seconds=np.zeros(0),
+        use_seconds=tasks.seconds,
+        resource=np.arange(len(tasks)) % 3,
+        capacity=np.array([1, 1, 2]),
+    )
     shared = replay(using, costly(1), "flow")
     assert shared.seconds >= replay_tasks(tasks).seconds - TICK
     # with room for everybody it is the timeline again
@@ -234,23 +229,31 @@ def test_one_program_for_all_threads() -> None:
     """The arrays are taken as they are, by several replays at once."""
     one = drawn(8, hosts=16, most=400).program()
     compact = replace(
-        one, first=one.first.astype(np.uint32), arg=one.arg.astype(np.uint32), source=one.source.astype(np.uint32),
-        target=one.target.astype(np.uint32), host=one.host.astype(np.uint32),
-    )  # fmt: skip
+        one,
+        first=one.first.astype(np.uint32),
+        arg=one.arg.astype(np.uint32),
+        source=one.source.astype(np.uint32),
+        target=one.target.astype(np.uint32),
+        host=one.host.astype(np.uint32),
+    )
     expected = digest(replay(one, costly(16), "flow", traced=True))
     with ThreadPoolExecutor(8) as pool:
         assert {digest(found) for found in pool.map(lambda _: replay(compact, costly(16), "flow", traced=True), range(32))} == {expected}
 
 
 def test_the_same_from_another_process_with_another_hash_seed() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_contention_laws as t; print(*t.all_digests(9))"
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import test_contention_laws as t; print(*t.all_digests(9))"
     found = [
         subprocess.run(
-            [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, check=True, timeout=120,
+            [sys.executable, "-c", code, str(Path(__file__).parent), str(Path(__file__).parents[2] / "builders")],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
             env=os.environ | {"PYTHONHASHSEED": seed, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": seed},
         ).stdout.split()
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
     assert found[0] == found[1] == all_digests(9)
 
 
@@ -338,12 +341,9 @@ def test_wider_links_divide_the_time_of_flows(seed: int, times: float, name: str
 def test_everything_slower_is_as_much_slower(seed: int, fidelity: Fidelity) -> None:
     """P7: all times and inverse rates doubled, contention or not: every time doubles."""
     case, network = drawn(seed), costly(6)
-    slow = replace(
-        network, bandwidth=network.bandwidth / 2, inside_bandwidth=network.inside_bandwidth / 2,
-        **{name: 2 * getattr(network, name) for name in (
-            "hop_seconds", "inside_seconds", "latency", "send_overhead", "receive_overhead", "gap", "seconds_per_byte", "overhead_per_byte",
-        )},
-    )  # fmt: skip
+    times = ("hop_seconds", "inside_seconds", "latency", "gap", "seconds_per_byte")
+    longer = {name: 2 * getattr(network, name) for name in (*times, "send_overhead", "receive_overhead", "overhead_per_byte")}
+    slow = replace(network, bandwidth=network.bandwidth / 2, inside_bandwidth=network.inside_bandwidth / 2, **longer)
     doubled: list[Message] = [(s, t, 2 * n if way == Leaves.EDGE else n, way) for s, t, n, way in case.messages]
     twice = replace(case, messages=doubled, work=[2 * s for s in case.work], uses=[(r, 2 * s) for r, s in case.uses])
     before, after = replay(case.program(), network, fidelity), replay(twice.program(), slow, fidelity)
@@ -360,9 +360,13 @@ def flows(messages: list[tuple[int, int, float]], hosts: int, bandwidth: float) 
     lists += [[(Op.AWAIT, m)] for m in range(len(messages))]
     count = len(messages)
     case = Case(
-        lists, [(m, count + m, size, Leaves.EAGER) for m, (_, _, size) in enumerate(messages)], [], [], [],
+        lists,
+        [(m, count + m, size, Leaves.EAGER) for m, (_, _, size) in enumerate(messages)],
+        [],
+        [],
+        [],
         [s for s, _, _ in messages] + [t for _, t, _ in messages],
-    )  # fmt: skip
+    )
     return replay(case.program(), Network(hosts, bandwidth, 0.0), "flow", traced=True)
 
 
@@ -437,8 +441,10 @@ def test_a_wider_link_can_lengthen_a_run_by_a_fifth() -> None:
             [(Op.AWAIT, 2), (Op.WORK, 1), (Op.AWAIT, 1)],
         ]
         messages: list[Message] = [
-            (first, second, 9e6, Leaves.EAGER), (second, last, 3e6, Leaves.EAGER), (third, last, 3e6, Leaves.EAGER),
-        ]  # fmt: skip
+            (first, second, 9e6, Leaves.EAGER),
+            (second, last, 3e6, Leaves.EAGER),
+            (third, last, 3e6, Leaves.EAGER),
+        ]
         case = Case(lists, messages, [6e-3, 7e-3], [], [], [1, 1, 0, 2])
         return replay(case.program(), Network(3, 1e9, 0.0, inside_bandwidth=inside), "flow").seconds
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import program
 
 from turnbuckle.mpi.questions.messages.setup import Setup, program_of
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
@@ -19,14 +20,8 @@ LINE = Network(2, 1e9, 1e-6, send_overhead=1e-6, receive_overhead=2e-6)
 
 def pair(work: tuple[float, float], leaves: Leaves, delay: float = 0.0) -> Program:
     """Process 0 works and sends 1000 B, process 1 works, makes room and waits."""
-    nothing = np.zeros(0, dtype=np.int64)
-    return Program(
-        first=np.array([0, 2, 5]), code=np.array([Op.WORK, Op.SEND, Op.WORK, Op.POST, Op.AWAIT], dtype=np.uint8),
-        arg=np.array([0, 0, 1, 0, 0]),
-        work_seconds=np.array(work), resource=nothing, use_seconds=nothing.astype(np.float64), capacity=nothing, host=np.array([0, 1]),
-        source=np.array([0]), target=np.array([1]), size_bytes=np.array([1000.0]), leaves=np.array([leaves], dtype=np.uint8),
-        delay_seconds=np.array([delay]),
-    )  # fmt: skip
+    lists = [[(Op.WORK, 0), (Op.SEND, 0)], [(Op.WORK, 1), (Op.POST, 0), (Op.AWAIT, 0)]]
+    return program(lists, [(0, 1, 1000.0, leaves)], work, delay_seconds=np.array([delay]))
 
 
 def found(program: Program, network: Network = LINE) -> Chain:
@@ -58,9 +53,14 @@ def traffic(ranks: int, gaps: np.ndarray, size: float) -> Traffic:
 
 
 @given(
-    st.integers(2, 6), st.sampled_from(["host", "hostcopy", "p2p", "gpudirect"]), st.sampled_from([8.0, 1e4, 1e6]), st.integers(0, 100),
-    st.integers(1, 3), st.booleans(), st.sampled_from(["flow", "logp"]),
-)  # fmt: skip
+    st.integers(2, 6),
+    st.sampled_from(["host", "hostcopy", "p2p", "gpudirect"]),
+    st.sampled_from([8.0, 1e4, 1e6]),
+    st.integers(0, 100),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from(["flow", "logp"]),
+)
 def test_the_parts_add_up_to_the_run_time(ranks: int, path: str, size: float, seed: int, each: int, handshake: bool, fidelity: str) -> None:
     gaps = np.random.default_rng(seed).exponential(1e-5, 3 * ranks)
     setup = replace(Setup(path=path, ranks_per_node=each, handshake=handshake, fidelity=fidelity))  # type: ignore[arg-type]
@@ -94,9 +94,13 @@ def test_a_message_to_oneself_is_on_the_network() -> None:
     """No copy: it goes over the memory of the node."""
     one = pair((0.0, 1e-3), Leaves.READY)
     own = replace(
-        one, first=np.array([0, 4]), code=np.array([Op.WORK, Op.POST, Op.SEND, Op.AWAIT], dtype=np.uint8), arg=np.array([0, 0, 0, 0]),
-        host=np.array([0]), target=np.array([0]),
-    )  # fmt: skip
+        one,
+        first=np.array([0, 4]),
+        code=np.array([Op.WORK, Op.POST, Op.SEND, Op.AWAIT], dtype=np.uint8),
+        arg=np.array([0, 0, 0, 0]),
+        host=np.array([0]),
+        target=np.array([0]),
+    )
     made = found(own, replace(LINE, inside_bandwidth=1e9))
     assert made.copies == 0 and made.network == pytest.approx(1e-6) and made.overheads == pytest.approx(3e-6)
 

@@ -54,9 +54,16 @@ def test_real_runs_alone_are_themselves(shared: Path, name: str) -> None:
 def one_copy(to_device: bool) -> tuple[Graph, Copies]:
     """A single copy of 1 MB in a millisecond, and nothing else."""
     graph = Graph(
-        np.array([0, 0, 1_000_000]), np.array([0]), np.array([0, 1]), np.array([1, 2]), np.array([0, 1_000_000]),
-        np.array([EDGE["origin"], EDGE["run"]], dtype=np.int8), np.zeros(3, np.int64), np.zeros(3, np.int64), 0,
-    )  # fmt: skip
+        np.array([0, 0, 1_000_000]),
+        np.array([0]),
+        np.array([0, 1]),
+        np.array([1, 2]),
+        np.array([0, 1_000_000]),
+        np.array([EDGE["origin"], EDGE["run"]], dtype=np.int8),
+        np.zeros(3, np.int64),
+        np.zeros(3, np.int64),
+        0,
+    )
     return graph, Copies(np.array([0]), np.array([to_device]), np.array([1e6]), np.array([1e-3]), np.array([0]))
 
 
@@ -75,9 +82,16 @@ def test_copies_share_the_link(to_device: bool, runs: int, bandwidth: float, exp
 def test_directions_do_not_share() -> None:
     (graph, there), (_, back) = one_copy(True), one_copy(False)
     both = Graph(
-        np.array([0, 0, 1_000_000, 0, 1_000_000]), np.array([0, 1]), np.array([0, 1, 0, 3]), np.array([1, 2, 3, 4]),
-        np.array([0, 1_000_000, 0, 1_000_000]), np.tile(graph.kind, 2), np.zeros(5, np.int64), np.zeros(5, np.int64), 0,
-    )  # fmt: skip
+        np.array([0, 0, 1_000_000, 0, 1_000_000]),
+        np.array([0, 1]),
+        np.array([0, 1, 0, 3]),
+        np.array([1, 2, 3, 4]),
+        np.array([0, 1_000_000, 0, 1_000_000]),
+        np.tile(graph.kind, 2),
+        np.zeros(5, np.int64),
+        np.zeros(5, np.int64),
+        0,
+    )
     moved = Copies(np.array([0, 1]), np.array([True, False]), np.full(2, 1e6), np.full(2, 1e-3), np.zeros(2, np.int64))
     assert replay(behind_one_link(both, moved), Network(2, 1e9, 0.0), "flow").seconds == pytest.approx(1e-3, rel=1e-9)
     assert there.rate == back.rate == pytest.approx(1e9)
@@ -105,10 +119,16 @@ def times_of(graph: Graph) -> tuple[Copies, Kernels]:
 def in_then_kernel() -> Graph:
     """A copy from 0 to 1 ms, and a kernel from 1 to 2 ms on its stream."""
     return Graph(
-        np.array([0, 0, 1_000_000, 1_000_000, 2_000_000]), np.array([0, 1]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4]),
-        np.array([0, 1_000_000, 0, 1_000_000]), np.array([EDGE["origin"], EDGE["run"], EDGE["stream"], EDGE["run"]], dtype=np.int8),
-        np.zeros(5, np.int64), np.zeros(5, np.int64), 0,
-    )  # fmt: skip
+        np.array([0, 0, 1_000_000, 1_000_000, 2_000_000]),
+        np.array([0, 1]),
+        np.array([0, 1, 2, 3]),
+        np.array([1, 2, 3, 4]),
+        np.array([0, 1_000_000, 0, 1_000_000]),
+        np.array([EDGE["origin"], EDGE["run"], EDGE["stream"], EDGE["run"]], dtype=np.int8),
+        np.zeros(5, np.int64),
+        np.zeros(5, np.int64),
+        0,
+    )
 
 
 FULL = 1e14
@@ -162,8 +182,11 @@ def test_most_at_once_is_counted(spans: list[tuple[int, int]]) -> None:
 
 
 def test_deliveries_change_by_the_difference() -> None:
-    graph = replace(in_then_kernel(), kind=np.array([EDGE["deliver"], EDGE["run"], EDGE["deliver"], EDGE["run"]], dtype=np.int8),
-                    lag_ns=np.array([5_000, 1, 9_000, 1]))  # fmt: skip
+    graph = replace(
+        in_then_kernel(),
+        kind=np.array([EDGE["deliver"], EDGE["run"], EDGE["deliver"], EDGE["run"]], dtype=np.int8),
+        lag_ns=np.array([5_000, 1, 9_000, 1]),
+    )
     assert initiation(graph) == pytest.approx(7e-6)
     assert initiated(graph, 10e-6, recorded=7e-6).lag_ns.tolist() == [8_000, 1, 12_000, 1]
     assert initiated(graph, 0.0, recorded=7e-6).lag_ns.tolist() == [0, 1, 2_000, 1], "none gets shorter than nothing"

@@ -89,9 +89,16 @@ def loops(draw: st.DrawFn) -> tuple[Loop, Link, float]:
     time = st.floats(1e-6, 1e-3)
     few = st.integers(0, 4)
     loop = Loop(
-        draw(st.integers(1, 12)), draw(size), draw(size), draw(time), draw(st.one_of(st.just(0.0), time)), draw(st.integers(1, 4)),
-        draw(st.integers(1, 3)), draw(few), draw(few),
-    )  # fmt: skip
+        draw(st.integers(1, 12)),
+        draw(size),
+        draw(size),
+        draw(time),
+        draw(st.one_of(st.just(0.0), time)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, 3)),
+        draw(few),
+        draw(few),
+    )
     return loop, Link("a link", draw(st.floats(1e9, 1e11)), draw(st.integers(1, 3))), draw(st.one_of(st.just(0.0), st.floats(1e-9, 1e-4)))
 
 

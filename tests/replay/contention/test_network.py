@@ -8,10 +8,11 @@ import re
 
 import numpy as np
 import pytest
+from programs import program
 from refusals import refused
 
 from turnbuckle.mpi.replay.node_layout import seated
-from turnbuckle.replay.contention.contention import Fidelity, Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import Fidelity, Leaves, Op, replay
 from turnbuckle.replay.contention.network import Backbone, Dragonfly, FatTree, Network, Node, Torus
 from turnbuckle.replay.contention.nodes import gpu_node, graph, pool
 
@@ -20,12 +21,7 @@ SIZE = 1000.0
 
 def way(network: Network, start: int, end: int) -> set[str]:
     """Names of the links that carried a single message."""
-    none = np.zeros(0, dtype=np.int64)
-    one = Program(
-        first=np.array([0, 1, 3]), code=np.array([Op.SEND, Op.POST, Op.AWAIT], dtype=np.uint8), arg=np.zeros(3, dtype=np.int64),
-        work_seconds=np.zeros(0), resource=none, use_seconds=np.zeros(0), capacity=none, host=np.array([start, end]),
-        source=np.array([0]), target=np.array([1]), size_bytes=np.array([SIZE]), leaves=np.array([Leaves.EAGER], dtype=np.uint8),
-    )  # fmt: skip
+    one = program([[(Op.SEND, 0)], [(Op.POST, 0), (Op.AWAIT, 0)]], [(0, 1, SIZE, Leaves.EAGER)], host=[start, end])
     carried, names, capacity = replay(one, network, "flow").carried_bytes, network.links(), network.capacities()
     assert len(names) == len(set(names)) == len(carried) == len(capacity)
     assert set(carried[carried > 0].tolist()) <= {SIZE}
@@ -61,17 +57,13 @@ def test_a_backbone_that_all_messages_share() -> None:
 @pytest.mark.parametrize("fidelity", ["flow", "packet"])
 def test_messages_there_and_back_share_the_backbone(fidelity: Fidelity) -> None:
     """Two at once take twice as long as one alone, whichever way they go; a latency is paid for each of the three links."""
-    none, size = np.zeros(0, dtype=np.int64), 1e6
+    size = 1e6
 
     def seconds(ends: list[tuple[int, int]]) -> float:
         count = len(ends)
-        made = Program(
-            first=np.concatenate([np.arange(count), count + 2 * np.arange(count + 1)]),
-            code=np.array([Op.SEND] * count + [Op.POST, Op.AWAIT] * count, dtype=np.uint8),
-            arg=np.concatenate([np.arange(count), np.repeat(np.arange(count), 2)]), work_seconds=np.zeros(0), resource=none,
-            use_seconds=np.zeros(0), capacity=none, host=np.array([a for a, _ in ends] + [b for _, b in ends]), source=np.arange(count),
-            target=count + np.arange(count), size_bytes=np.full(count, size), leaves=np.full(count, Leaves.EAGER, dtype=np.uint8),
-        )  # fmt: skip
+        lists = [[(Op.SEND, k)] for k in range(count)] + [[(Op.POST, k), (Op.AWAIT, k)] for k in range(count)]
+        places = [a for a, _ in ends] + [b for _, b in ends]
+        made = program(lists, [(k, count + k, size, Leaves.EAGER) for k in range(count)], host=places)
         network = Network(4, 1e9, 1e-6, backbone=Backbone(1e9, 5e-6), packet_bytes=1000, buffer_bytes=1e6)
         return float(replay(made, network, fidelity).seconds)
 
@@ -143,10 +135,14 @@ def test_dragonflies(shape: Dragonfly) -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        gpu_node(3, link=2e9, memory=5e9), gpu_node(4, hosts=2, link=2e9, peer=3e9, cards="host"), gpu_node(2, link=2e9, cards="gpu"),
-        seated(gpu_node(2, link=2e9, cards="gpu")), pool(2, 4, link=1e9, per_switch=2), graph(4, [(0, 1, 1e9), (1, 2, 2e9), (2, 3, 1e9)]),
+        gpu_node(3, link=2e9, memory=5e9),
+        gpu_node(4, hosts=2, link=2e9, peer=3e9, cards="host"),
+        gpu_node(2, link=2e9, cards="gpu"),
+        seated(gpu_node(2, link=2e9, cards="gpu")),
+        pool(2, 4, link=1e9, per_switch=2),
+        graph(4, [(0, 1, 1e9), (1, 2, 2e9), (2, 3, 1e9)]),
     ],
-)  # fmt: skip
+)
 def test_wires_of_nodes(node: Node) -> None:
     """Each wire of a way begins where another ends, from the start to a card, and from a card to the end."""
     network, parts = Network(2, 0.5e9, 0.0, node=node), len(node.parts)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import one_message
 from refusals import refused
 
 from turnbuckle.foundation.errors import TurnbuckleError, UsageError
@@ -19,7 +20,7 @@ from turnbuckle.mpi.questions.messages.setup import Setup, program_of
 from turnbuckle.mpi.replay.messages import Messages, Traffic
 from turnbuckle.mpi.replay.node_layout import laid_out
 from turnbuckle.mpi.replay.program import program
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.contention.network_file import Described, _Reading, bundled, read_network
 from turnbuckle.replay.contention.nodes import CLOCK, both_ways, gpu_node, graph, pool
@@ -177,10 +178,14 @@ latency_source = "measured"
         (0,),
     )
     assert [(f.what, f.value, f.nature) for f in found.facts] == [
-        ("nodes", "any", "cited"), ("link, one way", "25 GB/s", "cited"), ("latency of a link", "0.5 us", "assumed"),
-        ("shape", "one switch", "cited"), ("PCIe 4", "31.5 GB/s", "assumed in part"), ("PCIe 4: latency", "0.3 us", "cited"),
+        ("nodes", "any", "cited"),
+        ("link, one way", "25 GB/s", "cited"),
+        ("latency of a link", "0.5 us", "assumed"),
+        ("shape", "one switch", "cited"),
+        ("PCIe 4", "31.5 GB/s", "assumed in part"),
+        ("PCIe 4: latency", "0.3 us", "cited"),
         ("network cards", "host 0, host 0", "cited"),
-    ]  # fmt: skip
+    ]
     assert found.facts[-1].source == "a drawing" and found.facts[0].source == "measured in March"
 
 
@@ -313,12 +318,7 @@ def test_small_messages_take_about_what_was_measured(name: str, kind: str, nodes
     )
     part = node.parts_of(kind)[0]
     start, end = (n * len(node.parts) + part for n in nodes)
-    nothing = np.zeros(0, dtype=np.int64)
-    one = Program(
-        np.array([0, 1, 2]), np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(0), nothing, np.zeros(0),
-        nothing, np.array([start, end]), np.array([0]), np.array([1]), np.array([8.0]), np.array([Leaves.EAGER], dtype=np.uint8),
-    )  # fmt: skip
-    assert least <= replay(one, network).seconds * 1e6 <= most
+    assert least <= replay(one_message(start, end, 8.0), network).seconds * 1e6 <= most
 
 
 @pytest.mark.parametrize("name", bundled())

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import one_message
 
 from turnbuckle.mpi.questions.fabric.question import routes
 from turnbuckle.mpi.replay.node_layout import laid_out
-from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.network import Network, Node, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
 
@@ -24,17 +25,29 @@ def nodes(draw: st.DrawFn) -> Node:
     kind = draw(st.sampled_from(["gpus", "pool", "graph"]))
     if kind == "gpus":
         return gpu_node(
-            draw(st.integers(1, 8)), hosts=draw(st.integers(1, 3)), link=draw(BANDWIDTH), link_seconds=draw(SECONDS),
-            between_hosts=draw(st.none() | BANDWIDTH), peer=draw(st.none() | BANDWIDTH), peer_seconds=draw(SECONDS),
-            joined=draw(st.sampled_from(["mesh", "switch"])), cards=draw(st.sampled_from(["node", "host", "gpu"])),
-            per_switch=draw(st.integers(1, 4)), switch_cards=draw(st.integers(1, 2)),
-        )  # fmt: skip
+            draw(st.integers(1, 8)),
+            hosts=draw(st.integers(1, 3)),
+            link=draw(BANDWIDTH),
+            link_seconds=draw(SECONDS),
+            between_hosts=draw(st.none() | BANDWIDTH),
+            peer=draw(st.none() | BANDWIDTH),
+            peer_seconds=draw(SECONDS),
+            joined=draw(st.sampled_from(["mesh", "switch"])),
+            cards=draw(st.sampled_from(["node", "host", "gpu"])),
+            per_switch=draw(st.integers(1, 4)),
+            switch_cards=draw(st.integers(1, 2)),
+        )
     if kind == "pool":
         return pool(
-            draw(st.integers(1, 4)), draw(st.integers(1, 9)), link=draw(BANDWIDTH), link_seconds=draw(SECONDS),
-            host_link=draw(st.none() | BANDWIDTH), switch_seconds=draw(SECONDS), uplinks=draw(st.integers(1, 4)),
+            draw(st.integers(1, 4)),
+            draw(st.integers(1, 9)),
+            link=draw(BANDWIDTH),
+            link_seconds=draw(SECONDS),
+            host_link=draw(st.none() | BANDWIDTH),
+            switch_seconds=draw(SECONDS),
+            uplinks=draw(st.integers(1, 4)),
             per_switch=draw(st.integers(1, 4)),
-        )  # fmt: skip
+        )
     count = draw(st.integers(2, 7))
     tree = [(draw(st.integers(0, k - 1)), k, draw(BANDWIDTH)) for k in range(1, count)]
     return graph(count, tree, seconds=draw(SECONDS), cards=draw(st.integers(1, count)))
@@ -74,12 +87,7 @@ def test_a_way_takes_its_latency_and_then_its_narrowest_wire(node: Node) -> None
     (lanes,) = routes(node, [(start, end)])
     wires = [node.wires[int(w)] for w in lanes]
     size = 1e6
-    nothing = np.zeros(0, dtype=np.int64)
-    one = Program(
-        np.array([0, 1, 2]), np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(0), nothing, np.zeros(0),
-        nothing, np.array([start, end]), np.array([0]), np.array([1]), np.array([size]), np.array([Leaves.EAGER], dtype=np.uint8),
-    )  # fmt: skip
-    alone = replay(one, Network(1, 1e9, 0.0, node=node)).seconds
+    alone = replay(one_message(start, end, size), Network(1, 1e9, 0.0, node=node)).seconds
     wire = size / min((w.bandwidth for w in wires), default=np.inf)
     assert alone == pytest.approx(wire + sum(w.seconds for w in wires), abs=1e-11)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 from refusals import refused
 
 from turnbuckle.foundation.errors import UsageError
@@ -29,13 +30,8 @@ def sent(
     for op in (Op.POST, Op.SEND, Op.AWAIT):
         for k, (one, other, _) in enumerate(messages):
             lists[one if op == Op.SEND else other].append((op, k))
-    flat = [pair for own in lists for pair in own]
-    source, target, size = (np.array(column) for column in zip(*messages, strict=True))
-    return Program(
-        np.cumsum([0, *(len(one) for one in lists)]), np.array([c for c, _ in flat], dtype=np.uint8),
-        np.array([a for _, a in flat], dtype=np.int64), np.zeros(0), EMPTY, EMPTY.astype(float), EMPTY, np.arange(hosts), source, target,
-        size.astype(float), np.full(len(messages), leaves, dtype=np.uint8), np.array(rate_limit or []),
-    )  # fmt: skip
+    limits = {"rate_limit": np.array(rate_limit)} if rate_limit else {}
+    return program(lists, [(source, target, size, leaves) for source, target, size in messages], **limits)
 
 
 @pytest.mark.parametrize(("target", "hops"), [(1, 2), (5, 4)])
@@ -160,9 +156,16 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     tree = draw(st.sampled_from([None, *trees, Torus((8,)), Torus((4, 2)), Torus((3, 3)), Dragonfly(4, 2, 1, 2)]))
     payload, header, room = draw(st.sampled_from([512, 4096, 8192, 300_000])), draw(st.sampled_from([0, 64])), draw(st.integers(1, 4))
     network = Network(
-        hosts, draw(st.sampled_from([1e9, 12.5e9, 7.77e9])), draw(st.sampled_from([0.0, 0.25e-6])), tree, send_overhead=2e-7,
-        receive_overhead=1e-7, packet_bytes=payload, header_bytes=header, buffer_bytes=room * (payload + header),
-    )  # fmt: skip
+        hosts,
+        draw(st.sampled_from([1e9, 12.5e9, 7.77e9])),
+        draw(st.sampled_from([0.0, 0.25e-6])),
+        tree,
+        send_overhead=2e-7,
+        receive_overhead=1e-7,
+        packet_bytes=payload,
+        header_bytes=header,
+        buffer_bytes=room * (payload + header),
+    )
     limit = draw(st.sampled_from([None, [2e9] * len(messages)]))
     return sent(messages, hosts, draw(st.sampled_from([Leaves.EAGER, Leaves.READY])), limit), network
 

@@ -445,9 +445,15 @@ def test_numbers_come_back(number: int, behind: bytes) -> None:
 
 def test_attributes_of_every_kind() -> None:
     for raw, value in (
-        (field(9, (1 << 64) - 5), -5), (field(13, 5), 5), (field(15, 9), -5), (field(27, 1), 1), (field(29, "x"), "x"),
-        (varint(3 << 3 | 1) + b"\0\0\0\0\0\0\xf8?", 1.5), (varint(5 << 3 | 5) + b"\0\0\xc0?", 1.5), (field(28, b"\x01"), None),
-    ):  # fmt: skip
+        (field(9, (1 << 64) - 5), -5),
+        (field(13, 5), 5),
+        (field(15, 9), -5),
+        (field(27, 1), 1),
+        (field(29, "x"), "x"),
+        (varint(3 << 3 | 1) + b"\0\0\0\0\0\0\xf8?", 1.5),
+        (varint(5 << 3 | 5) + b"\0\0\xc0?", 1.5),
+        (field(28, b"\x01"), None),
+    ):
         assert chakra_wire.attribute(field(1, "a") + raw) == ("a", value)
     for raw in (field(9, "x"), varint(3 << 3 | 5) + b"\0\0\xc0?", field(1, 5), b"\x0b", b"\x00\x00", b"\xff" * 12, b"\x0a\x05ab"):
         with pytest.raises(chakra_wire.Wrong):

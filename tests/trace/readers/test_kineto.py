@@ -114,13 +114,29 @@ def test_columns_and_times(written: Callable[..., Trace]) -> None:
 def test_old_categories_and_epoch_times(written: Callable[..., Trace]) -> None:
     at = 1623142623529088
     events = [
-        {"ph": "X", "cat": "Runtime", "name": "cudaMemcpyAsync", "pid": 25738, "tid": "25738", "ts": at, "dur": 20,
-         "args": {"correlation": 1}},
-        {"ph": "X", "cat": "Memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "pid": 0, "tid": "stream 7", "ts": at + 9, "dur": 3,
-         "args": {"correlation": 1, "bytes": 16}},
+        {
+            "ph": "X",
+            "cat": "Runtime",
+            "name": "cudaMemcpyAsync",
+            "pid": 25738,
+            "tid": "25738",
+            "ts": at,
+            "dur": 20,
+            "args": {"correlation": 1},
+        },
+        {
+            "ph": "X",
+            "cat": "Memcpy",
+            "name": "Memcpy HtoD (Pageable -> Device)",
+            "pid": 0,
+            "tid": "stream 7",
+            "ts": at + 9,
+            "dur": 3,
+            "args": {"correlation": 1, "bytes": 16},
+        },
         {"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 9", "ts": at + 30, "dur": 3, "args": {}},
         {"ph": "X", "cat": "Operator", "name": "aten::empty", "pid": 25738, "tid": "25738", "ts": at, "dur": 3, "args": {}},
-    ]  # fmt: skip
+    ]
     trace = written(events)
     assert trace.kernels.select("device", "stream", "context").rows() == [(0, 9, None)]
     assert trace.copies["stream"].to_list() == [7] and trace.copies["source_memory"].to_list() == [1]
@@ -153,9 +169,13 @@ def test_operators_and_functions_are_ranges(written: Callable[..., Trace]) -> No
     function = "/home/ada/modell é.py(12): " + "f" * 70_000
     rows = trace.ranges.select(pl.col("start_ns") // 1000 + 9, "kind", text=trace.text(trace.ranges)).rows()
     assert rows == [
-        (89, 59, "ProfilerStep#4"), (89, 2, function), *((99 + 10 * k, 2, "<built-in method size of Tensor object>") for k in range(3)),
-        (199, 1, "aten::mul"), (199, 1, "aten::empty"), (399, 1, "aten::add"),
-    ]  # fmt: skip
+        (89, 59, "ProfilerStep#4"),
+        (89, 2, function),
+        *((99 + 10 * k, 2, "<built-in method size of Tensor object>") for k in range(3)),
+        (199, 1, "aten::mul"),
+        (199, 1, "aten::empty"),
+        (399, 1, "aten::add"),
+    ]
     assert codes(trace) == {"P123": 1, "P165": 1}
     host = {name: seconds for name, _, seconds in host_work(build(trace)).iter_rows()}
     assert (host["aten::mul"], host["aten::empty"], host["aten::add"]) == pytest.approx((50e-6, 50e-6, 50e-6))
@@ -285,10 +305,14 @@ def test_ranks_and_secrets(written: Callable[..., Trace]) -> None:
 def test_begins_and_ends(written: Callable[..., Trace]) -> None:
     half = {"cat": "cuda_runtime", **HOST}
     events = [
-        {"ph": "B", "name": "cudaMalloc", "ts": 10, **half}, {"ph": "B", "name": "cuMemAlloc", "ts": 12, **half},
-        {"ph": "E", "ts": 14, **half}, {"ph": "E", "ts": 20, **half}, {"ph": "B", "name": "cudaFree", "ts": 30, **half},
-        {k: v for k, v in work("kernel", "k", 5.5, 0, 1).items() if k != "dur"}, *launched(40.5, 2),
-    ]  # fmt: skip
+        {"ph": "B", "name": "cudaMalloc", "ts": 10, **half},
+        {"ph": "B", "name": "cuMemAlloc", "ts": 12, **half},
+        {"ph": "E", "ts": 14, **half},
+        {"ph": "E", "ts": 20, **half},
+        {"ph": "B", "name": "cudaFree", "ts": 30, **half},
+        {k: v for k, v in work("kernel", "k", 5.5, 0, 1).items() if k != "dur"},
+        *launched(40.5, 2),
+    ]
     trace = written(events)
     spans = trace.api.select(name=trace.text(trace.api), lasts=pl.col("end_ns") - pl.col("start_ns")).rows()
     assert spans == [("cudaMalloc", 10_000), ("cuMemAlloc", 2_000), ("cudaLaunchKernel", 5_125)]

@@ -229,8 +229,10 @@ def test_trap_1_memory_kinds_by_the_files_own_list(tmp_path: Path) -> None:
 
 def test_trap_1_memory_kinds_by_the_copies_themselves(tmp_path: Path) -> None:
     assert _memories(_numbering(tmp_path / "a.sqlite", None, [(1, 0, 2), (1, 1, 2), (2, 2, 1)])) == [
-        ("pageable", "device"), ("pinned", "device"), ("device", "pinned"),
-    ]  # fmt: skip
+        ("pageable", "device"),
+        ("pinned", "device"),
+        ("device", "pinned"),
+    ]
     cupti = _numbering(tmp_path / "b.sqlite", None, [(1, 1, 3), (1, 2, 3), (2, 3, 2)])
     assert _memories(cupti) == [("pageable", "device"), ("pinned", "device"), ("device", "pinned")]
     assert found(cupti)["P112"] == 3
@@ -327,8 +329,13 @@ def test_trap_7_rows_with_bad_times_stay_for_the_check(tmp_path: Path) -> None:
     ]
     trace = read(b.make(tmp_path / "a.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=kernels))
     assert sorted(trace.kernels.select("start_ns", "end_ns", "correlation").rows()) == [
-        (0, 0, 1), (0, 0, 3), (0, 0, 4), (0, 0, 6), (5, 9, 5), (900, 100, 2),
-    ]  # fmt: skip
+        (0, 0, 1),
+        (0, 0, 3),
+        (0, 0, 4),
+        (0, 0, 6),
+        (5, 9, 5),
+        (900, 100, 2),
+    ]
     assert found(trace)["P105"] == 1
 
 
@@ -363,10 +370,9 @@ def test_trap_10_activities_that_overlap_are_rows_of_their_own(tmp_path: Path) -
 def test_trap_11_every_copy_kind_has_a_direction(tmp_path: Path) -> None:
     rows = [b.copy(i + 1, i + 2, None, kind, 2, 2) for i, kind in enumerate([*range(14), 14, -1, 99])]
     trace = read(b.make(tmp_path / "a.sqlite", "3.24", CUPTI_ACTIVITY_KIND_MEMCPY=rows))
-    assert [DIRECTIONS[d] for d in trace.copies["direction"]] == [
-        "unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d", "d2d", "h2h", "p2p", "migration_h2d", "migration_d2h", "migration_d2d",
-        "unknown", "unknown", "unknown",
-    ]  # fmt: skip
+    to_and_fro, inside = ["h2d", "d2h", "h2d", "d2h"], ["d2d", "d2d", "d2d", "d2d", "h2h", "p2p"]
+    moved = [f"migration_{direction}" for direction in ("h2d", "d2h", "d2d")]
+    assert [DIRECTIONS[d] for d in trace.copies["direction"]] == ["unknown", *to_and_fro, *inside, *moved, *["unknown"] * 3]
     assert found(trace)["P127"] == 4
 
 
@@ -452,10 +458,17 @@ def test_all_other_tables(tmp_path: Path) -> None:
 
 def test_devices_of_old_and_new_files(tmp_path: Path) -> None:
     old = {
-        "vmId": 1, "name": "A100-PCIE-40GB", "globalMemoryBandwidth": 1_555_200_000, "globalMemorySize": 42_505_273_344,
+        "vmId": 1,
+        "name": "A100-PCIE-40GB",
+        "globalMemoryBandwidth": 1_555_200_000,
+        "globalMemorySize": 42_505_273_344,
         "coreClockRate": 1_410_000,
-        "numMemcpyEngines": 3, "numMultiprocessors": 108, "pid": b.PID, "computeCapabilityMajor": 8, "computeCapabilityMinor": 0,
-    }  # fmt: skip
+        "numMemcpyEngines": 3,
+        "numMultiprocessors": 108,
+        "pid": b.PID,
+        "computeCapabilityMajor": 8,
+        "computeCapabilityMinor": 0,
+    }
     trace = read(
         b.make(tmp_path / "a.sqlite", "none", TARGET_INFO_GPU=None, TARGET_INFO_CUDA_GPU=[{**old, "deviceId": 1}, {**old, "deviceId": 0}])
     )

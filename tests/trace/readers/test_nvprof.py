@@ -124,9 +124,13 @@ def test_ranges_are_put_together(written: Callable[..., Path]) -> None:
     assert trace.text(trace.ranges).to_list() == ["step", "halo", "halo", "step", "step", "step"]
     shown = trace.ranges.select("start_ns", "end_ns", "kind", "range", "category").rows()
     assert shown == [
-        (1000, 1030, 59, 1, None), (1010, 1020, 59, 2, 8), (1040, None, 34, 3, None), (1050, 1060, 60, 4, None), (1070, None, 59, 5, None),
+        (1000, 1030, 59, 1, None),
+        (1010, 1020, 59, 2, 8),
+        (1040, None, 34, 3, None),
+        (1050, 1060, 60, 4, None),
+        (1070, None, 59, 5, None),
         (1090, 1099, 59, 2, 8),
-    ]  # fmt: skip
+    ]
     assert set(trace.ranges["domain"]) == {3} and set(trace.ranges["thread"]) == {PID << 24 | 7}
     (found,) = [f for f in trace.findings if f.code == "P173"]
     assert found.count == 2 and found.detail == "1 begin without end, 1 end without begin"

@@ -102,10 +102,17 @@ def test_values_of_other_types(written: Callable[..., Path]) -> None:
 def test_lost_and_wild_times(written: Callable[..., Path]) -> None:
     """As in every recording: set aside and counted, each once."""
     rows = [
-        kernel(100, 50, 1), kernel(200, 50, 2), kernel(300, 50, 3), kernel(400, 50, 4), {**kernel(0, 0, 5), "start": 0, "end": 0},
-        {**kernel(0, 0, 6), "start": 0}, kernel(500, -50, 7), {**kernel(0, 0, 8), "start": 2**63 - 1, "end": 2**63 - 1},
-        {**kernel(0, 0, 9), "start": -(2**63), "end": 5}, {**kernel(0, 0, 10), "start": None},
-    ]  # fmt: skip
+        kernel(100, 50, 1),
+        kernel(200, 50, 2),
+        kernel(300, 50, 3),
+        kernel(400, 50, 4),
+        {**kernel(0, 0, 5), "start": 0, "end": 0},
+        {**kernel(0, 0, 6), "start": 0},
+        kernel(500, -50, 7),
+        {**kernel(0, 0, 8), "start": 2**63 - 1, "end": 2**63 - 1},
+        {**kernel(0, 0, 9), "start": -(2**63), "end": 5},
+        {**kernel(0, 0, 10), "start": None},
+    ]
     trace = nvprof.read(written({"RUNTIME": [call(LAUNCH, 0, 5, k) for k in range(1, 11)], "CONCURRENT_KERNEL": rows}))
     assert trace.kernels.height == len(rows) and trace.facts["session_start_utc_ns"] == EPOCH - 1000
     profile = build(trace)

@@ -22,11 +22,18 @@ from turnbuckle.trace.trace import dtypes
 
 UUID = "_0198a6f2_7c1b_7d3e_9f00_112233445566"
 START = 63_857_982_000_000
-STRINGS = (
-    "", "HIP_RUNTIME_API_EXT", "KERNEL_DISPATCH", "MEMORY_COPY", "MARKER_CORE_API", "RCCL_API", "hipMemcpy", "hipLaunchKernel",
-    "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_DEVICE", "roctxRangePushA", "ncclAllReduce", "MEMORY_ALLOCATION", "HSA_CORE_API",
-    "hsa_signal_store_screlease", "hipGetLastError",
-)  # fmt: skip
+CATEGORIES = (
+    "",
+    "HIP_RUNTIME_API_EXT",
+    "KERNEL_DISPATCH",
+    "MEMORY_COPY",
+    "MARKER_CORE_API",
+    "RCCL_API",
+    "MEMORY_ALLOCATION",
+    "HSA_CORE_API",
+)
+CALLED = ("hipMemcpy", "hipLaunchKernel", "roctxRangePushA", "ncclAllReduce", "hsa_signal_store_screlease", "hipGetLastError")
+STRINGS = (*CATEGORIES, *CALLED, "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_DEVICE")
 S = {text: number for number, text in enumerate(STRINGS, 1)}
 AGENT = {"mem_banks": [{"heap_type": 1, "size_in_bytes": 1 << 36}], "cu_count": 304, "max_engine_clk_fcompute": 2100, "num_sdma_engines": 2}
 
@@ -88,10 +95,16 @@ class Database:
         self.add("info_thread", id=5, nid=1, pid=pid, tid=pid)
         self.add("info_agent", id=0, nid=1, pid=pid, type="CPU", absolute_index=0, type_index=0, name="AMD EPYC", extdata="{}")
         for gpu in (0, 1):
-            self.add("info_agent", id=gpu + 1, nid=1, pid=pid, type="GPU", absolute_index=gpu + 1, type_index=gpu, name="gfx942",
-                     product_name="AMD Instinct MI300X", extdata=json.dumps(AGENT))  # fmt: skip
-        self.add("info_kernel_symbol", id=8, kernel_name="scale.kd", display_name="void n::scale<float>(float*)", arch_vgpr_count=16,
-                 accum_vgpr_count=4)  # fmt: skip
+            place = {"id": gpu + 1, "nid": 1, "pid": pid, "type": "GPU", "absolute_index": gpu + 1, "type_index": gpu}
+            self.add("info_agent", **place, name="gfx942", product_name="AMD Instinct MI300X", extdata=json.dumps(AGENT))
+        self.add(
+            "info_kernel_symbol",
+            id=8,
+            kernel_name="scale.kd",
+            display_name="void n::scale<float>(float*)",
+            arch_vgpr_count=16,
+            accum_vgpr_count=4,
+        )
 
     def add(self, table: str, **values: Any) -> int:
         self.count[table] += 1
@@ -102,8 +115,14 @@ class Database:
         return int(values.get("id", 0))
 
     def event(self, category: str, stack: int, parent: int | None = None, **more: Any) -> int:
-        return self.add("event", category_id=S[category], stack_id=stack, parent_stack_id=stack if parent is None else parent,
-                        correlation_id=0, extdata=json.dumps(more))  # fmt: skip
+        return self.add(
+            "event",
+            category_id=S[category],
+            stack_id=stack,
+            parent_stack_id=stack if parent is None else parent,
+            correlation_id=0,
+            extdata=json.dumps(more),
+        )
 
     def timed(self, table: str, at: int, lasts: int, place: dict[str, Any], **values: Any) -> None:
         """One row with times and place, where the schema wants them."""
@@ -122,12 +141,12 @@ class Database:
     def kernel(self, at: int, lasts: int, stack: int, kernel: Any = 8, gpu: int = 1, stream: int = 3) -> None:
         sizes = {"group_segment_size": 512, "workgroup_size_x": 256, "workgroup_size_y": 2, "workgroup_size_z": 1}
         sizes |= {"grid_size_x": 1000, "grid_size_y": 4, "grid_size_z": 1}
-        self.timed("kernel_dispatch", at, lasts, {"agent_id": gpu, "queue_id": 1, "stream_id": stream}, kernel_id=kernel, dispatch_id=at,
-                   event_id=self.event("KERNEL_DISPATCH", stack), **sizes)  # fmt: skip
+        place, event = {"agent_id": gpu, "queue_id": 1, "stream_id": stream}, self.event("KERNEL_DISPATCH", stack)
+        self.timed("kernel_dispatch", at, lasts, place, kernel_id=kernel, dispatch_id=at, event_id=event, **sizes)
 
     def copy(self, at: int, lasts: int, stack: int, source: Any, target: Any, size: Any, name: str = "MEMORY_COPY_HOST_TO_DEVICE") -> None:
-        self.timed("memory_copy", at, lasts, {"stream_id": 3}, name_id=S[name], src_agent_id=source, dst_agent_id=target, size=size,
-                   event_id=self.event("MEMORY_COPY", stack))  # fmt: skip
+        about = {"name_id": S[name], "src_agent_id": source, "dst_agent_id": target, "size": size}
+        self.timed("memory_copy", at, lasts, {"stream_id": 3}, **about, event_id=self.event("MEMORY_COPY", stack))
 
     def turns(self, turns: int = 3) -> Database:
         """Turns of a copy and a kernel."""

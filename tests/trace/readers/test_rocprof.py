@@ -27,8 +27,14 @@ def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
     a, b = (open_with_reader(tmp_path / f"results.{kind}") for kind in ("db", "json"))
     equal_but_for_numbering(a, b)
     assert {t: f.height for t, f in a.tables.items()} == {
-        "api": 5, "kernels": 1, "copies": 1, "memsets": 2, "ranges": 2, "allocations": 2, "streams": 1
-    }  # fmt: skip
+        "api": 5,
+        "kernels": 1,
+        "copies": 1,
+        "memsets": 2,
+        "ranges": 2,
+        "allocations": 2,
+        "streams": 1,
+    }
     kernel = a.kernels.row(0, named=True)
     assert kernel | {"device": 1, "stream": 3, "process": 909 << 24, "blocks": None, "threads": None, "graph_node": None} == kernel
     # the copy's size stands in its call; of a call with two sets it cannot be told which set which bytes
@@ -175,8 +181,13 @@ def test_hip_calls_are_classified_like_cuda_calls() -> None:
 
 
 def test_short_names() -> None:
-    names = {"void a::b<c(int)>::f<d>(e*) const": "f", "__amd_rocclr_fillBufferAligned": "__amd_rocclr_fillBufferAligned", "": "",
-             "Kokkos::(anonymous namespace)::init(int)": "init", "a<b>>c<": "a>c"}  # fmt: skip
+    names = {
+        "void a::b<c(int)>::f<d>(e*) const": "f",
+        "__amd_rocclr_fillBufferAligned": "__amd_rocclr_fillBufferAligned",
+        "": "",
+        "Kokkos::(anonymous namespace)::init(int)": "init",
+        "a<b>>c<": "a>c",
+    }
     assert {n: short_name(n) for n in names} == names
 
 

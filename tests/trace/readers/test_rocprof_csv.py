@@ -21,8 +21,8 @@ def line(*cells: object) -> str:
 TIMES = ("Start_Timestamp", "End_Timestamp")
 API = line("Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", *TIMES)
 SIZES = tuple(f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in "XYZ")
-KERNEL = line("Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Dispatch_Id", "Kernel_Id", "Kernel_Name", "Correlation_Id", *TIMES,
-              "LDS_Block_Size", "VGPR_Count", "Accum_VGPR_Count", *SIZES)  # fmt: skip
+IDS = ("Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Dispatch_Id", "Kernel_Id", "Kernel_Name", "Correlation_Id")
+KERNEL = line(*IDS, *TIMES, "LDS_Block_Size", "VGPR_Count", "Accum_VGPR_Count", *SIZES)
 COPY = line("Kind", "Direction", "Stream_Id", "Source_Agent_Id", "Destination_Agent_Id", "Correlation_Id", *TIMES)
 MEMORY = line("Kind", "Operation", "Agent_Id", "Allocation_Size", "Address", "Correlation_Id", *TIMES)
 AGENTS = line("Node_Id", "Logical_Node_Id", "Agent_Type", "Cu_Count", "Max_Engine_Clk_Fcompute", "Name", "Product_Name") + "".join(
@@ -36,10 +36,10 @@ def call(name: str, correlation: int, at: int, domain: str = "HIP_RUNTIME_API_EX
 
 def set_of_files(folder: Path, label: str = "Agent {}", agents: bool = True) -> Path:
     of = label.format(5)
-    kernels = [
-        line("KERNEL_DISPATCH", of, 1, 7, 910, k, 3, "void s<a, b>(int*)", 2 * k + 2, START + 1000 * k + 500, START + 1000 * k + 700, 0, 8,
-             4, 256, 1, 1, 512, 3, 1) for k in range(3)
-    ]  # fmt: skip
+    kernels = []
+    for k in range(3):
+        times = (START + 1000 * k + 500, START + 1000 * k + 700)
+        kernels.append(line("KERNEL_DISPATCH", of, 1, 7, 910, k, 3, "void s<a, b>(int*)", 2 * k + 2, *times, 0, 8, 4, 256, 1, 1, 512, 3, 1))
     names = ((1, "hipMemcpyAsync"), (2, "hipLaunchKernel"))
     allocation = "MEMORY_ALLOCATION"
     files = {
@@ -60,8 +60,14 @@ def set_of_files(folder: Path, label: str = "Agent {}", agents: bool = True) -> 
 def test_a_set_is_read_by_any_of_its_files(tmp_path: Path) -> None:
     first = open_with_reader(set_of_files(tmp_path))
     assert {t: f.height for t, f in first.tables.items()} == {
-        "api": 6, "kernels": 3, "copies": 1, "ranges": 1, "allocations": 2, "streams": 1, "devices": 2
-    }  # fmt: skip
+        "api": 6,
+        "kernels": 3,
+        "copies": 1,
+        "ranges": 1,
+        "allocations": 2,
+        "streams": 1,
+        "devices": 2,
+    }
     kernel = first.kernels.row(0, named=True)
     assert kernel | {"device": 1, "stream": 7, "blocks": 6, "threads": 256, "registers": 12, "process": 908 << 24} == kernel
     copy = first.copies.row(0, named=True)
@@ -91,8 +97,9 @@ def test_older_headers_counters_and_packed_files(tmp_path: Path) -> None:
     row = trace.kernels.row(0, named=True)
     assert row | {"blocks": 65536, "threads": 16, "shared_bytes": 128, "stream": 0, "correlation": None, "registers": None} == row
     assert codes(trace)["P180"] == 1
-    head = line("Correlation_Id", "Dispatch_Id", "Agent_Id", "Queue_Id", "Process_Id", "Thread_Id", "Grid_Size", "Kernel_Name",
-                "Workgroup_Size", "LDS_Block_Size", "VGPR_Count", "Accum_VGPR_Count", "Counter_Name", "Counter_Value", *TIMES)  # fmt: skip
+    sizes = ("Grid_Size", "Kernel_Name", "Workgroup_Size", "LDS_Block_Size", "VGPR_Count", "Accum_VGPR_Count")
+    ids = ("Correlation_Id", "Dispatch_Id", "Agent_Id", "Queue_Id", "Process_Id", "Thread_Id")
+    head = line(*ids, *sizes, "Counter_Name", "Counter_Value", *TIMES)
     counted = ((d, c) for d in (1, 2) for c in ("A", "B"))
     rows = [line(d, d, "Agent 4", 1, 908, 910, 1000, "k", 256, 0, 8, 0, c, 1.5, START + d, START + d + 1) for d, c in counted]
     (tmp_path / "c_counter_collection.csv").write_text(head + "".join(rows))

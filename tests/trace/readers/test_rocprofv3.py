@@ -67,8 +67,10 @@ def test_ranges_allocations_and_other_kinds(written: Callable[..., Trace]) -> No
             record(20, 5, 61, ALLOCATION, 3, agent_id={"handle": 0}, address="0x4d", allocation_size=0),
             record(30, 5, 62, ALLOCATION, 1, agent_id={"handle": 700}, address={"value": 78}, allocation_size=11),
         ],
-        "scratch_memory": [record(1, 2, 3, 4, 5)], "rccl_api": [record(1, 2, 3, 4, 5)] * 2, "new_kind_\x1b[31m": [{}],
-    }  # fmt: skip
+        "scratch_memory": [record(1, 2, 3, 4, 5)],
+        "rccl_api": [record(1, 2, 3, 4, 5)] * 2,
+        "new_kind_\x1b[31m": [{}],
+    }
     trace = written([v3(turns() | more)])
     assert trace.text(trace.ranges).to_list() == ["step", "here"] and trace.ranges["kind"].to_list() == [59, 34]
     told = trace.allocations.select("operation", "size_bytes", "memory", "device", "address").rows()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,9 @@ class Column:
     meaning: str
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    text = (files("turnbuckle.foundation") / "schema" / name).read_text(encoding="utf-8")
+def table_rows(place: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV table of the program by its place in the package, such as ``machine/hops.csv``."""
+    text = (Path(__file__).parents[2] / place).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
@@ -31,7 +32,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 def tables(kind: str = "trace") -> dict[str, tuple[Column, ...]]:
     """Return the tables of a `Trace` (``trace``) or of a `Profile` (``profile``), in the order of the CSV."""
     out: dict[str, list[Column]] = {}
-    for r in _rows(f"{kind}.csv"):
+    for r in table_rows(f"foundation/schema/{kind}.csv"):
         out.setdefault(r["table"], []).append(Column(r["column"], r["type"], r["unit"], r["nullable"] == "yes", r["meaning"]))
     return {name: tuple(columns) for name, columns in out.items()}
 
@@ -39,5 +40,5 @@ def tables(kind: str = "trace") -> dict[str, tuple[Column, ...]]:
 @cache
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a coded list (``directions``, ``memories``), by index."""
-    rows = sorted((int(r["index"]), r["word"]) for r in _rows("codes.csv") if r["list"] == name)
+    rows = sorted((int(r["index"]), r["word"]) for r in table_rows("foundation/schema/codes.csv") if r["list"] == name)
     return tuple(word for _, word in rows)

@@ -9,13 +9,12 @@ the new one named, never taken for it: some words have come to mean something el
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.foundation.schema import table_rows
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class Renamed:
 @cache
 def renamed() -> tuple[Renamed, ...]:
     """Return every word that has another name now."""
-    text = (files("turnbuckle.foundation.schema") / "renamed.csv").read_text(encoding="utf-8")
-    return tuple(Renamed(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(Renamed(**row) for row in table_rows("foundation/schema/renamed.csv"))
 
 
 def refuse_old_options(words: Sequence[str]) -> None:

@@ -17,11 +17,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 from turnbuckle.trace.spelling import spelled
 
@@ -49,10 +49,9 @@ class _Metric:
 
 @cache
 def _metrics() -> Mapping[str, _Metric]:
-    text = (files("turnbuckle.foundation.schema") / "counters.csv").read_text(encoding="utf-8")
     return {
         row["metric"]: _Metric(row["quantity"], float(row["factor"]), parameter_name(row["peak"]) if row["peak"] else None)
-        for row in csv.DictReader(text.splitlines())
+        for row in table_rows("foundation/schema/counters.csv")
     }
 
 

@@ -5,12 +5,10 @@ A fixed node is a pool with one host.  Composed, as many hosts as a fabric reach
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +16,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.questions.pool.lines import read_text, rows_of, whole
 from turnbuckle.questions.pool.stream import MILLI
@@ -136,5 +135,4 @@ def read_fleet(given: str | Path) -> Fleet:
 @cache
 def reaches() -> dict[str, tuple[int, str]]:
     """Return how many hosts a fabric of the catalogue reaches, and why: ``reach.csv``."""
-    text = (files("turnbuckle") / "questions" / "pool" / "reach.csv").read_text(encoding="utf-8")
-    return {row["machine"]: (int(row["hosts"]), row["source"]) for row in csv.DictReader(text.splitlines())}
+    return {row["machine"]: (int(row["hosts"]), row["source"]) for row in table_rows("questions/pool/reach.csv")}

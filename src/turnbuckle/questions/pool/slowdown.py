@@ -6,17 +6,16 @@ from nothing longer to what Shorts and Grant print as the worst of two programs 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
 import numpy as np
 
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine
 from turnbuckle.projection.run import Run
 
@@ -136,8 +135,7 @@ def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Sl
 
 @cache
 def _table() -> tuple[list[float], list[float]]:
-    text = (files("turnbuckle") / "questions" / "pool" / "slowdown.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = table_rows("questions/pool/slowdown.csv")
     return [float(r["slack_seconds"]) for r in rows], [float(r["upper"]) for r in rows]
 
 

@@ -41,13 +41,22 @@ def test_between_the_two_latencies_the_bound_is_an_upper_one(turnbuckle: Run) ->
 @pytest.mark.parametrize(
     ("at", "claimed", "possible"),
     [
-        ("1us", "0.82", True), ("1us", "2", False), ("1us", "0.7", False),
-        ("10us", "0.83", True), ("10us", "0.9", False), ("10us", "0.5", False),
-        ("50us", "0.9", True), ("50us", "0.10", False), ("50us", "2", False),
-        ("100us", "1", True), ("100us", "2", False), ("100us", "0.9", False),
-        ("1ms", "900", True), ("1ms", "0.5", False),
+        ("1us", "0.82", True),
+        ("1us", "2", False),
+        ("1us", "0.7", False),
+        ("10us", "0.83", True),
+        ("10us", "0.9", False),
+        ("10us", "0.5", False),
+        ("50us", "0.9", True),
+        ("50us", "0.10", False),
+        ("50us", "2", False),
+        ("100us", "1", True),
+        ("100us", "2", False),
+        ("100us", "0.9", False),
+        ("1ms", "900", True),
+        ("1ms", "0.5", False),
     ],
-)  # fmt: skip
+)
 def test_a_claim_is_held_against_both_ends(turnbuckle: Run, at: str, claimed: str, possible: bool) -> None:
     """Run time is convex in latency, and no latency shortens it."""
     question = ("model", "bound", *KNOWN, "--at", at, "--claimed", claimed)

@@ -49,9 +49,15 @@ def graphs(draw: st.DrawFn) -> TaskGraph:
     held = draw(st.lists(st.sampled_from([0, 0, 1000, 5000]), min_size=count, max_size=count))
     rank = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     return TaskGraph(
-        "drawn", tuple(f"t{k}" for k in range(count)), np.array(seconds) * 1e-6, np.array(held, dtype=np.float64), np.array(rank),
-        source, target, np.array(sizes, dtype=np.float64),
-    )  # fmt: skip
+        "drawn",
+        tuple(f"t{k}" for k in range(count)),
+        np.array(seconds) * 1e-6,
+        np.array(held, dtype=np.float64),
+        np.array(rank),
+        source,
+        target,
+        np.array(sizes, dtype=np.float64),
+    )
 
 
 def oracle(graph: TaskGraph, ranks: int) -> float:

@@ -53,8 +53,12 @@ def test_a_wait_counts_beside_what_it_waits_for() -> None:
     assert (rows["kernel_a"]["class"], rows["kernel_a"]["time_ns"], rows["kernel_a"]["exposed_ns"]) == ("gpu", 7_000, 7_000)
     wait = rows["cudaDeviceSynchronize"]
     assert (wait["class"], wait["call_class"], wait["time_ns"], wait["waited_ns"], wait["exposed_ns"]) == (
-        "control", "sync", 7_000, 7_000, 1_000,
-    )  # fmt: skip
+        "control",
+        "sync",
+        7_000,
+        7_000,
+        1_000,
+    )
     assert rows[HOST_CODE]["time_ns"] == 1_000 and rows[HOST_CODE]["exposed_ns"] == 0
     assert found.run_time_ns == 9_000 and found.closure_defect_ns == -7_000, "the kernel's time, once more"
     assert found.exposed_defect_ns == 0
@@ -70,9 +74,13 @@ def test_copies_by_direction() -> None:
     found = table(copies=moves, memsets=[on_device(100, 107, memory=DEVICE)])
     rows = by_name(found)
     assert {n: (r["class"], r["calls"], r["time_ns"]) for n, r in rows.items() if n != HOST_CODE} == {
-        "[CUDA memcpy HtoD]": ("data", 2, 8), "[CUDA memcpy DtoH]": ("data", 1, 4), "[CUDA memcpy DtoD]": ("gpu", 1, 4),
-        "[CUDA memcpy PtoP]": ("gpu", 1, 4), "[Unified Memory HtoD]": ("data", 1, 4), "[CUDA memset]": ("gpu", 1, 7),
-    }  # fmt: skip
+        "[CUDA memcpy HtoD]": ("data", 2, 8),
+        "[CUDA memcpy DtoH]": ("data", 1, 4),
+        "[CUDA memcpy DtoD]": ("gpu", 1, 4),
+        "[CUDA memcpy PtoP]": ("gpu", 1, 4),
+        "[Unified Memory HtoD]": ("data", 1, 4),
+        "[CUDA memset]": ("gpu", 1, 7),
+    }
     assert found.time_ns("data") == 16 and found.time_ns("gpu") == 15
 
 

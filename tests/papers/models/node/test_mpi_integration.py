@@ -64,31 +64,41 @@ def test_what_a_run_spends() -> None:
     of = communication(
         run(
             *session(2, 110),
-            call(0, "Send", 20, 40, **to(1)), call(1, "Recv", 20, 30, **to(0)),
-            call(0, "Allreduce", 50, 60, size_bytes=16), call(1, "Allreduce", 50, 60, size_bytes=16),
-            call(0, "Barrier", 70, 75), call(1, "Barrier", 70, 75),
+            call(0, "Send", 20, 40, **to(1)),
+            call(1, "Recv", 20, 30, **to(0)),
+            call(0, "Allreduce", 50, 60, size_bytes=16),
+            call(1, "Allreduce", 50, 60, size_bytes=16),
+            call(0, "Barrier", 70, 75),
+            call(1, "Barrier", 70, 75),
             ranks=2,
         )
-    )  # fmt: skip
+    )
     assert of.ranks == 2 and of.seconds == pytest.approx(100e-9), "between MPI_Init and MPI_Finalize"
     assert of.share == pytest.approx(60 / 200)
     assert (of.p2p, of.collectives, of.synchronising) == pytest.approx((30 / 60, 20 / 60, 10 / 60))
     assert of.p2p_volume == pytest.approx(100 / 132)
     assert of.messages.rows() == [(0, 1, 100)]
     assert dict(of.functions.select("function", "what").iter_rows()) == {
-        "MPI_Send": "p2p", "MPI_Recv": "p2p", "MPI_Allreduce": "collective", "MPI_Barrier": "synchronising",
-    }  # fmt: skip
+        "MPI_Send": "p2p",
+        "MPI_Recv": "p2p",
+        "MPI_Allreduce": "collective",
+        "MPI_Barrier": "synchronising",
+    }
 
 
 def test_a_wait_is_what_it_completes() -> None:
     of = communication(
         run(
-            call(0, "Isend", 0, 1, request=1, **to(1)), call(0, "Wait", 2, 12, request=1),
-            call(0, "Iallreduce", 20, 21, request=2, size_bytes=8), call(0, "Wait", 22, 42, request=2),
-            call(1, "Recv", 0, 5, **to(0)), call(1, "Iallreduce", 20, 21, request=3, size_bytes=8), call(1, "Wait", 22, 42, request=3),
+            call(0, "Isend", 0, 1, request=1, **to(1)),
+            call(0, "Wait", 2, 12, request=1),
+            call(0, "Iallreduce", 20, 21, request=2, size_bytes=8),
+            call(0, "Wait", 22, 42, request=2),
+            call(1, "Recv", 0, 5, **to(0)),
+            call(1, "Iallreduce", 20, 21, request=3, size_bytes=8),
+            call(1, "Wait", 22, 42, request=3),
             ranks=2,
         )
-    )  # fmt: skip
+    )
     assert dict(of.functions.group_by("what").agg(pl.col("seconds").sum()).iter_rows()) == pytest.approx(
         {"p2p": 16e-9, "collective": 42e-9}
     )
@@ -124,8 +134,10 @@ def test_one_rank_of_many() -> None:
     """A recording of one rank names its partners in the world, and in a duplicate of it; not in what was split."""
     twin = {"rank": 0, "time_ns": 5, "communicator": 70, "parent": 7}
     part = {"rank": 0, "time_ns": 6, "communicator": 71, "parent": 7, "local_rank": 0, "size": 4}
-    sends = [call(0, "Send", 100 * k, 100 * k + 50, **{**to(partner, 10**k), "communicator": handle})
-             for k, (partner, handle) in enumerate(((1, 7), (4, 70), (2, 71), (9, 7)))]  # fmt: skip
+    sends = [
+        call(0, "Send", 100 * k, 100 * k + 50, **{**to(partner, 10**k), "communicator": handle})
+        for k, (partner, handle) in enumerate(((1, 7), (4, 70), (2, 71), (9, 7)))
+    ]
     reduced = call(0, "Allreduce", 600, 700, size_bytes=8)
     profile = run(*session(1), *sends, reduced, ranks=1, world=8, made=(twin, part))
     of = communication(profile)

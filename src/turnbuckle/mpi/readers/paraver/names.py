@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from array import array
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.files import noted
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.trace.readers.parts.mpi_tables import operation, sort_of
 from turnbuckle.trace.readers.parts.packed_text import Text
 from turnbuckle.trace.readers.parts.text_numbers import LONGEST
@@ -31,8 +30,7 @@ _NOT_YET: Final = -2
 @cache
 def usual() -> dict[int, str]:
     """Return Extrae's own numbers of MPI calls with their names, for a trace without its .pcf."""
-    text = (files("turnbuckle.mpi.readers.paraver") / "calls.csv").read_text(encoding="utf-8")
-    return {int(row["number"]): row["name"] for row in csv.DictReader(text.splitlines())}
+    return {int(row["number"]): row["name"] for row in table_rows("mpi/readers/paraver/calls.csv")}
 
 
 def named(path: Path) -> dict[tuple[int, int], str] | None:

@@ -13,11 +13,9 @@ Errors: A043, A156.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +25,7 @@ from numpy.typing import ArrayLike
 from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import show
@@ -210,9 +209,8 @@ class Fabric:
 
 @cache
 def _shipped() -> dict[str, list[dict[str, str]]]:
-    text = (files("turnbuckle.papers.models.dag") / "tiers.csv").read_text(encoding="utf-8")
     out: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in table_rows("papers/models/dag/tiers.csv"):
         out.setdefault(row["machine"], []).append(row)
     return out
 

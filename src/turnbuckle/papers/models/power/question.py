@@ -10,13 +10,11 @@ do not show growth, its upper end is infinite.  The trend is one of peak rates, 
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -27,6 +25,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
@@ -154,9 +153,8 @@ def rate_at_power(rate: Float | float, power: float, reference_power: float, exp
 @cache
 def shipped() -> tuple[Part, ...]:
     """Return the parts that ship with Turnbuckle (``parts.csv``), each with its source."""
-    text = (files("turnbuckle.papers.models.power") / "parts.csv").read_text(encoding="utf-8")
     parts = []
-    for r in csv.DictReader(text.splitlines()):
+    for r in table_rows("papers/models/power/parts.csv"):
         matrix = parse(r["matrix"], "FLOP/s") if r["matrix"] else None
         vector, power = parse(r["vector"], "FLOP/s"), parse(r["power"], "W")
         parts.append(Part(r["part"], r["form"], float(r["year"]), vector, matrix, power, r["source"]))

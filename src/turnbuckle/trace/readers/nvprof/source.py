@@ -6,11 +6,9 @@ synchronisation 1 to 4, flags of streams 1 to 3, causes of migrations 1 to 5, an
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 import numpy as np
@@ -20,6 +18,7 @@ from turnbuckle._native import demangle
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import finding
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.trace.ids import MOST_THREADS, id_of, process_of, thread_number
 from turnbuckle.trace.readers.nvprof.names import short
 from turnbuckle.trace.readers.nvprof.rows import Rows
@@ -55,8 +54,7 @@ def call_names() -> dict[tuple[int, int], str]:
     Numbers and names are the enumerations of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of CUDA 11.8, 12.9 and 13.5: one
     number has one meaning in all of them, and later versions add numbers.
     """
-    text = (files("turnbuckle.trace.readers.nvprof") / "calls.csv").read_text(encoding="utf-8")
-    return {(int(row["level"]), int(row["cbid"])): row["name"] for row in csv.DictReader(text.splitlines())}
+    return {(int(row["level"]), int(row["cbid"])): row["name"] for row in table_rows("trace/readers/nvprof/calls.csv")}
 
 
 def gather(database: Database, counts: Mapping[str, int]) -> Rows:
