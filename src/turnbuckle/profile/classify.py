@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool
-from turnbuckle.foundation.schema import words
+from turnbuckle.foundation.schema import table_rows, words
 
 KINDS: Final = words("kinds")
 CATEGORIES: Final = words("categories")
@@ -28,35 +28,7 @@ CALL_CLASS = {word: code for code, word in enumerate(CALL_CLASSES)}
 
 #: (pattern, call class), first match wins.
 RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern), word)
-    for pattern, word in (
-        (r"^cl(Finish|WaitForEvents)$", "sync"),
-        (r"^clEnqueue(NDRangeKernel|Task|NativeKernel)$", "launch"),
-        (r"^clEnqueue(Fill|SVMMemFill|MemFill|Memset)", "memset"),
-        (r"^cl(Create(Sub)?Buffer|CreateImage|ReleaseMemObject|SVMAlloc|SVMFree|EnqueueSVMFree|\w+MemAlloc|Mem(Blocking)?Free)", "alloc"),
-        (r"^clEnqueue(Read|Write|Copy|Map|Unmap|Migrate|SVM|Memcpy)", "copy"),
-        (r"^clEnqueue|^clCreateUserEvent$|^clSetUserEventStatus$", "event"),
-        (r"^cl(Create|Release)(CommandQueue|Context)", "stream"),
-        (r"^cl(Create|Build|Compile|Link|Clone|Release)(Program|Kernel)", "module"),
-        (r"^clGet", "query"),
-        (r"^cl[A-Z]", "other"),
-        (r"StreamWaitEvent|StreamWaitValue|StreamWriteValue|EventRecord|EventCreate|EventDestroy|EventElapsed", "event"),
-        (r"LaunchHostFunc|GetProcAddress|GetDriverEntryPoint|GetFuncBySymbol", "other"),
-        (r"Synchronize|CtxSync", "sync"),
-        (
-            r"Query|MemGetInfo|MemPoolGetAttribute|DefaultMemPool|GetLastError|PeekAtLastError|IsCapturing|GetCaptureInfo|GetAttribute|GetDevice|SetDevice|OccupancyMax",
-            "query",
-        ),
-        (r"Graph(Instantiate|Create|Destroy|Add|Exec|Kernel|Memcpy|Memset)|Stream(Create|Destroy|Begin|End)|StreamCaptureMode", "stream"),
-        (r"Launch", "launch"),
-        (r"Memcpy|MemcpyPeer|MemPrefetch", "copy"),
-        (r"Memset", "memset"),
-        (
-            r"Malloc|Free|HostAlloc|Host(Un)?[Rr]egister|Mem(Alloc|Free|Host|Create|Release|Map|Unmap|Address|Pool|SetAccess|Advise)|Array(3D)?Create",
-            "alloc",
-        ),
-        (r"Module|Library|Kernel|Function|FuncGet|FuncSet|Link(Create|Add|Complete)", "module"),
-    )
+    (re.compile(row["pattern"]), row["class"]) for row in table_rows("profile/call_classes.csv")
 )
 
 #: Which kind of activity a class of call is; a call that `waits` is of kind sync whatever its class.

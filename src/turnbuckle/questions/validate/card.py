@@ -13,57 +13,12 @@ from importlib.resources import files
 from typing import Any, Final
 
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.show.text import terms
 
 #: Kinds of question in words.
-TITLES: Final = {
-    "run time": "run time on another machine",
-    "slack": "run time with every boundary call delayed",
-    "distance": "run time at added distance, measured",
-    "bandwidth": "run time at less bandwidth, measured",
-    "tolerance": "delay that a run tolerates, measured",
-    "remoting": "run time through a remoting layer, measured",
-    "message delay": "message delay, measured",
-    "sharing": "run time of two at once, measured",
-    "transfers": "time of pinned and device copies",
-    "pageable": "time of pageable copies",
-    "migrations": "time of unified memory's moves",
-    "messages": "time of MPI messages",
-    "rates": "bandwidths of machine files",
-    "launches": "time of launches",
-    "launch counts": "number of launches",
-    "kernels": "kernel time as a stated ratio",
-    "kernel pairs": "kernel time on another GPU, benchmarks",
-    "collectives": "time of collectives on another node",
-    "tables": "run time on another GPU, public tables",
-    "replay": "run time, kernels' own times given",
-    "variants": "run time of a variant, nothing given",
-    "ranking": "order",
-    "noise": "a run from another of one configuration",
-}
+TITLES: Final = terms("kind of question")
 #: Models in words.
-MODEL_TITLES: Final = {
-    "datasheet": "data sheet",
-    "machine": "machine file",
-    "rate": "machine file",
-    "line": "line fitted to A",
-    "projection": "project",
-    "projection, kernels by memory": "project --alpha memory",
-    "projection, kernels by flop": "project --alpha flop",
-    "peak": "peak bandwidth",
-    "mean": "A's mean rate",
-    "timeline": "timeline",
-    "sum": "sum",
-    "counts": "A's costs, counts of B",
-    "repeat": "the other run",
-    "nothing": "nothing changes",
-    "constant": "one factor for all, from the answers",
-    "logp": "message replay",
-    "count": "messages x delay",
-    "shared": "model sharing",
-    "turns": "taking turns",
-    "api": "every call blocks",
-    "link": "longer link",
-}
+MODEL_TITLES: Final = terms("model of a question")
 #: Kinds whose error is not one of a model: what no model can beat.
 FLOOR: Final = "noise"
 CARD_FILE: Final = "accuracy.json"
