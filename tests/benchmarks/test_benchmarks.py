@@ -146,12 +146,7 @@ def test_targets_are_judged_by_the_figures() -> None:
     said = run.targets(result(ours=1.0, adbc=2.5, connectorx=1.5, second=0.05), cores=2)
     assert [met for met, _ in said] == [True, False, True, True, True]
     assert "2.50x" in said[0][1] and "1.50x" in said[1][1] and "100 bytes" in said[2][1]
-    assert [met for met, _ in run.targets(result(ours=1.0, adbc=1.9, connectorx=9.0, second=0.5), cores=1)] == [
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert [met for met, _ in run.targets(result(ours=1.0, adbc=1.9, connectorx=9.0, second=0.5), cores=1)] == [False, False, True, False]
 
 
 def test_medians_and_table() -> None:

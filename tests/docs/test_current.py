@@ -153,12 +153,7 @@ def test_the_readme_counts_the_published_numbers() -> None:
     from turnbuckle.papers.reproduce import counts, reproduce
 
     found = counts(reproduce())
-    told = (
-        found["reproduced"] + found["reproduced*"],
-        found["trunc"] + found["off"],
-        found["contradiction"],
-        found["n/r"],
-    )
+    told = (found["reproduced"] + found["reproduced*"], found["trunc"] + found["off"], found["contradiction"], found["n/r"])
     words = (
         "{} match; {} differ, or were cut off where they should have been rounded; "
         "{} contradict other statements of their paper; {} cannot be recomputed"

@@ -62,13 +62,7 @@ def test_lines_left_out_are_allowed_where_dots_stand() -> None:
 
 @pytest.mark.parametrize(
     ("output", "code"),
-    [
-        (["a 1.00 s", "b 7"], 0),
-        (["a 1.05 s", "b 7"], 2),
-        (["a 1.00 ms", "b 7"], 2),
-        (["b 7", "a 1.00 s"], 2),
-        (["a 1.00 s"], 2),
-    ],
+    [(["a 1.00 s", "b 7"], 0), (["a 1.05 s", "b 7"], 2), (["a 1.00 ms", "b 7"], 2), (["b 7", "a 1.00 s"], 2), (["a 1.00 s"], 2)],
     ids=["exit code", "number", "unit", "order", "missing line"],
 )
 def test_a_page_that_is_wrong_is_found(output: list[str], code: int) -> None:

@@ -30,12 +30,7 @@ from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, dependenci
 from turnbuckle.profile.profile import build
 from turnbuckle.trace.trace import Trace
 
-SMALL = (
-    "extrap_con_kernel/con_kernel",
-    "extrap_concurrent_s4/profile4",
-    "extrap_exgpu_s10/ex-gpu.s10",
-    "jacobi_gh200/jacobi_report",
-)
+SMALL = ("extrap_con_kernel/con_kernel", "extrap_concurrent_s4/profile4", "extrap_exgpu_s10/ex-gpu.s10", "jacobi_gh200/jacobi_report")
 
 
 def real(shared: Path, name: str) -> Instants:

@@ -91,14 +91,7 @@ def test_every_gpu_states_what_kernels_need(name: str) -> None:
     machine = load(name)
     for basis in ("launch geometry", "range of rates", "roofline"):
         assert set(lacking(machine, basis)) <= OPEN.get(name, set())
-    limits: set[ParameterName] = {
-        "gpu.warp",
-        "gpu.threads",
-        "gpu.registers",
-        "gpu.shared_memory",
-        "gpu.shared_memory_block",
-        "gpu.cache",
-    }
+    limits: set[ParameterName] = {"gpu.warp", "gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.shared_memory_block", "gpu.cache"}
     assert limits - machine.has == OPEN.get(name, set()) & limits
     assert name in OPEN or value(machine, "gpu.threads") % value(machine, "gpu.warp") == 0
     assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier", "strix")))  # no source states it for AMD

@@ -63,20 +63,8 @@ def test_the_words_of_a_small_terminal(turnbuckle: Run, monkeypatch: pytest.Monk
         (("AmgX", "--ranks-per-node", "0"), "A074"),
         (("AmgX", "--ranks-per-node", ""), "A074"),
         (("AmgX", "--hop", "1"), "U001"),
-        (
-            (
-                "AmgX",
-                "--hop=-1 us",
-            ),
-            "A074",
-        ),
-        (
-            (
-                "AmgX",
-                "--eager-limit=-5B",
-            ),
-            "A074",
-        ),
+        (("AmgX", "--hop=-1 us"), "A074"),
+        (("AmgX", "--eager-limit=-5B"), "A074"),
         (("AmgX", "--set", "speed=1"), "A081"),
         (("--by-size", "--ranks", "8,9"), "A093"),
         (("--by-size", "--ranks", "all"), "A074"),

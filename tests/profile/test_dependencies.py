@@ -38,10 +38,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         | {f"{who} {i}": (31 + 42 * (i - 1), 51 + 42 * (i - 1)) for i in (1, 2, 3) for who in "B"}
         | {f"A {i}": (52 + 42 * (i - 2), 72 + 42 * (i - 2)) for i in (2, 3, 4)},
     ),
-    "call": (
-        [("launch A begins", "launch A ends", 4), ("sync begins", "sync ends", 2)],
-        {"launch A": (0, 9), "sync": (12, 32)},
-    ),
+    "call": ([("launch A begins", "launch A ends", 4), ("sync begins", "sync ends", 2)], {"launch A": (0, 9), "sync": (12, 32)}),
     "deliver": (
         [
             ("launch A ends", "A begins", 3),
@@ -54,15 +51,9 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
     "stream": ([("A ends", "B begins", 0)], {"A": (7, 26), "B": (26, 34)}),
     "stream-within": ([("A begins", "B begins", 10), ("B ends", "C begins", 0)], {"A": (7, 26), "B": (23, 32), "C": (32, 38)}),
     "engine": ([("in 1 ends", "in 2 begins", 0)], {"in 1": (7, 26), "in 2": (26.5, 36)}),
-    "engine-kernels": (
-        [("A ends", "B begins", 0), ("B ends", "C begins", 0)],
-        {"A": (7, 21), "B": (21.5, 29.5), "C": (30, 38)},
-    ),
+    "engine-kernels": ([("A ends", "B begins", 0), ("B ends", "C begins", 0)], {"A": (7, 21), "B": (21.5, 29.5), "C": (30, 38)}),
     "run": ([("A begins", "A ends", 15)], {"A": (7, 28), "sync": (6, 30)}),
-    "barrier": (
-        [("X ends", "N begins", 0), ("N ends", "Y begins", 0)],
-        {"X": (7, 24), "N": (24.5, 30), "Y": (30.5, 37)},
-    ),
+    "barrier": ([("X ends", "N begins", 0), ("N ends", "Y begins", 0)], {"X": (7, 24), "N": (24.5, 30), "Y": (30.5, 37)}),
     "event": ([("A ends", "B begins", 0)], {"A": (7, 33), "C": (33, 40), "B": (33.5, 39)}),
     "event-passed": ([("A ends", "C begins", 0), ("D ends", "F begins", 0)], {"A": (4, 24), "C": (24.5, 29)}),
     "event-order": ([("A ends", "B begins", 0), ("D ends", "E begins", 0)], {"A": (7, 26), "C": (26, 33), "B": (26.5, 32)}),
@@ -74,26 +65,17 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, float]], dict[str, tuple[float, f
         [("A begins", "in 1 begins", 6), ("in 1 ends", "in 2 begins", 7), ("in 2 ends", "A ends", 8)],
         {"in 1": (13, 20), "in 2": (27, 35), "A": (7, 43)},
     ),
-    "sync": (
-        [("A ends", "sync stream 8 ends", 2)],
-        {"A": (7, 32), "sync stream 8": (9, 34), "launch C": (37, 40)},
-    ),
+    "sync": ([("A ends", "sync stream 8 ends", 2)], {"A": (7, 32), "sync stream 8": (9, 34), "launch C": (37, 40)}),
     "sync-device": (
         [("B ends", "sync device ends", 2), ("A ends", "sync device ends", 2)],
         {"B": (11, 30), "sync device": (9, 32), "launch C": (35, 38)},
     ),
-    "sync-queries": (
-        [("A ends", "queries/0 ends", 3)],
-        {"A": (7, 34), "B": (47, 52), "queries/0": (5, 37), "launch B": (40, 43)},
-    ),
+    "sync-queries": ([("A ends", "queries/0 ends", 3)], {"A": (7, 34), "B": (47, 52), "queries/0": (5, 37), "launch B": (40, 43)}),
     "queue": (
         [("513 kernels/1 ends", "one more ends", 2)],
         {"A": (7.0, 2200.0), "one more": (1540.0, 2203.0)} | {f"513 kernels/{i}": (2199.0 + i, 2200.0 + i) for i in range(1, 514)},
     ),
-    "meet": (
-        [("send begins", "receive ends", 6)],
-        {"A": (7, 30), "sync": (5, 32), "send": (35, 39), "receive": (6, 41)},
-    ),
+    "meet": ([("send begins", "receive ends", 6)], {"A": (7, 30), "sync": (5, 32), "send": (35, 39), "receive": (6, 41)}),
     "origin": (
         [("start", "malloc begins", 0), ("start", "X begins", 10), ("start", "malloc 2 begins", 14)],
         {"malloc": (0, 12), "launch A": (14, 18), "A": (21, 32)},
@@ -175,8 +157,7 @@ def synchronised(name: str, row: dict[str, Any], **more: list[dict[str, Any]]) -
 UNTOLD = RULES["event-order"].run
 #: The same by way of a stream without work, with work on a third stream launched between, over before the last could begin.
 PASSED = replace(
-    RULES["event-passed"].run,
-    bars=tuple(replace(b, end={"B": 14.5, "E": 42.5}.get(b.name, b.end)) for b in RULES["event-passed"].run.bars),
+    RULES["event-passed"].run, bars=tuple(replace(b, end={"B": 14.5, "E": 42.5}.get(b.name, b.end)) for b in RULES["event-passed"].run.bars)
 )
 
 
@@ -299,8 +280,7 @@ BESIDE: dict[str, tuple[Callable[[], Any], list[tuple[str, str, float]]]] = {
     "sync: another context": (lambda: bars(RULES["sync"].run, A={"more": {"context": 2}}), []),
     "sync: through a stream that was told to wait": (
         lambda: rules.Run(
-            (*JOINED, Bar("sync", "host", 9, 22, "cudaStreamSynchronize")),
-            JOIN | {"syncs": [*JOIN["syncs"], synced("sync", 3, stream=9)]},
+            (*JOINED, Bar("sync", "host", 9, 22, "cudaStreamSynchronize")), JOIN | {"syncs": [*JOIN["syncs"], synced("sync", 3, stream=9)]}
         ),
         [("A ends", "sync ends", 2), ("X ends", "sync ends", 2)],
     ),
@@ -452,16 +432,8 @@ MOVES: dict[str, tuple[Callable[[], Any], tuple[tuple[str, str, float], ...], di
         {"A": (7, 16), "sync device": (9, 24), "launch C": (27, 30)},
     ),
     "a device wait: another stream catches up": (lambda: RULES["sync-device"].run, (("B", "added", 4),), {"B": (11, 26)}),
-    "a delivery twice as long": (
-        lambda: RULES["deliver"].run,
-        (("launch B", "delivery_ratio", 2),),
-        {"B": (54, 69), "C": (69, 77)},
-    ),
-    "a later return": (
-        lambda: RULES["sync"].run,
-        (("sync stream 8", "back", 3),),
-        {"sync stream 8": (9, 31), "launch C": (34, 37)},
-    ),
+    "a delivery twice as long": (lambda: RULES["deliver"].run, (("launch B", "delivery_ratio", 2),), {"B": (54, 69), "C": (69, 77)}),
+    "a later return": (lambda: RULES["sync"].run, (("sync stream 8", "back", 3),), {"sync stream 8": (9, 31), "launch C": (34, 37)}),
     "a wait that costs more": (
         lambda: RULES["sync"].run,
         (("sync stream 8", "added", 3),),

@@ -47,11 +47,7 @@ def replayed(profile: Profile, ratio: float = 1.0, slack: float = 0.0) -> float:
     run, piece = grouped(profile)
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
     change = no_change(len(run))
-    change = replace(
-        change,
-        ratio=np.where(run.kind == "kernel", ratio, 1.0),
-        added=np.where(run.kind == "launch", slack * 1e-9, 0.0),
-    )
+    change = replace(change, ratio=np.where(run.kind == "kernel", ratio, 1.0), added=np.where(run.kind == "launch", slack * 1e-9, 0.0))
     return float(timeline.seconds(change)) * 1e9
 
 

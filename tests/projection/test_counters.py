@@ -183,12 +183,7 @@ def test_half_precision_and_tensor_paths_count_against_their_peaks() -> None:
             (LIGHT, "Duration", "us", "1"),
         )
     )
-    assert kernel.operations == {
-        "gpu.fp16": 10e6,
-        "gpu.fp16_matrix": 4e6,
-        "gpu.tf32_matrix": 7e6,
-        "gpu.fp64_matrix": 5.0,
-    }
+    assert kernel.operations == {"gpu.fp16": 10e6, "gpu.fp16_matrix": 4e6, "gpu.tf32_matrix": 7e6, "gpu.fp64_matrix": 5.0}
     assert reached(KernelKind("matrix product", "pipe", "fp16"), kernel, here(fp16_matrix=10e12, fp16=40e12))[1] == pytest.approx(0.4)
 
 

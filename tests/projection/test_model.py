@@ -124,13 +124,7 @@ def run_of_calls() -> Profile:
 
 @pytest.mark.parametrize(
     ("name", "added"),
-    [
-        ("launch_latency", 10e-6),
-        ("launch_call", 0.0),
-        ("alloc_call", 0.0),
-        ("sync_return", 10e-6),
-        ("slack_call", 2 * 10e-6),
-    ],
+    [("launch_latency", 10e-6), ("launch_call", 0.0), ("alloc_call", 0.0), ("sync_return", 10e-6), ("slack_call", 2 * 10e-6)],
 )
 def test_delays_count_where_they_are_felt(name: str, added: float) -> None:
     """The call behind a running kernel and the allocation beside it hide their delay; the wait and the idle device do not."""

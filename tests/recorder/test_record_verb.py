@@ -465,16 +465,7 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
     chosen = {
         driver: toolchain.choose(driver).library.parents[3].name for driver in (None, 12020, 12080, 13000, 13010, 13020, 13050, 14000)
     }
-    assert chosen == {
-        None: "far",
-        12020: "old",
-        12080: "old",
-        13000: "first",
-        13010: "new",
-        13020: "new",
-        13050: "far",
-        14000: "far",
-    }
+    assert chosen == {None: "far", 12020: "old", 12080: "old", 13000: "first", 13010: "new", 13020: "new", 13050: "far", 14000: "far"}
     monkeypatch.setattr(toolchain, "folders", lambda: iter([old, far, new]))
     assert toolchain.choose(13000).version == 130100
     monkeypatch.setattr(toolchain, "folders", lambda: iter([old, new, tmp_path / "gone"]))

@@ -183,11 +183,7 @@ def test_a_path_of_one_task_is_one_that_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("edges", "track", "circle"),
-    [
-        ([(0, 1, 0.0), (1, 0, 0.0)], None, {"0", "1"}),
-        ([(1, 1, 0.0)], None, {"1"}),
-        ([(2, 0, 0.0)], [7, 7, 7], {"0", "1", "2"}),
-    ],
+    [([(0, 1, 0.0), (1, 0, 0.0)], None, {"0", "1"}), ([(1, 1, 0.0)], None, {"1"}), ([(2, 0, 0.0)], [7, 7, 7], {"0", "1", "2"})],
 )
 def test_a_circle_is_named(edges: list[tuple[int, int, float]], track: list[int] | None, circle: set[str]) -> None:
     graph = tasks([1.0] * 3, edges, track)

@@ -73,10 +73,7 @@ def test_an_end_before_its_start_is_set_aside() -> None:
     assert set_aside(**rows) == ({"api": 4, "kernels": 3}, {"P101": 1})
 
 
-@pytest.mark.parametrize(
-    ("start", "end"),
-    [(0, 0), (None, None), (None, 5_000), (5_000, None), (5_000, 0)],
-)
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (None, None), (None, 5_000), (5_000, None), (5_000, 0)])
 def test_a_lost_time_stamp_is_set_aside(start: int | None, end: int | None) -> None:
     """Trap 7: kernels at 0 would stretch the run back to the begin of the session."""
     rows = launched(4)

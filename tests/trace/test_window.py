@@ -145,8 +145,7 @@ def test_memory_held_before_is_held_in_the_part() -> None:
         return {"time_ns": time, "operation": operation, "address": address, "size_bytes": 100}
 
     trace = made(
-        kernels=[kernel(0, 1000)],
-        allocations=[memory(10, 0, 1), memory(20, 0, 2), memory(30, 1, 1), memory(300, 0, 3), memory(900, 0, 4)],
+        kernels=[kernel(0, 1000)], allocations=[memory(10, 0, 1), memory(20, 0, 2), memory(30, 1, 1), memory(300, 0, 3), memory(900, 0, 4)]
     )
     part = cut(trace, Part((200, 500)))
     assert part.allocations.select("time_ns", "address").rows() == [(200, 2), (300, 3)]

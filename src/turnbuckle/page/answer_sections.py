@@ -237,12 +237,7 @@ def _distance_table(answer: Answer, targets: list[Verdict]) -> Table | None:
         if c["copies_vanish"]:
             ratios = ["no copies"] * 4
         rows.append(
-            cells(
-                Cell(v.name, tone="strong", colour=v.colour),
-                *ratios,
-                factor(v.whole.alpha) if v.whole.alpha else DASH,
-                declared_numbers,
-            )
+            cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.whole.alpha) if v.whole.alpha else DASH, declared_numbers)
         )
     head = [
         "target",

@@ -162,12 +162,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             )
         )
     findings = answer.findings
-    return {
-        "facts": facts,
-        "devices": _devices_table(answer),
-        "findings": findings_table(findings),
-        "quality": _quality(findings),
-    }
+    return {"facts": facts, "devices": _devices_table(answer), "findings": findings_table(findings), "quality": _quality(findings)}
 
 
 def _device_alone(answer: Answer) -> bool:

@@ -79,11 +79,7 @@ def compiler() -> list[str]:
     for words in [given] if given else [["cc"], ["gcc"], ["clang"]]:
         if words and (path := shutil.which(words[0])):
             return [path, *words[1:]]
-    raise error_of(
-        "N001",
-        found=f"CC={given[0]}" if given else "neither cc, gcc nor clang",
-        library=LIBRARY,
-    )
+    raise error_of("N001", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang", library=LIBRARY)
 
 
 def folders() -> Iterator[Path]:

@@ -109,11 +109,7 @@ class Trace:
             return self.table(name).to_pandas()
 
     def to_parquet(
-        self,
-        folder: str | Path,
-        *,
-        compression: Literal["lz4", "uncompressed", "snappy"] = "lz4",
-        leaving_out: Container[str] = (),
+        self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4", leaving_out: Container[str] = ()
     ) -> None:
         """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.
 

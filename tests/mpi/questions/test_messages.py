@@ -65,11 +65,7 @@ WIRE = 1e6 / 12.5e9
 def test_a_message_by_every_path_is_its_closed_form() -> None:
     one = exchange(2, 1e6)
     both = 2e-5  # compute before the receive; the sender's copy is done only after that
-    for path, expected in (
-        ("host", max(1e-5 + WIRE, both)),
-        ("hostcopy", 1e-5 + COPY + WIRE + COPY),
-        ("p2p", 1e-5 + COPY + WIRE + COPY),
-    ):
+    for path, expected in (("host", max(1e-5 + WIRE, both)), ("hostcopy", 1e-5 + COPY + WIRE + COPY), ("p2p", 1e-5 + COPY + WIRE + COPY)):
         # a rank sends, then computes again: what it sends is copied first
         later = 1e-5 + COPY if path != "host" else 0.0
         assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(max(expected, later + 1e-5), rel=1e-6), path

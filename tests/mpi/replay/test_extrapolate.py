@@ -337,10 +337,7 @@ def test_nine_ranks_repeated_are_the_sixteen_recorded(shared: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [
-        ("otf2/sstmacro_halo_10rank", "is no neighbour"),
-        ("otf2-local/scorep-py-cannon-sendrecv-9r", "sends 4 messages, others 3"),
-    ],
+    [("otf2/sstmacro_halo_10rank", "is no neighbour"), ("otf2-local/scorep-py-cannon-sendrecv-9r", "sends 4 messages, others 3")],
 )
 def test_real_runs_that_are_no_halo(shared: Path, name: str, found: str) -> None:
     assert found in refused("A170", grid_of, seen(shared, name)).found

@@ -24,10 +24,7 @@ from turnbuckle.profile.summary.compared import bin_counts
 drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[3]
 SLACK = 2.2e-6
-REAL = {
-    "cloverleaf_a100_perlmutter": "perlmutter-cloverleaf-cuda.sqlite",
-    "jacobi_gh200": "jacobi_report.sqlite",
-}
+REAL = {"cloverleaf_a100_perlmutter": "perlmutter-cloverleaf-cuda.sqlite", "jacobi_gh200": "jacobi_report.sqlite"}
 
 
 @pytest.fixture(scope="module")
@@ -137,15 +134,7 @@ def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
     (found,) = beside(profile, [SLACK])
     delay = Parameter(SLACK, 0.0, "s", "assumption", "a test")
     late = replace(load("cdi-row-link"), name="late", changes=(Change("slack.call", set=delay),))
-    (asked,) = (
-        _inspected(profile)
-        .project(
-            [late],
-            model=replace(tb.nething("hold"), replay="timeline"),
-            draws=0,
-        )
-        .projections
-    )
+    (asked,) = _inspected(profile).project([late], model=replace(tb.nething("hold"), replay="timeline"), draws=0).projections
     assert found.causal == pytest.approx(asked.penalty, rel=1e-9)
     assert found.causal == pytest.approx(1 + found.felt * SLACK / profile.seconds)
     low, high = found.implied

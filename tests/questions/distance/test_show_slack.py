@@ -203,11 +203,7 @@ def test_names_of_calls_are_harmless(turnbuckle: Run, tmp_path: Path, evil: str)
 
 def test_what_the_table_says_of_a_layer(turnbuckle: Run) -> None:
     out = turnbuckle("slack", SAMPLE, "--mode", "remoting", "--machine", "cdi-row-api", *FEW).out
-    for words in (
-        "calls go through the layer of cdi-row-api",
-        "round trip",
-        "520 ns",
-    ):
+    for words in ("calls go through the layer of cdi-row-api", "round trip", "520 ns"):
         assert words in out, words
     assert "the software and network of the layer alone take more than this share" in out
 

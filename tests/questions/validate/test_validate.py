@@ -21,14 +21,7 @@ from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, shipped_groups, shipped_in_words
 from turnbuckle.questions.validate.cases import ASKS, clusters, find, read_case
-from turnbuckle.questions.validate.question import (
-    NotRun,
-    Validation,
-    coverage_interval,
-    from_dict,
-    shipped,
-    validate,
-)
+from turnbuckle.questions.validate.question import NotRun, Validation, coverage_interval, from_dict, shipped, validate
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(

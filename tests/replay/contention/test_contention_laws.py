@@ -440,11 +440,7 @@ def test_a_wider_link_can_lengthen_a_run_by_a_fifth() -> None:
             [(Op.WORK, 0), (Op.SEND, 2)],
             [(Op.AWAIT, 2), (Op.WORK, 1), (Op.AWAIT, 1)],
         ]
-        messages: list[Message] = [
-            (first, second, 9e6, Leaves.EAGER),
-            (second, last, 3e6, Leaves.EAGER),
-            (third, last, 3e6, Leaves.EAGER),
-        ]
+        messages: list[Message] = [(first, second, 9e6, Leaves.EAGER), (second, last, 3e6, Leaves.EAGER), (third, last, 3e6, Leaves.EAGER)]
         case = Case(lists, messages, [6e-3, 7e-3], [], [], [1, 1, 0, 2])
         return replay(case.program(), Network(3, 1e9, 0.0, inside_bandwidth=inside), "flow").seconds
 

@@ -53,10 +53,7 @@ def work(cat: str, name: str, at: float, lasts: float, correlation: int, stream:
 
 def launched(at: float, correlation: int, name: str = "k<int>", **args: Any) -> list[Event]:
     shape: dict[str, Any] = {"grid": [4, 2, 1], "block": [64, 2, 1], "registers per thread": 32, "shared memory": 512}
-    return [
-        call("cudaLaunchKernel", at, 5.125, correlation),
-        work("kernel", name, at + 10.5, 20.25, correlation, **(shape | args)),
-    ]
+    return [call("cudaLaunchKernel", at, 5.125, correlation), work("kernel", name, at + 10.5, 20.25, correlation, **(shape | args))]
 
 
 def copied(at: float, correlation: int, name: str = "Memcpy HtoD (Pinned -> Device)", **args: Any) -> list[Event]:

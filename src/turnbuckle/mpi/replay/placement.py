@@ -37,12 +37,7 @@ _COLUMNS: Final = (Column("rank", "1", needed=False, whole=True, most=MOST_NODES
 
 
 def placed(
-    kind: Kind,
-    ranks: int,
-    ranks_per_node: int,
-    traffic_matrix: Float | None = None,
-    seed: int = 0,
-    order: Int | None = None,
+    kind: Kind, ranks: int, ranks_per_node: int, traffic_matrix: Float | None = None, seed: int = 0, order: Int | None = None
 ) -> Int:
     """Return the node of each rank, shape (ranks,).
 

@@ -328,10 +328,7 @@ def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFr
     fits = (
         patterns.join(beyond, on=place, how="anti")
         .join(spare, on=place, suffix="_s")
-        .filter(
-            any_source | (pl.col("partner") == pl.col("source")),
-            any_tag | (pl.col("tag") == pl.col("tag_s")),
-        )
+        .filter(any_source | (pl.col("partner") == pl.col("source")), any_tag | (pl.col("tag") == pl.col("tag_s")))
         .with_columns(
             one=(pl.len().over(pattern) == 1)
             & (pl.len().over([*place, "source", "tag_s"]) == 1)

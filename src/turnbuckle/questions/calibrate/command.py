@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from turnbuckle.questions.calibrate.calibration import Calibration, Origin
 
 Files = Annotated[
-    Path,
-    Parameter(help="outputs of nvbandwidth, bandwidthTest, hipBusBandwidth, OSU, gdrcopy, nccl-tests, gpu_copy, CSV, microbench, ..."),
+    Path, Parameter(help="outputs of nvbandwidth, bandwidthTest, hipBusBandwidth, OSU, gdrcopy, nccl-tests, gpu_copy, CSV, microbench, ...")
 ]
 Run = Annotated[
     bool, Parameter(name="--run", help="measure this machine's first GPU: needs its driver and a C compiler, nothing else", negative=())

@@ -174,11 +174,7 @@ class _Gathered:
         if host_way is not None and curve.memory in ("pinned", "unknown") and curve.means in _LATENCY_RANK:
             if curve.means in ("mpi", "nccl"):
                 return
-            defined = {
-                "queued": "device time of a copy behind a busy kernel",
-                "event": "between two events",
-                "host": "as the host sees it",
-            }
+            defined = {"queued": "device time of a copy behind a busy kernel", "event": "between two events", "host": "as the host sees it"}
             rank = _LATENCY_RANK[curve.means] + (0.25 if curve.memory == "unknown" else 0.0)
             self.add(
                 link_parameter(host_way, "latency"),

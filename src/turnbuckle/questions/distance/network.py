@@ -24,14 +24,7 @@ from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along, shares
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL
-from turnbuckle.questions.distance.question import (
-    STRETCHES,
-    THRESHOLDS,
-    Slack,
-    Tolerance,
-    breakpoints_affordable,
-    sound_repeats,
-)
+from turnbuckle.questions.distance.question import STRETCHES, THRESHOLDS, Slack, Tolerance, breakpoints_affordable, sound_repeats
 from turnbuckle.replay.timeline import Change, no_change
 
 #: Rounds in which corners of prices are looked for on a stretch.

@@ -30,13 +30,7 @@ _LONGEST = 3600.0  # [s]
 
 
 def order(
-    recordings: Recordings,
-    /,
-    *,
-    slack: Slack = "10 us",
-    source: Source = None,
-    no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    recordings: Recordings, /, *, slack: Slack = "10 us", source: Source = None, no_cache: NoCache = False, part: PartOptions = NO_PART
 ) -> ModelAnswer:
     """Find which order several recordings have in common: dependencies across threads and streams, and how many may be false."""
     from turnbuckle.questions.order import question as orders
@@ -72,10 +66,7 @@ def show(console: Console, answer: Order, delayed: tuple[float, float, float] | 
         ("changed places on their own track", f"{about['disordered']:,}, set aside"),
         ("also follow from the rules", "not computed for a run this long" if explained is None else f"{explained:.1%}"),
         ("refuted by the recording left out", ", ".join(f"{r:.1%}" for r in about["refuted"])),
-        (
-            "false among the rest",
-            "unknown" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently",
-        ),
+        ("false among the rest", "unknown" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently"),
         ("levels", f"{about['levels']:,} with {about['widest_level']:,} activities at most, {about['mean_level']:.2f} on average"),
     )
     for what, text in rows:

@@ -38,8 +38,7 @@ Charges = Annotated[
     Parameter(name="--charge", help="also charge what an installed package adds under that name; not with additive", negative=()),
 ]
 Totals = Annotated[
-    str | None,
-    Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"),
+    str | None, Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]")
 ]
 FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
 

@@ -42,8 +42,7 @@ Forms = Annotated[
     ),
 ]
 Link = Annotated[
-    str | None,
-    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4-x16; the recorded machine's if left out"),
+    str | None, Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4-x16; the recorded machine's if left out")
 ]
 Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
 Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
@@ -53,10 +52,7 @@ Latency = Annotated[
 Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, separated by commas; 1 to 64 GB/s", negative=())]
 LawOption = Annotated[
     Literal["anchored", "agochart"],
-    Parameter(
-        name="--law",
-        help="surface: anchored keeps the costs of copies and deliveries beyond link and latency; agochart drops them",
-    ),
+    Parameter(name="--law", help="surface: anchored keeps the costs of copies and deliveries beyond link and latency; agochart drops them"),
 ]
 Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as recorded", show_default=False)]
 Speed = Annotated[float, Parameter(help="speed of a multiprocessor over the recorded one's, in every form")]
@@ -70,8 +66,7 @@ Kernels = Annotated[
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are different even if they have the same number", negative=())]
 Beside = Annotated[Recorded | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
 Cores = Annotated[
-    int,
-    Parameter(help="host cores that all runs share; a waiting call releases its core; 0: one per thread", show_default=False),
+    int, Parameter(help="host cores that all runs share; a waiting call releases its core; 0: one per thread", show_default=False)
 ]
 Steps = Annotated[
     bool, Parameter(name="--differences", help="change of the run time with each parameter, for the most runs asked", negative=())

@@ -33,8 +33,7 @@ Cases = Annotated[Path, Parameter(name="--cases", help="folder of cases")]
 DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that holds the recordings of the cases")]
 Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
 FailIf = Annotated[
-    str | None,
-    Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run > 0"'),
+    str | None, Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run > 0"')
 ]
 #: Cases that are explained beside their numbers, if there are no more.
 _FEW = 3

@@ -27,8 +27,7 @@ FormatOption = Annotated[Format, Parameter(name="--format", help="table for peop
 #: Formats of verbs whose tables go into documents as well.
 Document = Literal["table", "json", "csv", "parquet", "markdown", "latex"]
 DocumentOption = Annotated[
-    Document,
-    Parameter(name="--format", help="table for people, json for programs (stable), csv, parquet; markdown or latex for documents"),
+    Document, Parameter(name="--format", help="table for people, json for programs (stable), csv, parquet; markdown or latex for documents")
 ]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
 Charts = Annotated[Path | None, Parameter(name="--charts", help="write the figures into this folder as SVG, with the numbers behind them")]
@@ -63,10 +62,7 @@ PART: Final = (
 class PartOptions:
     """Which part of a recording is meant, and how long it takes without profiler."""
 
-    part: Annotated[
-        str,
-        Parameter(help=f"what is asked about: {PART}"),
-    ] = "whole"
+    part: Annotated[str, Parameter(help=f"what is asked about: {PART}")] = "whole"
     rank: Annotated[int | None, Parameter(help="only this rank")] = None
     clean_time: Annotated[
         str | None, Parameter(help="run time without profiler, from the first call to the last: the recording is shortened to it")

@@ -46,8 +46,7 @@ def by_name(found: Functions) -> dict[str, Row]:
 def test_a_wait_counts_beside_what_it_waits_for() -> None:
     """Tables 3 to 5 in small: launch, kernel, the wait for it, and the host's own time."""
     found = table(
-        api=[call(0, 1_000, "cudaLaunchKernel", 1), call(2_000, 9_000, "cudaDeviceSynchronize")],
-        kernels=[on_device(1_000, 8_000, 1)],
+        api=[call(0, 1_000, "cudaLaunchKernel", 1), call(2_000, 9_000, "cudaDeviceSynchronize")], kernels=[on_device(1_000, 8_000, 1)]
     )
     rows = by_name(found)
     assert (rows["kernel_a"]["class"], rows["kernel_a"]["time_ns"], rows["kernel_a"]["exposed_ns"]) == ("gpu", 7_000, 7_000)

@@ -106,11 +106,7 @@ def test_a_wait_is_what_it_completes() -> None:
 
 def test_sendrecv_to_two_partners_sends_one_message() -> None:
     of = communication(
-        run(
-            call(0, "Sendrecv", 5, 5, **to(1, 100)),
-            call(0, "Sendrecv", 5, 9, **to(3, 70)),
-            call(1, "Sendrecv_replace", 0, 9, **to(2, 50)),
-        )
+        run(call(0, "Sendrecv", 5, 5, **to(1, 100)), call(0, "Sendrecv", 5, 9, **to(3, 70)), call(1, "Sendrecv_replace", 0, 9, **to(2, 50)))
     )
     assert sorted(of.messages.rows()) == [(0, 1, 100), (1, 2, 50)]
 

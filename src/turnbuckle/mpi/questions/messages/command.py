@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from turnbuckle.show.figures.figure import Figure
 
 Recording = Annotated[
-    Recorded,
-    Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL"),
+    Recorded, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL")
 ]
 Others = Annotated[
-    Recorded,
-    Parameter(help="the same program on other numbers of ranks, three or more in all: a law says what --set ranks=64 would do"),
+    Recorded, Parameter(help="the same program on other numbers of ranks, three or more in all: a law says what --set ranks=64 would do")
 ]
 Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]

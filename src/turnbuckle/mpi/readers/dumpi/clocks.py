@@ -146,8 +146,7 @@ def _collectives(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
     barriers = does.eq("barrier").arg_true().implode()
     number = pl.col("name").cast(pl.UInt32)
     all_of = calls.filter(pl.col("kind") == COLLECTIVE, pl.col("me").is_not_null()).with_columns(
-        k=pl.int_range(pl.len()).over("communicator", "rank"),
-        n=pl.len().over("communicator", "rank"),
+        k=pl.int_range(pl.len()).over("communicator", "rank"), n=pl.len().over("communicator", "rank")
     )
     instance = ["communicator", "k"]
     alike = (pl.col("n").n_unique() == 1).over("communicator") & (pl.col("name").n_unique() == 1).over(instance)

@@ -316,11 +316,7 @@ class _Recorded:
 
 
 def from_profile(
-    profile: Profile,
-    costs: Memories,
-    *,
-    memory_bound: tuple[float, float] | None = None,
-    counted: Table | None = None,
+    profile: Profile, costs: Memories, *, memory_bound: tuple[float, float] | None = None, counted: Table | None = None
 ) -> UnifiedMemory:
     """Compare the placements for a recorded run that migrates its data.
 

@@ -258,14 +258,7 @@ def _of_shares(
 
 
 def _of_recording(
-    profile: Recorded,
-    no_cache: bool,
-    part: PartOptions,
-    *,
-    ranks_per_node: int | None,
-    off_node: str | None,
-    least_size: str,
-    **how: Any,
+    profile: Recorded, no_cache: bool, part: PartOptions, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
 ) -> dict[str, Any]:
     """Return the shares of a recording and the gain from them."""
     from turnbuckle.papers.models.node.application_table import share

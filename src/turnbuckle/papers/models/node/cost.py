@@ -61,11 +61,7 @@ def aggregate_ratio(gpus: Float | float, link_bandwidth: Float | float, shared_b
 
 
 def path_ratio(
-    size_bytes: Float,
-    now_latency: Float | float,
-    now_bandwidth: Float | float,
-    then_latency: Float | float,
-    then_bandwidth: Float | float,
+    size_bytes: Float, now_latency: Float | float, now_bandwidth: Float | float, then_latency: Float | float, then_bandwidth: Float | float
 ) -> float:
     """Return the speed-up of a set of messages on another path, latencies included: sum T_now(n) / sum T_then(n).
 
