@@ -77,7 +77,8 @@ def build() -> Path:
     BUILD.mkdir(parents=True, exist_ok=True)
     for name, *more in (("shapes", "-lOpenCL"), ("look", "-pthread"), ("awaiting", "-shared", "-fPIC")):
         source = HERE / "programs" / f"{name}.c"
-        if not (BUILD / name).is_file() or (BUILD / name).stat().st_mtime < source.stat().st_mtime:
+        written = max(file.stat().st_mtime for file in (source, HERE.parent / "opencl_frame.h"))
+        if not (BUILD / name).is_file() or (BUILD / name).stat().st_mtime < written:
             subprocess.run(["cc", "-O2", "-std=c11", str(source), "-o", str(BUILD / name), *more], check=True)
     layer = BUILD / opencl_layer.LIBRARY
     opencl_layer.build(layer)

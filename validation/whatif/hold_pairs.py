@@ -17,7 +17,7 @@ from turnbuckle.trace.window import Part
 
 
 class Held(NamedTuple):
-    """One pair: loop as it is, with the change as measured, least and most of the runs, and the two ends of the prediction [s]."""
+    """One pair: loop as it is, with the change as measured, least and most of the runs, noise, and the two ends of the prediction [s]."""
 
     before: str
     after: str
@@ -26,6 +26,7 @@ class Held(NamedTuple):
     measured: float
     fastest: float
     slowest: float
+    noise: float
     most: float | None
     least: float | None
 
@@ -34,18 +35,36 @@ class Held(NamedTuple):
         """Return whether the measured median lies in the range of the prediction."""
         return self.most is not None and self.least is not None and self.most <= self.measured <= self.least
 
+    @property
+    def verdict(self) -> str:
+        """Return ``inside`` or ``missed``; ``undecided`` where the change changed less than the runs differ among themselves."""
+        if abs(self.as_it_is - self.measured) < self.noise:
+            return "undecided"
+        return "inside" if self.inside else "missed"
+
+
+def _spread(runs: list[float]) -> float:
+    """Return the interquartile range of some runs [s]."""
+    first, _, third = statistics.quantiles(runs, n=4)
+    return third - first
+
 
 def held(folder: Path) -> list[Held]:
-    """Predict every pair from the recording of the program as it is; an edit that is not offered predicts nothing."""
+    """Predict every pair of a folder from the recording of the program as it is; an edit that is not offered predicts nothing."""
     document = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
     out = []
-    for before, after, edit in PAIRS:
+    for before, after, edit in (pair for group in PAIRS.values() for pair in group if pair[0] in document):
         begin, end = document[before]["window_ns"]
-        answer = of_run(Run.read(folder / before, use_cache=False, part=Part(window_ns=(begin, end))), draws=0)
+        answer = of_run(
+            Run.read(folder / before, use_cache=False, part=Part(window_ns=(begin, end))),
+            apply=[edit] * edit.startswith("device "),
+            draws=0,
+        )
         gain = next((gain for gain in answer.gains if gain.name == edit), None)
         ends = (None, None) if gain is None else (gain.savings[0].most_seconds, gain.savings[0].least_seconds)
         runs = document[after]["seconds"]
-        out.append(Held(before, after, edit, answer.measured, statistics.median(runs), min(runs), max(runs), *ends))
+        noise = max(_spread(document[kind]["seconds"]) for kind in (before, after))
+        out.append(Held(before, after, edit, answer.measured, statistics.median(runs), min(runs), max(runs), noise, *ends))
     return out
 
 
@@ -55,8 +74,7 @@ def table(rows: list[Held]) -> str:
     for row in rows:
         said = "not offered" if row.most is None or row.least is None else f"{row.most * 1e3:.2f} to {row.least * 1e3:.2f}"
         runs = f"{row.measured * 1e3:.2f} ({row.fastest * 1e3:.2f} to {row.slowest * 1e3:.2f})"
-        verdict = "inside" if row.inside else "missed"
-        lines.append(f"| {row.before} | {row.after} | `{row.edit}` | {row.as_it_is * 1e3:.2f} | {said} | {runs} | {verdict} |")
+        lines.append(f"| {row.before} | {row.after} | `{row.edit}` | {row.as_it_is * 1e3:.2f} | {said} | {runs} | {row.verdict} |")
     return "\n".join(lines)
 
 

@@ -1,160 +1,336 @@
 /* pairs.c - OpenCL programs with and without one change: pairs KIND ITERATIONS
  *
- *   copies     sixteen blocking writes of 16 KiB, a kernel, a wait        copies-one    one write of 256 KiB in their place
- *   buffer     a blocking write of 16 MiB, a kernel, a wait               buffer-two    the next write meanwhile, into a second buffer
- *   wait       a kernel, a wait, host work that does not need it          wait-later    a kernel, host work, a wait
- *   host       a kernel, a wait, host work that needs it                  host-beside   that work on another thread, a turn behind
- *   kernels    eight short kernels one after the other, a wait            kernels-one   one kernel with the work of all
+ *   copies      sixteen blocking writes of 16 KiB, a kernel, a wait       copies-one      one write of 256 KiB in their place
+ *   buffer      a blocking write of 16 MiB, a kernel, a wait              buffer-two      the next write meanwhile, into a second buffer
+ *   wait        a kernel, a wait, host work that does not need it         wait-later      a kernel, host work, a wait
+ *   host        a kernel, a wait, host work that needs it                 host-beside     that work on another thread, a turn behind
+ *   kernels     eight short kernels one after the other, a wait           kernels-one     one kernel with the work of all
  *
- * The last line says when the loop began and ended on the monotonic clock: `loop_ns BEGIN END`.  Build: cc -O2 pairs.c -lOpenCL -lpthread
+ *   feed        a blocking write of 16 MiB, a kernel a quarter as long    feed-two        the next write meanwhile, into a second buffer
+ *   queue       writes and kernels ahead on one queue, a wait every five  queue-two       the writes on a queue and in buffers of their own
+ *   alloc       a buffer made, written, used and released                 alloc-pool      the same buffer every turn
+ *   early       a kernel, a wait, host work, a blocking write             early-later     the wait between host work and write
+ *   short       a kernel, a wait, host work half as long                  short-beside    that work on another thread, a turn behind
+ *   loop        a kernel, a wait, the kernel's loop on the host           loop-device     that loop as a second kernel
+ *   long        four kernels of some 0.4 ms, a wait                       long-one        one kernel with the work of all
+ *   tiny        32 kernels of one group, a wait                           tiny-one        one kernel with the work of all
+ *   reads       a kernel, sixteen blocking reads of 4 KiB                 reads-one       one read of 64 KiB in their place
+ *   waits       eight kernels, a wait behind each                         waits-one       one wait behind all
+ *
+ * Build: cc -O2 pairs.c -lOpenCL -lpthread
  */
-#define _GNU_SOURCE
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
+#include "../opencl_frame.h"
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-enum { ITEMS = 4096, GROUP = 64, BYTES = 16 << 20, PIECES = 16, PIECE = 16384, HOST_NS = 1500000, SHORTS = 8 };
+enum { ITEMS = 4096, GROUP = 64, BYTES = 16 << 20, PIECES = 16, PIECE = 16384, LITTLE = 4096, HOST_NS = 1500000, SHORTS = 8, TINY = 32 };
+enum { LONG_ROUNDS = 300, SHORT_ROUNDS = 5, LONGS = 4 };
 
-static const char source[] = "__kernel void work(__global float *a, int rounds) {\n"
-                             "    int i = get_global_id(0);\n"
-                             "    float x = a[i];\n"
-                             "    for (int k = 0; k < rounds; k++) x = x * 0.999f + 0.5f;\n"
-                             "    a[i] = x;\n"
-                             "}\n";
-
-static int64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
+static char host[BYTES];
+static float numbers[ITEMS];
+static cl_command_queue queue, second;
+static cl_mem data[2];
+static size_t items = ITEMS, group = GROUP;
+static int iterations;
+static pthread_t thread;
+static int running;
 
 /* Work for so much of this thread's own time, whatever else the machine does. */
 static void burn(int64_t ns)
 {
-    struct timespec time;
-    int64_t start = -1, at;
-    do {
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-        at = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-        if (start < 0) start = at;
-    } while (at - start < ns);
+    int64_t start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - start < ns)
+        ;
 }
 
-static void *burning(void *nothing)
+static void *burning(void *ns)
 {
-    burn(HOST_NS);
-    return nothing;
+    burn(*(const int64_t *)ns);
+    return NULL;
 }
 
-static void need(cl_int result, const char *what)
+/* Let the work of a turn run beside the next one. */
+static void burn_beside(const int64_t *ns)
 {
-    if (result == CL_SUCCESS) return;
-    fprintf(stderr, "pairs: %s: OpenCL error %d\n", what, result);
-    exit(1);
+    if (running) pthread_join(thread, NULL);
+    running = pthread_create(&thread, NULL, burning, (void *)ns) == 0;
 }
 
-static cl_command_queue queue, second;
-static cl_kernel kernel;
-static cl_mem data[2];
-static size_t items = ITEMS, group = GROUP;
-
-static void launch(int which, int rounds)
+static void launch_behind(int which, int rounds, cl_event *written, cl_event *used)
 {
     need(clSetKernelArg(kernel, 0, sizeof data[which], &data[which]), "clSetKernelArg");
     need(clSetKernelArg(kernel, 1, sizeof rounds, &rounds), "clSetKernelArg");
-    need(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL), "clEnqueueNDRangeKernel");
+    need(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, written ? 1 : 0, written, used), "clEnqueueNDRangeKernel");
 }
+
+static void launch(int which, int rounds)
+{
+    launch_behind(which, rounds, NULL, NULL);
+}
+
+static void write_part(cl_command_queue where, int which, cl_bool blocking, size_t offset, size_t bytes)
+{
+    need(clEnqueueWriteBuffer(where, data[which], blocking, offset, bytes, host + offset, 0, NULL, NULL), "clEnqueueWriteBuffer");
+}
+
+static void finish(cl_command_queue which)
+{
+    need(clFinish(which), "clFinish");
+}
+
+static void flush(cl_command_queue which)
+{
+    need(clFlush(which), "clFlush");
+}
+
+static void copies(int k)
+{
+    (void)k;
+    for (int p = 0; p < PIECES; p++) write_part(queue, 0, CL_TRUE, (size_t)p * PIECE, PIECE);
+    launch(0, 30);
+    finish(queue);
+}
+
+static void copies_one(int k)
+{
+    (void)k;
+    write_part(queue, 0, CL_TRUE, 0, (size_t)PIECES * PIECE);
+    launch(0, 30);
+    finish(queue);
+}
+
+static void blocking_input(int rounds)
+{
+    write_part(queue, 0, CL_TRUE, 0, BYTES);
+    launch(0, rounds);
+    finish(queue);
+}
+
+static void input_ahead(int k, int rounds)
+{
+    if (k == 0) write_part(second, 0, CL_TRUE, 0, BYTES);
+    else finish(second);
+    launch(k % 2, rounds);
+    flush(queue);
+    if (k + 1 < iterations) write_part(second, (k + 1) % 2, CL_FALSE, 0, BYTES);
+    flush(second);
+    finish(queue);
+}
+
+static void buffer(int k) { (void)k, blocking_input(LONG_ROUNDS); }
+static void buffer_two(int k) { input_ahead(k, LONG_ROUNDS); }
+static void feed(int k) { (void)k, blocking_input(LONG_ROUNDS / 4); }
+static void feed_two(int k) { input_ahead(k, LONG_ROUNDS / 4); }
+
+static void wait_now(int k)
+{
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    finish(queue);
+    burn(HOST_NS);
+}
+
+static void wait_later(int k)
+{
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    flush(queue);
+    burn(HOST_NS);
+    finish(queue);
+}
+
+static void host_beside(int k)
+{
+    static const int64_t ns = HOST_NS;
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    finish(queue);
+    burn_beside(&ns);
+}
+
+static void short_host(int k)
+{
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    finish(queue);
+    burn(HOST_NS / 2);
+}
+
+static void short_beside(int k)
+{
+    static const int64_t ns = HOST_NS / 2;
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    finish(queue);
+    burn_beside(&ns);
+}
+
+static void several(int count, int rounds)
+{
+    for (int p = 0; p < count; p++) launch(0, rounds);
+    finish(queue);
+}
+
+static void kernels(int k) { (void)k, several(SHORTS, SHORT_ROUNDS); }
+static void kernels_one(int k) { (void)k, several(1, SHORTS * SHORT_ROUNDS); }
+static void long_kernels(int k) { (void)k, several(LONGS, LONG_ROUNDS / 3); }
+static void long_one(int k) { (void)k, several(1, LONGS * LONG_ROUNDS / 3); }
+static void tiny(int k) { (void)k, several(TINY, LONG_ROUNDS); }
+static void tiny_one(int k) { (void)k, several(1, TINY * LONG_ROUNDS); }
+
+static void waits(int k)
+{
+    (void)k;
+    for (int p = 0; p < SHORTS; p++) {
+        launch(0, SHORT_ROUNDS);
+        finish(queue);
+    }
+}
+
+static void one_queue(int k)
+{
+    write_part(queue, 0, CL_FALSE, 0, BYTES / 4);
+    launch(0, LONG_ROUNDS);
+    if (k % 5 == 4) finish(queue);
+}
+
+static void two_queues(int k)
+{
+    static cl_event used[2];
+    cl_event written;
+    cl_uint before = used[k % 2] ? 1 : 0;
+    need(clEnqueueWriteBuffer(second, data[k % 2], CL_FALSE, 0, BYTES / 4, host, before, before ? &used[k % 2] : NULL, &written), "clEnqueueWriteBuffer");
+    flush(second);
+    if (before) clReleaseEvent(used[k % 2]);
+    launch_behind(k % 2, LONG_ROUNDS, &written, &used[k % 2]);
+    flush(queue);
+    clReleaseEvent(written);
+    if (k % 5 == 4) finish(queue);
+}
+
+static void alloc(int k)
+{
+    (void)k;
+    cl_mem kept = data[0];
+    data[0] = new_buffer(BYTES / 4);
+    write_part(queue, 0, CL_TRUE, 0, BYTES / 4);
+    launch(0, 30);
+    finish(queue);
+    need(clReleaseMemObject(data[0]), "clReleaseMemObject");
+    data[0] = kept;
+}
+
+static void alloc_pool(int k)
+{
+    (void)k;
+    write_part(queue, 0, CL_TRUE, 0, BYTES / 4);
+    launch(0, 30);
+    finish(queue);
+}
+
+static void early(int k)
+{
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    finish(queue);
+    burn(HOST_NS / 3);
+    write_part(queue, 0, CL_TRUE, 0, (size_t)PIECES * PIECE);
+}
+
+static void early_later(int k)
+{
+    (void)k;
+    launch(0, LONG_ROUNDS);
+    flush(queue);
+    burn(HOST_NS / 3);
+    finish(queue);
+    write_part(queue, 0, CL_TRUE, 0, (size_t)PIECES * PIECE);
+}
+
+static void loop(int k)
+{
+    (void)k;
+    launch(0, 30);
+    finish(queue);
+    for (int i = 0; i < ITEMS; i++) {
+        float x = numbers[i];
+        for (int r = 0; r < LONG_ROUNDS / 3; r++) x = x * 0.999f + 0.5f;
+        numbers[i] = x;
+    }
+}
+
+static void loop_device(int k)
+{
+    (void)k;
+    launch(0, 30);
+    finish(queue);
+    launch(1, LONG_ROUNDS / 3);
+    finish(queue);
+}
+
+static void read_part(size_t offset, size_t bytes)
+{
+    need(clEnqueueReadBuffer(queue, data[0], CL_TRUE, offset, bytes, host + offset, 0, NULL, NULL), "clEnqueueReadBuffer");
+}
+
+static void reads(int k)
+{
+    (void)k;
+    launch(0, 30);
+    for (int p = 0; p < PIECES; p++) read_part((size_t)p * LITTLE, LITTLE);
+}
+
+static void reads_one(int k)
+{
+    (void)k;
+    launch(0, 30);
+    read_part(0, (size_t)PIECES * LITTLE);
+}
+
+static const struct {
+    const char *name;
+    void (*turn)(int);
+} kinds[] = {
+    {"copies", copies}, {"copies-one", copies_one}, {"buffer", buffer}, {"buffer-two", buffer_two}, {"wait", wait_now},
+    {"wait-later", wait_later}, {"host", wait_now}, {"host-beside", host_beside}, {"kernels", kernels}, {"kernels-one", kernels_one},
+    {"feed", feed}, {"feed-two", feed_two}, {"queue", one_queue}, {"queue-two", two_queues}, {"alloc", alloc}, {"alloc-pool", alloc_pool},
+    {"early", early}, {"early-later", early_later}, {"short", short_host}, {"short-beside", short_beside}, {"loop", loop},
+    {"loop-device", loop_device}, {"long", long_kernels}, {"long-one", long_one}, {"tiny", tiny}, {"tiny-one", tiny_one}, {"reads", reads},
+    {"reads-one", reads_one}, {"waits", waits}, {"waits-one", kernels},
+};
 
 int main(int count, char **words)
 {
-    static char host[BYTES];
-    const char *kind = count > 1 ? words[1] : "", *text = source;
-    int iterations = count > 2 ? atoi(words[2]) : 100, running = 0;
-    cl_platform_id platform;
-    cl_device_id device;
-    cl_int result;
-    pthread_t thread;
-
+    const char *kind = count > 1 ? words[1] : "";
+    void (*turn)(int) = NULL;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (strcmp(kind, kinds[k].name) == 0) turn = kinds[k].turn;
+    if (!turn) {
+        fprintf(stderr, "pairs: no such kind\n");
+        return 2;
+    }
+    iterations = count > 2 ? atoi(words[2]) : 100;
     memset(host, 1, sizeof host);
     /* one group is the work of one processor: another is left for the copy */
-    if (strncmp(kind, "buffer", 6) == 0) group = ITEMS;
-    need(clGetPlatformIDs(1, &platform, NULL), "no platform");
-    need(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "no device");
-    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &result);
-    need(result, "clCreateContext");
-    queue = clCreateCommandQueue(context, device, 0, &result);
-    need(result, "clCreateCommandQueue");
-    second = clCreateCommandQueue(context, device, 0, &result);
-    need(result, "clCreateCommandQueue");
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &result);
-    need(result, "clCreateProgramWithSource");
-    need(clBuildProgram(program, 1, &device, "", NULL, NULL), "clBuildProgram");
-    kernel = clCreateKernel(program, "work", &result);
-    need(result, "clCreateKernel");
+    if (turn == buffer || turn == buffer_two || turn == feed || turn == feed_two || turn == one_queue || turn == two_queues) group = ITEMS;
+    if (turn == tiny || turn == tiny_one) items = GROUP;
+    open_device();
+    queue = new_queue();
+    second = new_queue();
     for (int k = 0; k < 2; k++) {
-        data[k] = clCreateBuffer(context, CL_MEM_READ_WRITE, BYTES, NULL, &result);
-        need(result, "clCreateBuffer");
-        need(clEnqueueWriteBuffer(queue, data[k], CL_TRUE, 0, BYTES, host, 0, NULL, NULL), "clEnqueueWriteBuffer");
-        launch(k, 300);
-        need(clFinish(queue), "clFinish");
+        data[k] = new_buffer(BYTES);
+        write_part(queue, k, CL_TRUE, 0, BYTES);
+        launch(k, LONG_ROUNDS);
+        finish(queue);
     }
     /* sizes that show the link's fixed cost and its bandwidth */
-    for (int k = 0; k < 12; k++)
-        need(clEnqueueWriteBuffer(queue, data[0], CL_TRUE, 0, (size_t)PIECE << (k % 6), host, 0, NULL, NULL), "clEnqueueWriteBuffer");
+    for (int k = 0; k < 12; k++) write_part(queue, 0, CL_TRUE, 0, (size_t)PIECE << (k % 6));
 
     int64_t begin = now();
-#define IS(word) (strcmp(kind, word) == 0)
-#define WRITE(where, which, blocking, offset, bytes, event) \
-    need(clEnqueueWriteBuffer(where, data[which], blocking, offset, bytes, host + (offset), 0, NULL, event), "clEnqueueWriteBuffer")
-    for (int k = 0; k < iterations; k++) {
-        if (IS("copies")) {
-            for (int p = 0; p < PIECES; p++) WRITE(queue, 0, CL_TRUE, (size_t)p * PIECE, PIECE, NULL);
-            launch(0, 30);
-        } else if (IS("copies-one")) {
-            WRITE(queue, 0, CL_TRUE, 0, (size_t)PIECES * PIECE, NULL);
-            launch(0, 30);
-        } else if (IS("buffer")) {
-            WRITE(queue, 0, CL_TRUE, 0, BYTES, NULL);
-            launch(0, 300);
-        } else if (IS("buffer-two")) {
-            if (k == 0) WRITE(second, 0, CL_TRUE, 0, BYTES, NULL);
-            else need(clFinish(second), "clFinish");
-            launch(k % 2, 300);
-            need(clFlush(queue), "clFlush");
-            if (k + 1 < iterations) WRITE(second, (k + 1) % 2, CL_FALSE, 0, BYTES, NULL);
-            need(clFlush(second), "clFlush");
-        } else if (IS("wait") || IS("host")) {
-            launch(0, 300);
-            need(clFinish(queue), "clFinish");
-            burn(HOST_NS);
-        } else if (IS("wait-later")) {
-            launch(0, 300);
-            need(clFlush(queue), "clFlush");
-            burn(HOST_NS);
-        } else if (IS("host-beside")) {
-            launch(0, 300);
-            need(clFinish(queue), "clFinish");
-            if (running) pthread_join(thread, NULL);
-            running = pthread_create(&thread, NULL, burning, NULL) == 0;
-        } else if (IS("kernels")) {
-            for (int p = 0; p < SHORTS; p++) launch(0, 5);
-        } else if (IS("kernels-one")) {
-            launch(0, 5 * SHORTS);
-        } else {
-            fprintf(stderr, "pairs: no such kind\n");
-            return 2;
-        }
-        if (!IS("host") && !IS("wait") && !IS("host-beside")) need(clFinish(queue), "clFinish");
-    }
+    for (int k = 0; k < iterations; k++) turn(k);
     if (running) pthread_join(thread, NULL);
     int64_t end = now();
-    need(clFinish(second), "clFinish");
-    printf("loop_ns %lld %lld\n", (long long)begin, (long long)end);
+    finish(queue);
+    finish(second);
+    say_loop(begin, end);
     return 0;
 }

@@ -10,30 +10,9 @@
  * The last line says when the loop began and ended on the monotonic clock: `loop_ns BEGIN END`.
  * LOOP_FROM_NS, a time on that clock, has it wait until then.  Build: cc -O2 shapes.c -lOpenCL
  */
-#define _GNU_SOURCE
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "../../opencl_frame.h"
 
 enum { ITEMS = 4096, GROUP = 64, ROUNDS = 20, HOST_NS = 150000, LITTLE_NS = 20000 };
-
-static const char source[] = "__kernel void work(__global float *a, int rounds) {\n"
-                             "    int i = get_global_id(0);\n"
-                             "    float x = a[i];\n"
-                             "    for (int k = 0; k < rounds; k++) x = x * 0.999f + 0.5f;\n"
-                             "    a[i] = x;\n"
-                             "}\n";
-
-static int64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 static void burn(int64_t ns)
 {
@@ -41,36 +20,16 @@ static void burn(int64_t ns)
         ;
 }
 
-static void need(cl_int result, const char *what)
-{
-    if (result == CL_SUCCESS) return;
-    fprintf(stderr, "shapes: %s: OpenCL error %d\n", what, result);
-    exit(1);
-}
-
 int main(int count, char **words)
 {
     static float host[ITEMS];
-    cl_platform_id platform;
-    cl_device_id device;
-    cl_int result;
     size_t items = ITEMS, group = GROUP;
-    const char *kind = count > 1 ? words[1] : "", *text = source;
+    const char *kind = count > 1 ? words[1] : "";
     int iterations = count > 2 ? atoi(words[2]) : 300, rounds = ROUNDS;
 
-    need(clGetPlatformIDs(1, &platform, NULL), "no platform");
-    need(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "no device");
-    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &result);
-    need(result, "clCreateContext");
-    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &result);
-    need(result, "clCreateCommandQueue");
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &result);
-    need(result, "clCreateProgramWithSource");
-    need(clBuildProgram(program, 1, &device, "", NULL, NULL), "clBuildProgram");
-    cl_kernel kernel = clCreateKernel(program, "work", &result);
-    need(result, "clCreateKernel");
-    cl_mem data = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof host, NULL, &result);
-    need(result, "clCreateBuffer");
+    open_device();
+    cl_command_queue queue = new_queue();
+    cl_mem data = new_buffer(sizeof host);
     need(clSetKernelArg(kernel, 0, sizeof data, &data), "clSetKernelArg");
     need(clSetKernelArg(kernel, 1, sizeof rounds, &rounds), "clSetKernelArg");
     need(clEnqueueWriteBuffer(queue, data, CL_TRUE, 0, sizeof host, host, 0, NULL, NULL), "clEnqueueWriteBuffer");
@@ -120,7 +79,7 @@ int main(int count, char **words)
         }
     }
     FINISH();
-    printf("loop_ns %lld %lld\n", (long long)start, (long long)now());
+    say_loop(start, now());
     clReleaseMemObject(data);
     clReleaseKernel(kernel);
     clReleaseProgram(program);
