@@ -36,6 +36,12 @@ class Held(NamedTuple):
         return self.most is not None and self.least is not None and self.most <= self.measured <= self.least
 
     @property
+    def off(self) -> float:
+        """Return how far the measured median lies outside the range of the prediction; what is not offered predicts no change [s]."""
+        most, least = (self.as_it_is, self.as_it_is) if self.most is None or self.least is None else (self.most, self.least)
+        return max(most - self.measured, self.measured - least, 0.0)
+
+    @property
     def verdict(self) -> str:
         """Return ``inside`` or ``missed``; ``undecided`` where the change changed less than the runs differ among themselves."""
         if abs(self.as_it_is - self.measured) < self.noise:
@@ -70,11 +76,13 @@ def held(folder: Path) -> list[Held]:
 
 def table(rows: list[Held]) -> str:
     """Return the table as Markdown."""
-    lines = ["| as it is | with the change | edit | as it is [ms] | predicted [ms] | measured [ms] | |", "|" + " --- |" * 7]
+    lines = ["| as it is | with the change | edit | as it is [ms] | predicted [ms] | measured [ms] | noise [ms] | |", "|" + " --- |" * 8]
     for row in rows:
         said = "not offered" if row.most is None or row.least is None else f"{row.most * 1e3:.2f} to {row.least * 1e3:.2f}"
         runs = f"{row.measured * 1e3:.2f} ({row.fastest * 1e3:.2f} to {row.slowest * 1e3:.2f})"
-        lines.append(f"| {row.before} | {row.after} | `{row.edit}` | {row.as_it_is * 1e3:.2f} | {said} | {runs} | {row.verdict} |")
+        cells = [row.before, row.after, f"`{row.edit}`", f"{row.as_it_is * 1e3:.2f}", said, runs, f"{row.noise * 1e3:.2f}"]
+        off = f" by {row.off * 1e3:.2f}" if row.verdict == "missed" else ""
+        lines.append(f"| {' | '.join(cells)} | {row.verdict}{off} |")
     return "\n".join(lines)
 
 

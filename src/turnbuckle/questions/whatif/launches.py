@@ -86,7 +86,7 @@ def fuse(seen: Seen) -> Edit | None:
         float(length[members].sum()) * 1e-9,
         "no kernel of a group needs all of the one before, and the host decides nothing between them",
         "from no group to every group: launches and the pauses between kernels go, and at best a start and end on the device "
-        f"({show(start_ns * 1e-9, 's')}, assumed no longer than a launch or the shortest kernel); kernels keep the rest of their time",
+        f"({show(start_ns * 1e-9, 's')}, assumed no longer than a launch or the shortest kernel); not that one kernel may compute slower",
         apply, activities=members,
     )  # fmt: skip
 
@@ -106,7 +106,8 @@ def pool(seen: Seen) -> Edit | None:
     return Edit(
         "pool", "take memory from a pool", int(mine.sum()), _took(seen, mine),
         "the pool is filled once, and what is freed is used again only behind its last use",
-        f"a call takes from nothing to {show(fast_ns * 1e-9, 's')}, as the fastest tenth of them", apply(0.0), apply(fast_ns),
+        f"a call takes from nothing to {show(fast_ns * 1e-9, 's')}, as the fastest tenth of them; what first use of new memory takes stays",
+        apply(0.0), apply(fast_ns),
         activities=np.flatnonzero(mine),
     )  # fmt: skip
 
