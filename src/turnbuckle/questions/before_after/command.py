@@ -26,7 +26,7 @@ def export(
         Parameter(
             name="--to",
             help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace; "
-            "otf2: archive",
+            "dimemas: trace; otf2: archive",
         ),
     ] = "json",
     on: Annotated[

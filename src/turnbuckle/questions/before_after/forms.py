@@ -2,4 +2,4 @@
 
 from typing import Literal
 
-To = Literal["json", "perfetto", "goal", "chakra", "otf2"]
+To = Literal["json", "perfetto", "goal", "chakra", "dimemas", "otf2"]

@@ -35,7 +35,7 @@ from turnbuckle.questions.before_after.formats.steps import Steps
 #: Processors of a rank that the format can number.
 _MOST: Final = 256
 #: Kinds of edges whose lag keeps the track of the activity busy that they lead to.
-_BUSY: Final = ("run", "call", "host", "fault")
+BUSY: Final = ("run", "call", "host", "fault")
 #: Track of what keeps no track busy.
 _NO_TRACK: Final = -1
 
@@ -152,7 +152,7 @@ def _instants(steps: Steps, ranks: list[_Rank], lasting: _Lasting) -> None:
 
 def _busy(steps: Steps) -> list[bool]:
     """Return whether the lag of each edge keeps the track busy of the activity that it leads to."""
-    return np.isin(steps.graph.kind, [EDGE[word] for word in _BUSY]).tolist()  # type: ignore[no-any-return]
+    return np.isin(steps.graph.kind, [EDGE[word] for word in BUSY]).tolist()  # type: ignore[no-any-return]
 
 
 def _track(steps: Steps) -> list[int]:
