@@ -164,6 +164,8 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "machines list --format json": lambda _: {"machines": [{"name": m.name, "title": m.title} for m in tb.machines()]},
     "model messages in/ranks/all.sqlite --format json": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict(),
     "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
+    "doctor --node-topology in/node.txt --cpus 40-47 --format json": lambda i: tb.doctor(
+    ).as_dict(),
     "doctor in/dgemm.sqlite --format json": lambda i: tb.doctor(i / "dgemm.sqlite").as_dict(),
     "reproduce --paper slack --format json": lambda _: tb.reproduce(["slack"]).as_dict(),
     "calibrate in/measured_nvbandwidth/measured.txt --beside in/measured_rocm_sizes/measured.txt --format json": lambda i: {

@@ -132,6 +132,7 @@ def changed(path: Path, *statements: str) -> None:
 def build(place: Path) -> None:
     """Write all inputs into an empty folder."""
     import seeds  # type: ignore[import-not-found]
+    import topologies
 
     seeds.build(place, real=None)
     for name in LEFT_OUT:
@@ -160,6 +161,8 @@ def build(place: Path) -> None:
     (place / "curve.csv").write_text("\n".join(["direction, memory, size [B], time [s]", *curve, ""]), encoding="utf-8")
     (place / "mix.toml").write_text(PORTFOLIO, encoding="utf-8")
     (place / "key").write_bytes(bytes(range(32)))
+    (place / "node.xml").write_text(topologies.HWLOC, encoding="utf-8")
+    (place / "node.txt").write_text(topologies.NVIDIA, encoding="utf-8")
     (place / "places.csv").write_text("rank, node\n0, 1\n1, 1\n2, 0\n3, 0\n", encoding="utf-8")
 
 

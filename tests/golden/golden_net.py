@@ -25,6 +25,7 @@ import shutil
 import sys
 import tarfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -166,6 +167,8 @@ def _asked(words: Sequence[str], place: Path) -> Answer:
         answer["json"] = json.loads(said)
     elif "csv" in words and said:
         answer["table"] = _table(said)
+    elif said.startswith(("//", "#DIMEMAS")):
+        answer["records"] = _records(said)
     elif " ".join(words[:2]) in IN_WORDS:
         answer["words"] = said.split("\n")
     written = {p.name: content for p in sorted(set(place.iterdir()) - there) if (content := _written(p)) is not None}
@@ -191,6 +194,10 @@ def _written(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     if path.name.endswith(".json.gz"):
         return json.loads(gzip.decompress(path.read_bytes()))
+    if path.suffix in (".goal", ".dim"):
+        return _records(path.read_text(encoding="ascii"))
+    if path.suffix in (".et", ".pftrace"):
+        return _messages(path)
     if path.suffix == ".csv":
         return _table(path.read_text(encoding="utf-8"))
     if path.suffix == ".parquet":
@@ -204,6 +211,31 @@ def _written(path: Path) -> Any:
         figures = json.loads(data[1]) if data else {}
         return {name: figure | {"csv": _table(figure["csv"])} for name, figure in figures.items()}
     return None
+
+
+def _records(text: str) -> dict[str, Any]:
+    """Return how many records of each kind a schedule or a trace of Dimemas has, and the seconds of those that last."""
+    kinds: Counter[str] = Counter()
+    nanoseconds = 0
+    for line in text.splitlines():
+        if goal := re.match(r"\w+: (calc|send|recv) (\d+)|\w+ (requires)", line):
+            kinds[goal[1] or goal[3]] += 1
+            nanoseconds += int(goal[2]) if goal[1] == "calc" else 0
+        elif dimemas := re.match(r"([123ds]):(?:\d+:\d+:(\d+)\.(\d{9})$)?", line):
+            kinds[dimemas[1]] += 1
+            nanoseconds += int(dimemas[2] + dimemas[3]) if dimemas[2] else 0
+        else:
+            kinds["other"] += 1
+    # as a fraction, so that numbers of another machine may differ in their last nanosecond
+    return dict(sorted(kinds.items())) | {"seconds": nanoseconds * 1e-9}
+
+
+def _messages(path: Path) -> dict[str, int]:
+    """Return how many messages a file of protobuf has."""
+    from turnbuckle.trace.readers.chakra import wire
+
+    content = path.read_bytes()
+    return {"messages": sum(1 for _ in (wire.Messages(iter([content])) if path.suffix == ".et" else wire.fields(content)))}
 
 
 def _table(text: str) -> dict[str, list[Any]]:

@@ -24,21 +24,36 @@ Record = tuple[Any, ...]
 _DIRECTIONS: Final = words("directions")
 #: Copies that the format has records for: who reads or writes whose memory.
 _ACCESSES: Final[dict[str, tuple[str, str | int | None]]] = {
-    "h2d": ("rma_get", "host"), "d2h": ("rma_put", "host"), "d2d": ("rma_get", "own"), "p2p": ("rma_get", None),
-}  # fmt: skip
+    "h2d": ("rma_get", "host"),
+    "d2h": ("rma_put", "host"),
+    "d2d": ("rma_get", "own"),
+    "p2p": ("rma_get", None),
+}
 _COPY_NAMES: Final = {
-    "h2d": "memcpy host to device", "d2h": "memcpy device to host", "d2d": "memcpy inside a device", "p2p": "memcpy between devices",
-    "h2h": "memcpy host to host", "migration_h2d": "migration host to device", "migration_d2h": "migration device to host",
-    "migration_d2d": "migration between devices", "unknown": "memcpy of unknown direction",
-}  # fmt: skip
+    "h2d": "memcpy host to device",
+    "d2h": "memcpy device to host",
+    "d2d": "memcpy inside a device",
+    "p2p": "memcpy between devices",
+    "h2h": "memcpy host to host",
+    "migration_h2d": "migration host to device",
+    "migration_d2h": "migration device to host",
+    "migration_d2d": "migration between devices",
+    "unknown": "memcpy of unknown direction",
+}
 #: Tables of a recording for which an archive that a tracer would write has no records.
 _NO_PLACE: Final = {
-    "syncs": "which stream each wait is for", "events": "events of streams", "graph_nodes": "nodes of graphs",
-    "allocations": "allocations", "page_faults": "page faults", "scheduling": "changes of cores",
+    "syncs": "which stream each wait is for",
+    "events": "events of streams",
+    "graph_nodes": "nodes of graphs",
+    "allocations": "allocations",
+    "page_faults": "page faults",
+    "scheduling": "changes of cores",
     "collectives": "sizes of collectives of GPUs",
-    "devices": "products and clocks of devices", "streams": "priorities of streams", "diagnostics": "messages of the profiler",
+    "devices": "products and clocks of devices",
+    "streams": "priorities of streams",
+    "diagnostics": "messages of the profiler",
     "processes": "how the clocks of merged files were shifted",
-}  # fmt: skip
+}
 #: Kind of range that is pushed and popped, and of the overhead that is a flush of the tracer's buffer.
 _PUSHED, _FLUSH = 59, 3
 
