@@ -165,6 +165,7 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "model messages in/ranks/all.sqlite --format json": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict(),
     "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
     "doctor --node-topology in/node.txt --cpus 40-47 --format json": lambda i: tb.doctor(
+        node_topology=i / "node.txt", cpus="40-47"
     ).as_dict(),
     "doctor in/dgemm.sqlite --format json": lambda i: tb.doctor(i / "dgemm.sqlite").as_dict(),
     "reproduce --paper slack --format json": lambda _: tb.reproduce(["slack"]).as_dict(),
