@@ -85,7 +85,8 @@ def calls_wait(name: pl.Series, names: pl.Series) -> Bool:
 def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool) -> NDArray[Any]:
     """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it has no name."""
     of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
-    for index in name.drop_nulls().unique().to_list():
-        of_name[index] = rule(names[index] or "")
-    values: NDArray[Any] = of_name[name.fill_null(len(names)).to_numpy()]
+    index = (name.fill_null(len(names)) if name.null_count() else name).to_numpy()
+    for one in np.flatnonzero(np.bincount(index, minlength=len(names) + 1)[:-1]).tolist():
+        of_name[one] = rule(names[one] or "")
+    values: NDArray[Any] = of_name[index]
     return values

@@ -180,6 +180,8 @@ def _keys(activities: pl.DataFrame, copied: NDArray[np.int8], kernel: NDArray[np
 def _copied(profile: Profile) -> NDArray[np.int8]:
     """Return the direction of the first copy that each activity started, as its code; the number of codes where it started none."""
     trace, activities = profile.trace, profile.activities
+    if not trace.copies.height:
+        return np.full(activities.height, len(DIRECTIONS), dtype=np.int8)
     pairs = trace.launch_pairs.filter(pl.col("table") == "copies").unique("api_row", keep="first", maintain_order=True)
     direction = np.full(trace.api.height, len(DIRECTIONS), dtype=np.int8)
     direction[pairs["api_row"].to_numpy()] = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()]

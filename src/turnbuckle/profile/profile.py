@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,8 @@ def naming_ranges(trace: Trace) -> pl.DataFrame:
     """Return the ranges that name host work: those with an end and a name, except ranges that only number a step."""
     steps = numbered_steps(trace)
     ranges = trace.ranges.filter(pl.col("end_ns").is_not_null() & pl.col("name").is_not_null())
+    if not steps.height:
+        return ranges
     return ranges.join(steps.select("start_ns", "end_ns", "name"), on=["start_ns", "end_ns", "name"], how="anti", maintain_order="left")
 
 
@@ -197,6 +199,7 @@ def _recorded(trace: Trace) -> pl.DataFrame:
     return pl.concat(parts, how="diagonal") if parts else _empty()
 
 
+@cache
 def _empty() -> pl.DataFrame:
     codes = dict.fromkeys(("kind", "category", "call_class", "direction", "memory", "level"), pl.Int8)
     times = dict.fromkeys(("start_ns", "end_ns", "size_bytes"), pl.Int64) | {"idle_device": pl.Boolean, "delivered_ns": pl.Int64}
@@ -207,6 +210,8 @@ def _empty() -> pl.DataFrame:
 def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
     """Return the rows of one source table in the common columns; columns that the table lacks are null."""
     template = _empty()
+    if not frame.height:
+        return template
     given = {k: v if isinstance(v, pl.Expr) else pl.lit(v) for k, v in columns.items()}
     out = frame.with_row_index("row").select(
         *(
@@ -280,9 +285,11 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     pairs = trace.launch_pairs
     # in merged recordings, a device's number means something inside one process only
     merged = trace.table("processes").height > 0
-    calls, starts, frees = [], [], []
+    calls, starts, frees = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
     for table in DEVICE_TABLES:
         frame = trace.table(table)
+        if not frame.height:
+            continue
         started = pairs.filter(pl.col("table") == table)
         rows = started["row"].to_numpy()
         began = frame["start_ns"].to_numpy()[rows]
@@ -354,18 +361,24 @@ def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
     gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
     times = rows.select("start_ns", "end_ns", "process", "thread")
     parts: list[pl.DataFrame] = []
+    numbers = {"process": times.schema["process"], "thread": times.schema["thread"], "level": pl.Int8}
     # a thread's calls and the gaps between them cover it from its first call to its last
     covered = [times.filter(pl.col("thread").is_null()).select("start_ns", "end_ns")]
     for (process, thread), calls in times.filter(pl.col("thread").is_not_null()).group_by("process", "thread", maintain_order=True):
         called, returned = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
         span = int(called.min()), int(returned.max())
         start, end = between(called, returned, *span)
-        parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), process=process, thread=thread, level=5, **gap))
+        parts.append(_stretches(start, end, {"process": process, "thread": thread, "level": 5}, numbers))
         covered.append(pl.DataFrame({"start_ns": [span[0]], "end_ns": [span[1]]}))
     everything = pl.concat(covered)
     start, end = between(everything["start_ns"].to_numpy(), everything["end_ns"].to_numpy(), first, last)
-    parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), level=6, **gap))
-    return pl.concat(parts)
+    parts.append(_stretches(start, end, {"process": None, "thread": None, "level": 6}, numbers))
+    return _rows(pl.concat(parts), **gap)
+
+
+def _stretches(start: Int, end: Int, where: dict[str, int | None], dtypes: dict[str, Any]) -> pl.DataFrame:
+    """Return stretches of time [ns], each with the same values of `where`."""
+    return pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(pl.lit(v, dtypes[c]).alias(c) for c, v in where.items())
 
 
 def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

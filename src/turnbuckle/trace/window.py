@@ -298,7 +298,7 @@ def numbered_steps(trace: Trace) -> pl.DataFrame:
     """
     rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
     rows = rows.select("start_ns", "end_ns", "name", text=trace.text(rows))
-    for word in _STEPS:
+    for word in _STEPS if rows.height else ():
         numbers = pl.col("text").str.extract(_step(word)).cast(pl.Int64)
         steps = rows.select("start_ns", "end_ns", "name", number=numbers).drop_nulls("number")
         if steps.height:

@@ -86,9 +86,12 @@ def _named(host: Host, profile: Profile) -> pl.DataFrame:
     A call of OpenCL has a row for everything it waits for, and the row says what that is.  A command waits before it runs: what it makes
     its stream wait for counts as told just before its call.
     """
+    syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
+    if not syncs.height:
+        nothing = {"activity": pl.Int64, "called": pl.Int64, "scope": pl.Int8}
+        return syncs.drop("sync_type").with_columns(pl.lit(0, dtype).alias(name) for name, dtype in nothing.items())
     api = profile.trace.api
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
-    syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
     calls = calls.filter(pl.col("activity") >= 0).join(syncs, on=_KEYS, how="semi", maintain_order="left")
     joined = syncs.join(calls.drop_nulls().unique(_KEYS, keep="first", maintain_order=True), on=_KEYS, how="inner")
     activity = joined["activity"].to_numpy()
@@ -271,6 +274,8 @@ def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scope
 def _freed_context(host: Host, profile: Profile) -> Int:
     """Return per activity the context whose memory the call frees, where allocations were recorded."""
     out = np.full(len(host.process), UNKNOWN, dtype=np.int64)
+    if not profile.trace.allocations.height:
+        return out
     frees = profile.trace.allocations.filter(pl.col("operation") == 1).select(*_KEYS, "context").drop_nulls()
     if not frees.height:
         return out

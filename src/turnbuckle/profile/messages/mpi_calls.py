@@ -293,15 +293,18 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, p
     paired = receives.filter(pl.col("partner") < 0), receives.join(there, on=["comm", "partner"], how="semi", maintain_order="left")
     receives = pl.concat(paired).sort("start_ns", "at")
     exact, anything = receives.filter(~pl.col("open")), receives.filter("open")
-    streams = (
-        sends.group_by(_STREAM)
-        .agg(sent=pl.len())
-        .join(exact.group_by(_STREAM).agg(received=pl.len()), on=_STREAM, how="left")
-        .with_columns(pl.col("received").fill_null(0))
-    )
-    taken, fed = _wildcards(anything, streams)
-    sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
-    pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
+    sends_left, received = sends, exact.drop("open")
+    if anything.height:
+        streams = (
+            sends.group_by(_STREAM)
+            .agg(sent=pl.len())
+            .join(exact.group_by(_STREAM).agg(received=pl.len()), on=_STREAM, how="left")
+            .with_columns(pl.col("received").fill_null(0))
+        )
+        taken, fed = _wildcards(anything, streams)
+        sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
+        received = pl.concat([received, fed.drop("open")]).sort("start_ns", "at")
+    pairs = _in_order(sends_left, received)
     lost.append(sends.join(pairs.select("at"), on="at", how="anti"))
     lost.append(receives.join(pairs.select(at="at_r"), on="at", how="anti"))
     return *every, pairs, pl.concat([frame.select(_ALONE) for frame in lost])

@@ -86,6 +86,8 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
     names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
     text = trace.text(names).str.to_lowercase()
     names = names.with_columns(text=text).filter(pl.col("text").str.contains(_KERNEL.pattern))
+    if not names.height:
+        return [], {}
     word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
     does = dict(names.select("name", word.fill_null("")).iter_rows())
     order = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())

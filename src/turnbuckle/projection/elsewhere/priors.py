@@ -101,7 +101,7 @@ _VENDORS: Final = (
 )
 
 
-@lru_cache(128)
+@lru_cache(1024)
 def normals(name: str, draws: int, seed: int) -> Float:
     """Return the standard normal draws that belong to one name, shape (draws,), not to be changed; the same for the same (name, seed)."""
     key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
