@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def turns(count: int, ahead: Callable[[int], int] = lambda _: 0) -> dict[str, li
 def make(path: Path, tables: Mapping[str, Sequence[Row]], texts: Sequence[object] = ("_Z5scaleIfEvPT_i",)) -> Path:
     """Write a file as nvprof does: a table with ``_id_`` for each kind, a string table, a version."""
     path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TABLE StringTable(_id_ INTEGER PRIMARY KEY AUTOINCREMENT, value TEXT NOT NULL UNIQUE)")
         file.execute("CREATE TABLE Version(version INTEGER)")
         file.execute("INSERT INTO Version VALUES (22)")

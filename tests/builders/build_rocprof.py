@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ HIP_ROWS = [
 
 def v1_database(path: Path) -> None:
     tables = V1 | {"COPY": V1["OPS"]}
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for table, columns in tables.items():
             db.execute(f"CREATE TABLE {table} ({columns.replace('Index_', chr(34) + 'Index' + chr(34))})")
         db.executemany("INSERT INTO HIP VALUES (?, ?, ?, ?, ?, ?, ?, '', 0)", HIP_ROWS)

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(SAMPLE, path)
     path.chmod(0o600)
     token, name, host, user, option, script = SECRETS
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         (kernel,) = file.execute("SELECT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL LIMIT 1").fetchone()
         file.execute("UPDATE StringIds SET value = ? WHERE id = ?", (EVIL, kernel))
         file.execute("UPDATE TARGET_INFO_GPU SET name = ?", ("\x1b]0;owned\x07 [bold]GPU[/bold] \x9b1m",))

@@ -9,6 +9,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -42,7 +43,7 @@ def hostile(tmp_path: Path) -> Path:
     path = tmp_path / "=1+1.sqlite"
     shutil.copy(EXAMPLE, path)
     path.chmod(0o600)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         kernels = file.execute("SELECT DISTINCT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY 1").fetchall()
         for (kernel,), formula in zip(kernels, FORMULAS, strict=False):
             file.execute("UPDATE StringIds SET value = ? || value WHERE id = ?", (formula, kernel))

@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def written(path: Path, ranks: Iterable[int], of: int, *, late_ns: int = 0, busy
 def changed(path: Path, *statements: str) -> None:
     """Write the smaller sample after some SQL."""
     shutil.copyfile(ROOT / "src" / "turnbuckle" / "examples" / "dgemm-like-synthetic.sqlite", path)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         for statement in statements:
             file.execute(statement)
     file.close()

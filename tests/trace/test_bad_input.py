@@ -7,6 +7,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def test_names_that_sqlite_could_take_for_options(tmp_path: Path) -> None:
 )
 def test_sqlite_files_of_other_programs(tmp_path: Path, table: str, code: str) -> None:
     path = tmp_path / "a.sqlite"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"CREATE TABLE {table}(a)")
         db.execute("CREATE TABLE StringTable(_id_, value)" if "CUPTI" in table else "CREATE TABLE other(a)")
     db.close()
@@ -237,7 +238,7 @@ def test_noise_in_every_page_but_the_first(tmp_path: Path) -> None:
 
 
 def _root(path: Path, table: str) -> int:
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     db.close()
     return int(page)

@@ -16,6 +16,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from inspect import cleandoc
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
@@ -26,7 +27,7 @@ Scalar = str | float | int | bool
 
 _SUFFIXES: Final = {"seconds": "s", "bytes": "B", "bandwidth": "B/s", "overhead": "s", "latency": "s"}
 _LONGEST_TEXT: Final = 1024
-_ATTRIBUTE: Final = re.compile(r" {4}([a-z_0-9, ]+) : (\S.*)")
+_ATTRIBUTE: Final = re.compile(r"([a-z_0-9, ]+) : (\S.*)")
 
 
 @dataclass(frozen=True)
@@ -147,12 +148,12 @@ def _meanings(text: str) -> dict[str, str]:
     """Return the text that a docstring gives each attribute: lines ``name, other : words``, continued where indented further."""
     meanings: dict[str, str] = {}
     names: list[str] = []
-    for line in text.splitlines():
+    for line in cleandoc(text).splitlines():  # Python 3.13 and newer strip the indentation themselves
         match = _ATTRIBUTE.match(line)
         if match:
             names = [n.strip() for n in match[1].split(",")]
             meanings.update(dict.fromkeys(names, match[2].strip()))
-        elif line.startswith(" " * 8) and names and line.strip():
+        elif line.startswith(" " * 4) and names and line.strip():
             meanings.update({n: f"{meanings[n]} {line.strip()}" for n in names})
         else:
             names = []

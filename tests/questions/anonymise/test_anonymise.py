@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -311,7 +312,7 @@ def test_names_of_credentials() -> None:
 
 
 def database(path: Path, *statements: str) -> Path:
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         for statement in statements:
             file.execute(statement)
     file.close()

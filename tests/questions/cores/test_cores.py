@@ -8,6 +8,7 @@ import math
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -193,7 +194,7 @@ def test_a_recording_without_ranks(turnbuckle: Run, tmp_path: Path) -> None:
     file = tmp_path / "run.sqlite"
     shutil.copy(SAMPLE, file)
     file.chmod(0o600)
-    with sqlite3.connect(file) as sql:
+    with closing(sqlite3.connect(file)) as sql, sql:
         for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE name LIKE 'MPI%'").fetchall():
             sql.execute(f'DROP TABLE "{name}"')
     ran = turnbuckle("cores", file)

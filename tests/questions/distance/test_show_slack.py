@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -29,7 +30,7 @@ def changed(tmp_path: Path, *statements: str) -> Path:
     path = tmp_path / "changed.sqlite"
     shutil.copy(SAMPLE, path)
     path.chmod(0o600)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         for statement in statements:
             file.execute(statement)
     return path
@@ -191,7 +192,7 @@ def test_names_of_a_recording_are_harmless(turnbuckle: Run, hostile: Path, form:
 @pytest.mark.parametrize("evil", ["\x1b]0;owned\x07[bold]x[/bold][/]\u202e\r\n\x9b1m", "n" * 10_000, "", "[red]"])
 def test_names_of_calls_are_harmless(turnbuckle: Run, tmp_path: Path, evil: str) -> None:
     path = changed(tmp_path)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         called = "SELECT DISTINCT nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME"
         file.execute(f"UPDATE StringIds SET value = value || ? WHERE id IN ({called})", (evil,))
     ran = turnbuckle("slack", path, *FEW)

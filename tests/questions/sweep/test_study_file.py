@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_every_model_says_what_it_can_be_asked() -> None:
         assert kind.name == name and kind.legal
         assert all(s.wanted and s.unit for s in kind.legal.values())
     assert settings_of(registry.load("sweeps", "slack").settings)["slack_seconds"].needed
+
+
+@pytest.mark.parametrize("before", ["", "    "], ids=["Python 3.13", "Python 3.12"])
+def test_meanings_are_read_off_a_docstring_with_its_indentation_and_without(before: str) -> None:
+    @dataclass(frozen=True)
+    class Asked:
+        ranks: int = 0
+        hop_seconds: float = 0.0
+
+    lines = ["Attributes", "----------", "ranks, hop_seconds : of the run;", "    as recorded.", "other : nothing."]
+    Asked.__doc__ = "\n".join(["What is asked.", "", *(before + line for line in lines)])
+    assert {name: setting.meaning for name, setting in settings_of(Asked).items()} == dict.fromkeys(
+        ("ranks", "hop_seconds"), "of the run; as recorded."
+    )
 
 
 @pytest.mark.parametrize(

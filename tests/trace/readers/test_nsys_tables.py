@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from turnbuckle.trace.readers import nsys_tables
 
 
 def tables_of(path: Path) -> dict[str, pl.DataFrame]:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         out = {}
         for name in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_sniff(written: Callable[..., Path], tmp_path: Path) -> None:
         )
     ):
         other = tmp_path / f"{number}.sqlite"
-        with sqlite3.connect(other) as file:
+        with closing(sqlite3.connect(other)) as file, file:
             for statement in statements:
                 file.execute(statement)
         file.close()
@@ -74,7 +75,7 @@ def test_a_summary_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_file_that_is_written(written: Callable[..., Path]) -> None:
     path = written(turns(2))
-    with sqlite3.connect(path, isolation_level=None) as file:
+    with closing(sqlite3.connect(path, isolation_level=None)) as file, file:
         file.execute("BEGIN EXCLUSIVE")
         assert refusal(path).code == "P039"
         file.execute("ROLLBACK")
@@ -123,7 +124,7 @@ def test_lost_and_wild_times(written: Callable[..., Path]) -> None:
 
 def test_what_is_stored_is_not_run(written: Callable[..., Path]) -> None:
     path = written(turns(3))
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_MEMCPY AS SELECT * FROM (SELECT zeroblob(1000000000) AS start)")
         file.execute("CREATE TRIGGER t AFTER INSERT ON Version BEGIN DELETE FROM StringTable; END")
         file.execute('CREATE TABLE "CUPTI_ACTIVITY_KIND_""; DROP TABLE StringTable; --"(a INT)')
@@ -140,7 +141,7 @@ def test_texts_that_are_none(written: Callable[..., Path]) -> None:
     path = written(
         {"RUNTIME": [call(LAUNCH, 0, 5, 1)], "CONCURRENT_KERNEL": [kernel(9, 5, 1, n) for n in (1, 2, 3)]}, texts=("a", "b", "c")
     )
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE StringTable SET value = CAST(x'ff6b' AS TEXT) WHERE _id_ = 1")
         file.execute("UPDATE StringTable SET value = 12 WHERE _id_ = 2")
         file.execute("UPDATE StringTable SET value = zeroblob(10000000) WHERE _id_ = 3")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +166,10 @@ class Database:
 
 
 @pytest.fixture(params=[3, 4])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return Database(tmp_path / "908_results.db", version=request.param)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    made = Database(tmp_path / "908_results.db", version=request.param)
+    yield made
+    made.db.close()
 
 
 def codes(trace: Trace) -> dict[str, int]:
@@ -272,6 +275,7 @@ def test_several_processes_in_one_file(tmp_path: Path) -> None:
         one = Database(path, uuid=uuid, pid=pid)
         one.turns(number + 1)
         one.db.commit()
+        one.db.close()
     trace = rocprof.read(path)
     assert trace.kernels.height == 6 and launch_pairs(trace.tables).height == 12
     # two containers may have the same process number: they stay two processes
@@ -288,22 +292,24 @@ def refused(path: Path) -> ProfileError:
 def test_several_machines_share_no_clock(tmp_path: Path) -> None:
     path = tmp_path / "merged.db"
     for uuid, node in (("_aa", 1), ("_bb", 2)):
-        Database(path, uuid=uuid, node=node).turns().db.commit()
+        made = Database(path, uuid=uuid, node=node)
+        made.turns().db.commit()
+        made.db.close()
     assert refused(path).code == "P050"
 
 
 def test_other_databases_are_refused_by_name(tmp_path: Path) -> None:
     rpd = tmp_path / "trace.rpd"
-    with sqlite3.connect(rpd) as db:
+    with closing(sqlite3.connect(rpd)) as db, db:
         db.executescript("CREATE TABLE rocpd_api (id, start); CREATE TABLE rocpd_op (id, start); CREATE TABLE rocpd_string (id, string)")
     error = refused(rpd)
     assert error.code == "P045" and "rocmProfileData" in error.found
     bare = tmp_path / "bare.db"
-    with sqlite3.connect(bare) as db:
+    with closing(sqlite3.connect(bare)) as db, db:
         db.execute(f"CREATE TABLE rocpd_metadata{UUID} (tag, value)")
     assert refused(bare).code == "P045"
     future = tmp_path / "future.db"
-    with sqlite3.connect(future) as db:
+    with closing(sqlite3.connect(future)) as db, db:
         db.execute(f"CREATE TABLE rocpd_kernel_dispatch{UUID} (id, moments)")
         db.execute(f"INSERT INTO rocpd_kernel_dispatch{UUID} VALUES (1, 2)")
     assert refused(future).code == "P045"
@@ -318,7 +324,7 @@ def test_sniffing(database: Database, tmp_path: Path) -> None:
     database.db.commit()
     assert rocprof.kind(database.path.read_bytes()[:512], database.path) == "rocpd"
     other = tmp_path / "other.db"
-    with sqlite3.connect(other) as db:
+    with closing(sqlite3.connect(other)) as db, db:
         db.execute("CREATE VIEW rocpd_region AS SELECT 1 AS id")
         db.execute("CREATE TABLE StringIds (id, value)")
     assert not rocprof.sniff(other.read_bytes()[:512], other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
 def test_kernels_that_rocprof_takes_for_copies(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     v1_database(path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for name in ("void CopyRows<int>(int*)", "FillRandom.kd", "CopyBufferRect"):
             db.execute("INSERT INTO COPY VALUES (?, ?, 1, 0, ?, 1, 3, 9, 909, '', 0)", (START + 90_000, START + 91_000, name))
         db.execute("UPDATE OPS SET Name = 'drawMarkers(int)' WHERE Name LIKE 'scale%'")
@@ -61,7 +62,7 @@ def test_kernels_that_rocprof_takes_for_copies(tmp_path: Path) -> None:
 
 def test_newer_rocprof_names_processes(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         own = '"Index", Data, __section, __lane'
         for table in ("HIP", "HSA"):
             db.execute(f"CREATE TABLE {table} (BeginNs, EndNs, pid, tid, Name, args, {own})")
@@ -101,7 +102,7 @@ def test_kernels_of_rocprof_as_csv_and_database(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     path.write_text(kernels_csv())
     a = open_with_reader(path)
-    with sqlite3.connect(tmp_path / "results.db") as db:
+    with closing(sqlite3.connect(tmp_path / "results.db")) as db, db:
         table = list(csv.reader(path.read_text().splitlines()))
         db.execute(f"CREATE TABLE KERN ({', '.join(chr(34) + c + chr(34) for c in table[0])})")
         db.executemany(f"INSERT INTO KERN VALUES ({', '.join('?' * len(table[0]))})", table[1:])
@@ -152,7 +153,7 @@ def test_sniffing(tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(written)
             assert rocprof.kind(written[:512].removeprefix(b"\xef\xbb\xbf"), tmp_path / name) == kind
     nsys = tmp_path / "report.sqlite"
-    with sqlite3.connect(nsys) as db:
+    with closing(sqlite3.connect(nsys)) as db, db:
         db.execute("CREATE TABLE StringIds (id, value)")
         db.execute('CREATE TABLE HIP ("Index", other)')
     db.close()

@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -145,7 +146,7 @@ def test_a_recording_without_kernels_is_refused(turnbuckle: Run, open_chain: Pat
     path = tmp_path / "empty.sqlite"
     shutil.copy(SAMPLE, path)
     path.chmod(0o600)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
     ran = turnbuckle("model", "chain", open_chain, "--profile", path)
     assert ran.code == 3 and "error[A147]" in ran.err

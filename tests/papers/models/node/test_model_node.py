@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -79,7 +80,7 @@ def test_a_recording_of_nothing(turnbuckle: Run, tmp_path: Path) -> None:
     path = tmp_path / "empty.sqlite"
     shutil.copy(SAMPLE, path)
     path.chmod(0o600)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         names = [n for (n,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'CUPTI_ACTIVITY%'")]
         for name in names:
             file.execute(f"DELETE FROM {name}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -48,9 +49,11 @@ class Database:
 
     def __enter__(self) -> Database:
         try:
-            self._connection = connect(self.path)
-            self._connection.execute("BEGIN")
-            self.columns = columns(self._connection)
+            with ExitStack() as opened:
+                self._connection = opened.enter_context(closing(connect(self.path)))
+                self._connection.execute("BEGIN")
+                self.columns = columns(self._connection)
+                opened.pop_all()  # `__exit__` closes it
         except _BROKEN as error:
             raise self._failed(error) from None
         return self

@@ -9,7 +9,7 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,11 +34,14 @@ def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
             noted(file)
     mode = "mode=ro&immutable=1" if immutable else "mode=ro"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=1.0, isolation_level=None)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA query_only = ON")
-    connection.execute("PRAGMA cell_size_check = ON")
-    # a damaged header may claim cells of any length
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+    with ExitStack() as opened:
+        opened.enter_context(closing(connection))
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA cell_size_check = ON")
+        # a damaged header may claim cells of any length
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+        opened.pop_all()  # the caller closes it
     return connection
 
 
