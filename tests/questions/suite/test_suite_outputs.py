@@ -48,6 +48,22 @@ def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
             assert {len(row) for row in table.rows} == {len(table.head)}, table.title
 
 
+def test_a_terminal_shows_the_nearest_turns_and_says_how_many_there_are(suite: Suite) -> None:
+    many = replace(suite, flips=suite.flips * 9)
+    short, whole = (
+        {t.title.partition(",")[0]: t for t in of_suite(many, short=brief)}["what turns the ranking"] for brief in (True, False)
+    )
+    assert len(short.rows) == 8 < len(whole.rows) and short.title.endswith(f"8 nearest of {len(whole.rows)}")
+    assert [row[4:6] for row in short.rows] == [row[4:6] for row in whole.rows[:8]]
+
+
+def test_a_terminal_has_what_work_costs_with_its_range_and_the_price_that_was_given(suite: Suite) -> None:
+    short, whole = ({t.title.partition(":")[0]: t for t in of_suite(suite, short=brief)} for brief in (True, False))
+    for brief, full in zip(*(t["work of one node-hour of today"].rows for t in (short, whole)), strict=True):
+        assert [cell.text.partition(" [")[0] for cell in full[1:]] == [cell.text.partition(" [")[0] for cell in brief[1:]]
+        assert "[" not in brief[1].text + brief[3].text and brief[2] == full[2] and brief[4] == full[4]
+
+
 def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite) -> None:
     drawn = {f.name: f for f in draw(figures(suite))}
     names = ("mix", "map", "parts", "premium", "turn", "kernels", "sizes", "copies", "window", "offload")

@@ -16,6 +16,8 @@ from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, listed, numb
 _NAME: Final = 28
 #: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
 _WIDE: Final = 4
+#: Turns of the ranking that a terminal has room for.
+_TURNS: Final = 8
 
 
 def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
@@ -31,7 +33,7 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
         versus_table(suite, named, today=short),
     )
     every = (
-        runs, mix_table(suite, named), versus, money_table(suite, named), flips_table(suite, named, short=short),
+        runs, mix_table(suite, named), versus, money_table(suite, named, short=short), flips_table(suite, named, short=short),
         recorded_table(suite, short=short),
     )  # fmt: skip
     return [table for table in every if table is not None]
@@ -196,16 +198,19 @@ def _percent(value: float) -> str:
     return "0.0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def money_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
-    """Return cost and energy of the work of one node-hour of today; None where no price and no power is known."""
+def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) -> Table | None:
+    """Return cost and energy of the work of one node-hour of today; None where no price and no power is known.
+
+    With `short`, prices and powers are without their ranges: the reader gave them.
+    """
     known = [m for m in suite.mixes if m.cost or m.energy]
     if not known:
         return None
     currency = clean(suite.portfolio.currency, 12)
     rows = [
         cells(
-            _machine(named, m.target), _money(m.price, 1.0), _money(m.cost, 1.0), _money(m.power, 1.0),
-            _money(m.energy, 3.6e6),
+            _machine(named, m.target), _money(m.price, 1.0, ranges=not short), _money(m.cost, 1.0),
+            _money(m.power, 1.0, ranges=not short), _money(m.energy, 3.6e6),
         )
         for m in sorted(known, key=lambda m: m.cost.value if m.cost else float("inf"))
     ]  # fmt: skip
@@ -217,30 +222,33 @@ def money_table(suite: Suite, named: Mapping[str, str]) -> Table | None:
     return Table(caption, head, rows, title=f"work of one node-hour of today: price, cost [{currency}], power [W], energy [kWh]")
 
 
-def _money(value: Ratio | Estimate | None, divisor: float) -> Shown:
+def _money(value: Ratio | Estimate | None, divisor: float, *, ranges: bool = True) -> Shown:
     if value is None:
         return Shown(DASH)
     middle, low, high = (number(v / divisor, "1", all_digits=True) for v in (value.value, value.low, value.high))
-    return Shown(middle if low == high else f"{middle} [{low}, {high}]")
+    return Shown(middle if low == high or not ranges else f"{middle} [{low}, {high}]")
 
 
 def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) -> Table | None:
     """Return at which share of each application the ranking turns; None where no share of one turns it."""
+    turns = [f for f in suite.flips if f.flips_at is not None or (f.turns or 0.0) > 1.0 - LEVEL]
+    turns.sort(key=lambda f: abs((9.0 if f.flips_at is None else f.flips_at) - f.share))
+    if not turns:
+        return None
+    most = _TURNS if short else len(turns)
     rows = [
         cells(
-            f.by, _machine(named, f.better), _machine(named, f.worse), shorten(clean(f.application), _NAME), Shown(percent(f.share)),
-            Shown(turning(f)), *([] if f.turns is None else [Shown(probability(f.turns))]),
+            f.by.removeprefix("node-") if short else f.by, _machine(named, f.better), _machine(named, f.worse),
+            shorten(clean(f.application), _NAME), Shown(percent(f.share)), Shown(turning(f)),
+            *([] if f.turns is None else [Shown(probability(f.turns))]),
         )
-        for f in sorted(suite.flips, key=lambda f: abs((9.0 if f.flips_at is None else f.flips_at) - f.share))
-        if f.flips_at is not None or (f.turns or 0.0) > 1.0 - LEVEL
+        for f in turns[:most]
     ]  # fmt: skip
-    if not rows:
-        return None
     caption = (
         "The share of all node-hours at which both machines come to the same, if this application grows or shrinks and the "
         "others keep their proportions; nearest to today's first. "
     )
-    head = ["ranked by", "first", "against", "application", ">today" if short else ">share today", ">turns at"]
+    head = ["by" if short else "ranked by", "first", "against", "application", ">today" if short else ">share today", ">turns at"]
     if suite.draws:
         head.append(">likely")
         caption += (
@@ -250,7 +258,8 @@ def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
         )
     else:
         caption += "At the stated values. Pairs that no share turns are left out."
-    return Table(caption, head, rows, title="what turns the ranking", shown=10)
+    title = "what turns the ranking" + (f", the {most} nearest of {len(turns)}" if len(turns) > most else "")
+    return Table(caption, head, rows, title=title, shown=10)
 
 
 def turning(flip: Flip) -> str:
@@ -276,7 +285,7 @@ def recorded_table(suite: Suite, *, short: bool = False) -> Table | None:
         name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="code" if short else "strong")
         sized = [Shown(count(n) if n else DASH) for n in r.sizes.table_iii]
         spent = (number(r.kernel_seconds, "s"), number(r.copy_seconds, "s"), percent(r.copy_share), count(r.copies))
-        rows.append(cells(name, *spent, *sized, DASH if r.sizes.mean_bytes is None else number(r.sizes.mean_bytes / 2**20, "1", 4)))
+        rows.append(cells(name, *spent, *sized, _mebibytes(r.sizes.mean_bytes)))
     if not rows:
         return None
     head = ["application", ">kernels", ">copies", ">share", ">count", ">< 1 MiB", ">< 16", ">< 256", ">< 4096", ">more", ">mean MiB"]
@@ -288,3 +297,14 @@ def recorded_table(suite: Suite, *, short: bool = False) -> Table | None:
     if unsized:
         caption += f" The size of {count(unsized)} copies is not recorded."
     return Table(caption, head, rows, title="copies between host and device, as recorded", wide=("kernels", "copies", "count"))
+
+
+def _mebibytes(size: float | None) -> str:
+    """Return a size in MiB, without unit.
+
+    >>> _mebibytes(16.85 * 2**20), _mebibytes(8.0)
+    ('16.85', '<\\xa00.01')
+    """
+    if size is None:
+        return DASH
+    return number(size / 2**20, "1", 4, all_digits=True) if size >= 0.01 * 2**20 else f"<{NARROW}0.01"
