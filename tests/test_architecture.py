@@ -159,6 +159,15 @@ def test_files_and_functions_stay_readable() -> None:
                 assert (node.end_lineno or 0) - node.lineno <= 140, f"{path.name}: {node.name}"
 
 
+def test_no_line_is_kept_from_the_formatter() -> None:
+    """A table that is long under it is data, and stands in a file; a call that is long takes names for its parts."""
+    marks = ("fmt: " + word for word in ("skip", "off", "on"))
+    pattern = re.compile("# (?:" + "|".join(marks) + ")")
+    assert [
+        p.relative_to(ROOT).as_posix() for p in (*modules(), *ROOT.glob("tests/**/*.py")) if pattern.search(p.read_text(encoding="utf-8"))
+    ] == []
+
+
 def test_words_that_say_nothing_are_not_names() -> None:
     for path in modules():
         stem = path.stem.lower()

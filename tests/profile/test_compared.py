@@ -79,13 +79,15 @@ def test_shares_of_the_kernel_window() -> None:
     """Window 10 to 20 us: each part by itself, each instant once, and only what lies inside."""
     seen = profile_of(
         api=[
-            call(9_000, 9_800, 1), call(10_500, 11_000, 2), call(10_800, 11_500, 3, thread=OTHER),
+            call(9_000, 9_800, 1),
+            call(10_500, 11_000, 2),
+            call(10_800, 11_500, 3, thread=OTHER),
             call(15_000, 16_000, 4, "cudaMemcpyAsync"),
         ],
         kernels=[on_device(10_000, 12_000, 1), on_device(11_000, 13_000, 2, stream=9), on_device(19_000, 20_000, 3)],
         copies=[copy(8_000, 11_000, H2D), copy(14_000, 15_000, D2H), copy(14_500, 16_000, P2P), copy(17_000, 18_000, D2D)],
         scheduling=[scheduled(1_000, 1), scheduled(14_000, 0), scheduled(12_000, 1, OTHER), scheduled(30_000, 0, OTHER)],
-    )  # fmt: skip
+    )
     found = window_shares(seen)
     assert found is not None
     assert found.recorded() == pytest.approx(

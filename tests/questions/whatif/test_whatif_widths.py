@@ -34,11 +34,14 @@ def test_waits_left_out_take_their_time_and_the_shorter_pauses_along() -> None:
     """
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 14 * US, name=WAIT), call(15 * US, 18 * US, name=WAIT),
-            call(22 * US, 27 * US, 2), call(28 * US, 134 * US, name=WAIT),
+            call(0, 5 * US, 1),
+            call(6 * US, 14 * US, name=WAIT),
+            call(15 * US, 18 * US, name=WAIT),
+            call(22 * US, 27 * US, 2),
+            call(28 * US, 134 * US, name=WAIT),
         ],
         kernels=[on_device(10 * US, 12 * US, 1), on_device(32 * US, 132 * US, 2)],
-    )  # fmt: skip
+    )
     assert ends(answer, f"wait {WAIT}") == pytest.approx((134, 9 + 10 + 100 + 2), abs=0.01)
     assert next(gain for gain in answer.gains if gain.name == f"wait {WAIT}").count == 2, "the last one waits for the result"
 
@@ -47,11 +50,14 @@ def test_host_work_longer_than_the_calls_around_it_stays() -> None:
     """Between two waits and behind them pauses of 30 us: longer than a call of 2 or 3 us, they are work of the program."""
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 14 * US, name=WAIT), call(44 * US, 47 * US, name=WAIT),
-            call(77 * US, 82 * US, 2), call(83 * US, 189 * US, name=WAIT),
+            call(0, 5 * US, 1),
+            call(6 * US, 14 * US, name=WAIT),
+            call(44 * US, 47 * US, name=WAIT),
+            call(77 * US, 82 * US, 2),
+            call(83 * US, 189 * US, name=WAIT),
         ],
         kernels=[on_device(10 * US, 12 * US, 1), on_device(87 * US, 187 * US, 2)],
-    )  # fmt: skip
+    )
     # of the three pauses that of 1 us goes
     assert ends(answer, f"wait {WAIT}")[1] == pytest.approx(5 + 30 + 30 + 10 + 100 + 2, abs=0.01)
 
@@ -66,10 +72,13 @@ def test_a_wait_that_finds_its_work_done_returns_at_once() -> None:
     assert f"later {WAIT}" not in [gain.name for gain in answer.gains], "nothing behind it may need the result"
     answer = asked(
         api=[
-            call(0, 5 * US, 1), call(6 * US, 22 * US, name=WAIT), call(72 * US, 77 * US, 2), call(78 * US, 96 * US, name=WAIT),
+            call(0, 5 * US, 1),
+            call(6 * US, 22 * US, name=WAIT),
+            call(72 * US, 77 * US, 2),
+            call(78 * US, 96 * US, name=WAIT),
         ],
         kernels=[on_device(10 * US, 12 * US, 1), on_device(82 * US, 92 * US, 2)],
-    )  # fmt: skip
+    )
     assert ends(answer, f"later {WAIT}") == pytest.approx((96, 96 - 16), abs=0.01)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -112,12 +112,11 @@ def pool(
     from turnbuckle.questions.pool.question import DEFAULT_ON, of_jobs
 
     with working("simulating"):
-        answer = of_jobs(
-            jobs, nodes, targets(on) or DEFAULT_ON, classes=_recordings(classes, no_cache), reach=_reaches(reach),
-            load=None if load is None else parse(load, "1"), resident=resident, keep=keep, policy=policy,
-            trunk=None if trunk is None else parse(trunk, "B/s"), cores_per_gpu=cores_per_gpu, host_price=host_price, search=fewest,
-            seeds=seeds, draws=draws, seed=seed,
-        )  # fmt: skip
+        asked: dict[str, Any] = {"resident": resident, "keep": keep, "policy": policy, "cores_per_gpu": cores_per_gpu}
+        asked |= {"load": None if load is None else parse(load, "1"), "trunk": None if trunk is None else parse(trunk, "B/s")}
+        asked |= {"host_price": host_price, "search": fewest, "seeds": seeds, "draws": draws, "seed": seed}
+        recorded = _recordings(classes, no_cache)
+        answer = of_jobs(jobs, nodes, targets(on) or DEFAULT_ON, classes=recorded, reach=_reaches(reach), **asked)
     if charts is not None:
         save(answer.figures(), charts)
     emit(answer, answer.table().to_dicts(), show, format, output)

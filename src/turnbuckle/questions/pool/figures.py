@@ -43,13 +43,10 @@ def fewest_figure(answer: Pool) -> Figure | None:
         gpus, premium = c.fewest.gpus, c.fewest.premium
         span = f" [{gpus.low:,.0f}, {gpus.high:,.0f}]" if gpus.low < gpus.high else ""
         words = f"{c.fewest.hosts.value:,.0f} hosts" + ("" if premium is None else f"; a GPU may cost {signed(premium.value)}")
-        rows.append(
-            {
-                "row": k, "name": folded(_name(c), 24), "colour": hues.get(c.machine, RECORDED), "value": gpus.value, "low": gpus.low,
-                "high": gpus.high, "figures": f"{gpus.value:,.0f} GPUs{span}", "words": words,
-                "tip": f"{_name(c)}, {_pools(c)}: {gpus.value:,.0f} GPUs{span}, {words}",
-            }
-        )  # fmt: skip
+        place = {"row": k, "name": folded(_name(c), 24), "colour": hues.get(c.machine, RECORDED)}
+        ends = {"value": gpus.value, "low": gpus.low, "high": gpus.high, "figures": f"{gpus.value:,.0f} GPUs{span}"}
+        tip = f"{_name(c)}, {_pools(c)}: {gpus.value:,.0f} GPUs{span}, {words}"
+        rows.append({**place, **ends, "words": words, "tip": tip})
     high = max(r["high"] for r in rows) * 1.05
     x, y = quantity("value", [0, high], title="GPUs", format=",", grid=True), row_axis(len(rows))
     load = [] if answer.resident else [{"value": answer.load, "label": f"in use on average: {answer.load:,.0f}"}]
@@ -70,7 +67,7 @@ def fewest_figure(answer: Pool) -> Figure | None:
         [{"machine": c.machine, "reach": c.reach, **c.fewest.gpus.as_dict()} for c in found if c.fewest is not None],
         f"Dot: the jobs as they are; line: 90 % of the draws. Each keeps {_kept(answer)} within 1 %. What a pooled GPU may cost is against "
         "one in the fewest fixed nodes.",
-    )  # fmt: skip
+    )
 
 
 def _kept(answer: Pool) -> str:
@@ -86,13 +83,9 @@ def use_figure(answer: Pool) -> Figure:
         waits = "" if answer.resident else f"jobs wait {c.waiting.value:,.0f} s on average"
         for part in stack((share, {"part": part, "colour": hue}) for share, (part, hue) in zip(shares, _LEGEND, strict=True)):
             share = part["to"] - part["from"]
-            rows.append(
-                {
-                    **part, "row": k, "name": folded(f"{_name(c)}", 24), "pools": _pools(c), "share": share, "waits": waits,
-                    "label": percent(share, 3) if share > 0.1 else "", "ink": INK if part["colour"] == RULE else "#ffffff",
-                    "tip": f"{_name(c)}: {percent(share)} {part['part']}",
-                }
-            )  # fmt: skip
+            place = {"row": k, "name": folded(f"{_name(c)}", 24), "pools": _pools(c), "share": share, "waits": waits}
+            label = {"label": percent(share, 3) if share > 0.1 else "", "ink": INK if part["colour"] == RULE else "#ffffff"}
+            rows.append({**part, **place, **label, "tip": f"{_name(c)}: {percent(share)} {part['part']}"})
     firsts = [r for r in rows if r["part"] == "in use"]
     x = quantity("from", [0, 1], title=f"share of {answer.fixed.gpus:,} GPUs", format="%")
     y = row_axis(len(answer.clusters), inner=0.3, outer=0.15)
@@ -112,4 +105,4 @@ def use_figure(answer: Pool) -> Figure:
         [{"machine": answer.clusters[r["row"]].machine, "part": r["part"], "share": r["share"]} for r in rows],
         "The same jobs on the fixed nodes and on the same hosts with their GPUs in pools. Stranded: free while a job for GPUs waits.",
         legend=_LEGEND,
-    )  # fmt: skip
+    )

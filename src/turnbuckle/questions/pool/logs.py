@@ -21,9 +21,8 @@ from turnbuckle.questions.pool.slurm import read_sacct, read_swf
 from turnbuckle.questions.pool.stream import MILLI, Stream, classed
 
 _PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
-_INSTANCES: Final = (
-    "instance_sn", "role", "cpu_request", "gpu_request", "memory_request", "creation_time", "scheduled_time", "deletion_time",
-)  # fmt: skip
+_REQUESTS: Final = ("cpu_request", "gpu_request", "memory_request")
+_INSTANCES: Final = ("instance_sn", "role", *_REQUESTS, "creation_time", "scheduled_time", "deletion_time")
 
 
 def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stream:

@@ -164,16 +164,12 @@ class Pool(Shown):
         rows = []
         for c in self.clusters:
             fewest = c.fewest
-            rows.append(
-                {
-                    "machine": c.machine, "hosts": c.hosts, "gpus": c.gpus, "utilisation": c.utilisation.value,
-                    "stranded": c.stranded.value, "core_utilisation": c.core_utilisation.value, "stranded_cores": c.stranded_cores.value,
-                    "waiting_seconds": c.waiting.value, "waiting_95_seconds": c.waiting_95.value, "useful_gpus": c.useful_gpus.value,
-                    "fewest_gpus": None if fewest is None else fewest.gpus.value,
-                    "fewest_hosts": None if fewest is None else fewest.hosts.value,
-                    "premium": None if fewest is None or fewest.premium is None else fewest.premium.value,
-                }
-            )  # fmt: skip
+            counts = {"machine": c.machine, "hosts": c.hosts, "gpus": c.gpus}
+            measures = {name: getattr(c, name).value for name in ("utilisation", "stranded", "core_utilisation", "stranded_cores")}
+            waits = {"waiting_seconds": c.waiting.value, "waiting_95_seconds": c.waiting_95.value, "useful_gpus": c.useful_gpus.value}
+            least = {f"fewest_{name}": None if fewest is None else getattr(fewest, name).value for name in ("gpus", "hosts")}
+            premium = None if fewest is None or fewest.premium is None else fewest.premium.value
+            rows.append({**counts, **measures, **waits, **least, "premium": premium})
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def headline(self) -> str:
@@ -337,10 +333,8 @@ def of_jobs(
         fewest = None if nodes_needed is None else _of_pool(asked, fleet, hosts, each, before, results, nodes_needed)
         clusters.append(_cluster(machine.name, machine.title, pooled, (hosts, why), asked, each, results, fewest))
     first, last = stream.window
-    return Pool(
-        stream.source, len(stream), last - first, 0.0 if resident else stream.gpu_load, resident, asked.policy, keep, host_price, seeds,
-        seed, asked.events, tuple(clusters), stream.findings,
-    )  # fmt: skip
+    load, of_question = 0.0 if resident else stream.gpu_load, (asked.policy, keep, host_price, seeds, seed, asked.events)
+    return Pool(stream.source, len(stream), last - first, load, resident, *of_question, tuple(clusters), stream.findings)
 
 
 def _in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int, host_price: float) -> None:
@@ -372,18 +366,23 @@ def _reach(machine: Machine, given: Mapping[str, int] | int | None, fleet: Fleet
 
 
 def _cluster(
-    name: str, title: str, fleet: Fleet, reach: tuple[int, str], asked: _Asked, slow: Sequence[Slowdown], results: list[Result],
+    name: str,
+    title: str,
+    fleet: Fleet,
+    reach: tuple[int, str],
+    asked: _Asked,
+    slow: Sequence[Slowdown],
+    results: list[Result],
     fewest: Fewest | None,
-) -> Cluster:  # fmt: skip
+) -> Cluster:
     stream = asked.variants[0].stream
     measures: dict[str, Any] = {name: asked.spread([float(getattr(r, name)) for r in results]) for name in _MEASURES}
     counts = np.bincount(stream.class_of, minlength=len(stream.classes)).tolist()
     each = zip(stream.classes, counts, slow, by_class(stream, results[0]), strict=True)
     classes = tuple(OfClass(n, count, s, took, waiting) for n, count, s, (took, waiting) in each)
-    return Cluster(
-        name, title, fleet.hosts, fleet.all_gpus, fleet.all_cores, len(fleet.gpus), *reach, **measures, unplaced=results[0].unplaced,
-        classes=classes, fewest=fewest,
-    )  # fmt: skip
+    sizes = (fleet.hosts, fleet.all_gpus, fleet.all_cores, len(fleet.gpus))
+    measures |= {"unplaced": results[0].unplaced, "classes": classes, "fewest": fewest}
+    return Cluster(*(name, title, *sizes, *reach), **measures)
 
 
 # --- the fewest GPUs --------------------------------------------------------------------------------------------------
@@ -439,9 +438,14 @@ def _of_nodes(asked: _Asked, needed: Sequence[Fleet]) -> Fewest:
 
 
 def _of_pool(
-    asked: _Asked, fleet: Fleet, reach: int, slow: Sequence[Slowdown], before: Sequence[Result], results: Sequence[Result],
+    asked: _Asked,
+    fleet: Fleet,
+    reach: int,
+    slow: Sequence[Slowdown],
+    before: Sequence[Result],
+    results: Sequence[Result],
     fixed: Sequence[Fleet],
-) -> Fewest | None:  # fmt: skip
+) -> Fewest | None:
     """Return the fewest GPUs of a pool beside the hosts of the fewest fixed nodes; None where all do not keep what the fixed nodes give.
 
     `fixed` has the fewest fixed nodes, of each variant.  Where hosts have a price, fewer of them may stand beside more GPUs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -74,13 +74,12 @@ def simulate(
     """
     window = window or stream.window
     pools = np.full(len(fleet.gpus), np.inf) if trunk is None else np.maximum(fleet.gpus * trunk, 1e-9)
-    out = run_jobs(
-        arrival=stream.arrival, work=stream.work, limit=stream.limit, parts=stream.parts.astype(np.uint32),
-        cores=stream.cores, memory=stream.memory, gpus=stream.gpus, class_of=stream.class_of.astype(np.uint32),
-        pool=fleet.pool.astype(np.uint32), host_cores=fleet.cores, host_memory=fleet.memory, pool_gpus=fleet.gpus.astype(np.uint32),
-        trunk=pools, classes=[(getattr(s, end), s.bandwidth, s.exposed, s.moving) for s in slowdowns],
-        policy=policy, depth=DEPTH, window=window, patience=patience,
-    )  # fmt: skip
+    jobs = {name: getattr(stream, name) for name in ("arrival", "work", "limit", "cores", "memory", "gpus")}
+    jobs |= {name: getattr(stream, name).astype(np.uint32) for name in ("parts", "class_of")}
+    hosts = {"host_cores": fleet.cores, "host_memory": fleet.memory, "pool": fleet.pool.astype(np.uint32), "trunk": pools}
+    asked: dict[str, Any] = {"policy": policy, "depth": DEPTH, "window": window, "patience": patience}
+    asked["classes"] = [(getattr(s, end), s.bandwidth, s.exposed, s.moving) for s in slowdowns]
+    out = run_jobs(**jobs, **hosts, pool_gpus=fleet.gpus.astype(np.uint32), **asked)
     start, ended = out["start"], out["end"]
     length = window[1] - window[0]
     ran = np.isfinite(start)

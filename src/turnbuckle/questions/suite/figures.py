@@ -94,14 +94,11 @@ def map_figure(suite: Suite) -> Figure:
         below = 0.25 if name == "the mix" else 0.0
         for n, (whole, alone) in enumerate(pairs):
             change = whole.value - 1.0
-            rows.append(
-                {
-                    "row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1,
-                    "colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK,
-                    "label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]",
-                    "tip": f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}",
-                }
-            )  # fmt: skip
+            cell = {"row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1}
+            colours = {"colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK}
+            label = {"label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]"}
+            tip = f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}"
+            rows.append({**cell, **colours, **label, "tip": tip})
     width = FULL - _NAMES - 10
     x = quantity("column", [0, len(targets)], no_axis=True)
     y = quantity("row", [0, len(lines) + 0.25], scale={"reverse": True}, no_axis=True)
@@ -154,13 +151,10 @@ def premium_figure(suite: Suite) -> Figure | None:
         v = suite.pair(m.target, SELF)
         asks = None if today is None or m.price is None else m.price.value / today.value - 1.0
         words = "" if asks is None else f"asks {signed(asks)}" + ("" if v.cheaper is None else f", pays: {probability(v.cheaper)}")
-        rows.append(
-            {
-                "row": len(rows), "name": folded(named[m.target], 24), "colour": colour[m.target], "value": v.premium.value,
-                "low": v.premium.low, "high": v.premium.high, "alone": v.premium_by_coupling.value, "asks": asks,
-                "figures": share(v.premium).text, "words": words, "tip": f"{named[m.target]}: {share(v.premium).text} {words}",
-            }
-        )  # fmt: skip
+        place = {"row": len(rows), "name": folded(named[m.target], 24), "colour": colour[m.target]}
+        ends = {"value": v.premium.value, "low": v.premium.low, "high": v.premium.high, "alone": v.premium_by_coupling.value}
+        tip = f"{named[m.target]}: {share(v.premium).text} {words}"
+        rows.append({**place, **ends, "asks": asks, "figures": share(v.premium).text, "words": words, "tip": tip})
     low = min([-0.05, *(r[k] for r in rows for k in ("low", "alone", "asks") if r[k] is not None)])
     high = max([0.05, *(r[k] for r in rows for k in ("high", "alone", "asks") if r[k] is not None)])
     pad = 0.04 * (high - low)

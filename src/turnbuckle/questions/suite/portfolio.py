@@ -246,10 +246,8 @@ class _Reading(TomlReading):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise self._flaw("A441.rank", (*path, "rank"), found=str(rank))
         clean = self._number((*path, "clean_time"), table["clean_time"], "s") if "clean_time" in table else None
-        return Member(
-            name, self.folder / words["file"], numbers.get("node_hours", 1.0), words.get("group", ""),
-            self._machine(words.get("source", "")), part, numbers.get("capability", 1.0), rank, clean,
-        )  # fmt: skip
+        source, hours, file = self._machine(words.get("source", "")), numbers.get("node_hours", 1.0), self.folder / words["file"]
+        return Member(name, file, hours, words.get("group", ""), source, part, numbers.get("capability", 1.0), rank, clean)
 
     def _offer(self, name: str, given: object) -> Offer:
         path = ("targets", name)

@@ -92,10 +92,9 @@ def of_files(
         groups.append(Group(name, mix.total([a.share for a in some]), _Together(_alone(some), portfolio, seed).mixes()))
     mixes = together.mixes()
     carried_by = on_other(network)
-    return Suite(
-        portfolio, applications, mixes, tuple(groups), together.versus(), together.flips(mixes), together.draws, seed, command,
-        "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings)),
-    )  # fmt: skip
+    carrier = "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings))
+    compared = (together.versus(), together.flips(mixes), together.draws)
+    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
@@ -124,10 +123,9 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
     for one in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(one.code, one)
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
-    return Application(
-        member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays, tuple(cells),
-        tuple(seen.values()), tuple(answer.projections), answer.provenance(), recorded(run),
-    )  # fmt: skip
+    about = (member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays)
+    answers = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
+    return Application(*(*about, *answers, recorded(run)))
 
 
 def _alone(some: Sequence[Application]) -> tuple[Application, ...]:

@@ -46,14 +46,11 @@ def kernels_figure(suite: Suite) -> Figure | None:
             continue
         p5, p25, p50, p75, p95 = one.durations
         launches = plural(one.launches, "launch", "launches")
-        rows.append(
-            {
-                "row": len(rows), "name": folded(shorten(name, 40), 24), "p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95,
-                "typical": one.typical, "colour": colour,
-                "figures": f"median {number(p50, 's')}", "words": launches,
-                "tip": f"{name}: {launches}, median {number(p50, 's')}, 90 % {number(p5, 's')} to {number(p95, 's')}",
-            }
-        )  # fmt: skip
+        quantiles = {"p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95, "typical": one.typical}
+        place = {"row": len(rows), "name": folded(shorten(name, 40), 24), "colour": colour}
+        median = f"median {number(p50, 's')}"
+        tip = f"{name}: {launches}, {median}, 90 % {number(p5, 's')} to {number(p95, 's')}"
+        rows.append({**place, **quantiles, "figures": median, "words": launches, "tip": tip})
     if not rows:
         return None
     low, high = min(r["p5"] for r in rows) / 1.5, max(max(r["p95"], r["typical"]) for r in rows) * 1.5
@@ -89,14 +86,13 @@ def copies_figure(suite: Suite) -> Figure | None:
     """Draw what copies between host and device reach over their size, of all recordings in one plot a direction."""
     panels: list[Spec] = []
     shown: Rows = []
-    rows: Rows = [
-        {"application": a.name, "direction": direction, "memory": clean(memory).replace("_", " "), "size": size, "rate": rate, "count": n,
-         "colour": colour, "series": f"{a.name} {memory}",
-         "tip": f"{name}, {clean(memory).replace('_', ' ')}: {n:,} copies of {number(size, 'B')} reach {number(rate, 'B/s')}"}
-        for a, name, colour in _coloured(suite)
-        for direction, memory, size, rate, n in sorted(a.recorded.reached)
-        if direction in _DIRECTIONS
-    ]  # fmt: skip
+    rows: Rows = []
+    for a, name, colour in _coloured(suite):
+        for direction, memory, size, rate, n in (copy for copy in sorted(a.recorded.reached) if copy[0] in _DIRECTIONS):
+            words = clean(memory).replace("_", " ")
+            row = {"application": a.name, "direction": direction, "memory": words, "size": size, "rate": rate, "count": n}
+            tip = f"{name}, {words}: {n:,} copies of {number(size, 'B')} reach {number(rate, 'B/s')}"
+            rows.append({**row, "colour": colour, "series": f"{a.name} {memory}", "tip": tip})
     if not rows:
         return None
     ends = {k: (min(r[k] for r in rows) / 1.6, max(r[k] for r in rows) * 1.6) for k in ("size", "rate")}
@@ -152,14 +148,11 @@ def sizes_figure(suite: Suite) -> Figure | None:
             total = number(time, "s") if k else count(number_of)
             for part in stack((value, {"size": n}) for n, value in enumerate(values)):
                 n, length = part["size"], part["to"] - part["from"]
-                rows.append(
-                    {
-                        **part, "row": row + k, "application": a.name, "what": what, "colour": _SIZES[n], "share": length,
-                        "ink": "#ffffff" if n in (3, 6, 7) else INK, "label": percent(length, 2) if length > 0.09 else "",
-                        "total": f"of {total} {what}" if n == 0 and not k else f"of {total}" if n == 0 else "",
-                        "tip": f"{name}: {percent(length)} of the {what} {words[n]}",
-                    }
-                )  # fmt: skip
+                place = {"row": row + k, "application": a.name, "what": what, "colour": _SIZES[n], "share": length}
+                label = {"ink": "#ffffff" if n in (3, 6, 7) else INK, "label": percent(length, 2) if length > 0.09 else ""}
+                whole = f"of {total} {what}" if n == 0 and not k else f"of {total}" if n == 0 else ""
+                tip = f"{name}: {percent(length)} of the {what} {words[n]}"
+                rows.append({**part, **place, **label, "total": whole, "tip": tip})
     if not heads:
         return None
     step = 21
@@ -340,13 +333,9 @@ def offload_figure(suite: Suite) -> Figure | None:
             f"{name}: {plural(o['count'], 'launch', 'launches')}, mean {number(o['kernel_s'], 's')}, copies {number(o['transfer_s'], 's')} "
             f"a launch, of which {number(hidden, 's')} hidden; a mean copy each way {number(o['each_way_s'], 's')}; pays: {o['pays']}"
         )
-        rows.append(
-            {
-                "application": a.name, "x": o["launch_s"] + o["transfer_s"], "exposed": o["launch_s"] + o["exposed_transfer_s"],
-                "each_way": o["launch_s"] + o["each_way_s"], "y": o["kernel_s"], "launch_seconds": o["launch_s"], "pays": o["pays"],
-                "colour": colour, "label": shorten(name, 34), "tip": tip,
-            }
-        )  # fmt: skip
+        times = {"x": o["launch_s"] + o["transfer_s"], "exposed": o["launch_s"] + o["exposed_transfer_s"], "y": o["kernel_s"]}
+        times |= {"each_way": o["launch_s"] + o["each_way_s"], "launch_seconds": o["launch_s"]}
+        rows.append({"application": a.name, **times, "pays": o["pays"], "colour": colour, "label": shorten(name, 34), "tip": tip})
     rows = [r for r in rows if r["exposed"] > 0]
     if not rows:
         return None
@@ -372,10 +361,8 @@ def offload_figure(suite: Suite) -> Figure | None:
     )
     if ground.shaded:
         caption += zones_in_words(number(added, "s", 2)).replace("kernels", "programs")
-    columns = {
-        "application": "application", "kernel_seconds": "y", "transfer_and_launch_seconds": "x", "exposed_seconds": "exposed",
-        "each_way_seconds": "each_way", "launch_seconds": "launch_seconds", "pays": "pays",
-    }  # fmt: skip
+    times = {"kernel_seconds": "y", "transfer_and_launch_seconds": "x", "exposed_seconds": "exposed", "each_way_seconds": "each_way"}
+    columns = {"application": "application", **times, "launch_seconds": "launch_seconds", "pays": "pays"}
     return Figure(
         "suite-offload",
         "Where the programs stand on the offload map",

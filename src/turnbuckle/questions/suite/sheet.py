@@ -103,10 +103,9 @@ class _Written:
 
     def _mix(self, sheet: Worksheet) -> None:
         currency = clean(self.suite.portfolio.currency, 12)
-        names = [
-            "machine", "node-hours", "by coupling", "throughput", "nodes N", "SSI raw", "SSI by rule", f"price [{currency} a node-hour]",
-            f"cost [{currency}]", "power [W a node]", "energy [kWh]", "may cost more than today by", "by coupling",
-        ]  # fmt: skip
+        names = ["machine", "node-hours", "by coupling", "throughput", "nodes N", "SSI raw", "SSI by rule"]
+        names += [f"price [{currency} a node-hour]", f"cost [{currency}]", "power [W a node]", "energy [kWh]"]
+        names += ["may cost more than today by", "by coupling"]
         note = "For each node-hour of today. Sums follow the yellow cells here and on the sheet Applications; ranges do not."
         self._head(sheet, clean(self.suite.name) or "The mix on each machine", note, names)
         nodes = {o.name: o.nodes for o in self.suite.portfolio.offers}
@@ -194,10 +193,8 @@ class _Written:
                     sheet.write_number(_TOP + k, n, value, self.share)
 
     def _recorded(self, sheet: Worksheet) -> None:
-        names = [
-            "application", "kernels [s]", "copies [s]", "share of copies", "copies", "below 1 MiB", "below 16 MiB", "below 256 MiB",
-            "below 4096 MiB", "larger", "size not recorded", "mean size [B]",
-        ]  # fmt: skip
+        names = ["application", "kernels [s]", "copies [s]", "share of copies", "copies", "below 1 MiB", "below 16 MiB", "below 256 MiB"]
+        names += ["below 4096 MiB", "larger", "size not recorded", "mean size [B]"]
         note = "Sums of durations; copies between host and device; each column of sizes is without those before it."
         self._head(sheet, "Kernels and copies, as recorded", note, names)
         for k, a in enumerate(self.suite.applications):

@@ -32,10 +32,8 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
         runs_table(suite, named, ranges=not short or len(suite.mixes) <= _WIDE, short=short),
         versus_table(suite, named, today=short),
     )
-    every = (
-        runs, mix_table(suite, named), versus, money_table(suite, named, short=short), flips_table(suite, named, short=short),
-        recorded_table(suite, short=short),
-    )  # fmt: skip
+    flips, recorded = flips_table(suite, named, short=short), recorded_table(suite, short=short)
+    every = (runs, mix_table(suite, named), versus, money_table(suite, named, short=short), flips, recorded)
     return [table for table in every if table is not None]
 
 
@@ -132,10 +130,9 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
         conformant = DASH if m.ssi is None or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
         why = "" if m.ssi is None or not m.ssi.below else f"slower than today: {', '.join(clean(n) for n in m.ssi.below)}"
         loses = listed([shorten(clean(n), _NAME) + ("" if n in m.surely else "?") for n in m.loses]) or DASH
-        row = cells(
-            _machine(named, m.target), ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone),
-            ratio(m.throughput), raw, Shown(conformant, why), Shown(loses, tone="poor" if m.surely else ""),
-        )  # fmt: skip
+        ratios = (ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone), ratio(m.throughput))
+        lost = Shown(loses, tone="poor" if m.surely else "")
+        row = cells(_machine(named, m.target), *ratios, raw, Shown(conformant, why), lost)
         if suite.draws:
             beats = None if m is best else suite.pair(best.target, m.target).beats
             row.append(Shown(DASH if beats is None else probability(beats)))
@@ -158,12 +155,9 @@ def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False)
     rows = []
     for better, other in pairs:
         v = suite.pair(better, other)
-        rows.append(
-            cells(
-                _machine(named, better), _machine(named, other), share(v.premium), share(v.premium_by_coupling),
-                Shown(DASH if v.beats is None else probability(v.beats)), Shown(DASH if v.cheaper is None else probability(v.cheaper)),
-            )
-        )  # fmt: skip
+        machines = (_machine(named, better), _machine(named, other))
+        odds = (Shown(DASH if chance is None else probability(chance)) for chance in (v.beats, v.cheaper))
+        rows.append(cells(*machines, share(v.premium), share(v.premium_by_coupling), *odds))
     caption = (
         "May cost more: the break-even premium, how much more a node of the first machine may cost than one of the second "
         "before the same work costs more; by coupling: what the closer coupling alone is worth. Faster: how likely the mix "
@@ -209,11 +203,14 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
     currency = clean(suite.portfolio.currency, 12)
     rows = [
         cells(
-            _machine(named, m.target), _money(m.price, 1.0, ranges=not short), _money(m.cost, 1.0),
-            _money(m.power, 1.0, ranges=not short), _money(m.energy, 3.6e6),
+            _machine(named, m.target),
+            _money(m.price, 1.0, ranges=not short),
+            _money(m.cost, 1.0),
+            _money(m.power, 1.0, ranges=not short),
+            _money(m.energy, 3.6e6),
         )
         for m in sorted(known, key=lambda m: m.cost.value if m.cost else float("inf"))
-    ]  # fmt: skip
+    ]
     caption = (
         "What the work of one node-hour of today costs there: node-hours times the price of a node-hour, and times the power of"
         " a node. Prices and powers are the user's."
@@ -235,15 +232,12 @@ def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
     turns.sort(key=lambda f: abs((9.0 if f.flips_at is None else f.flips_at) - f.share))
     if not turns:
         return None
-    most = _TURNS if short else len(turns)
-    rows = [
-        cells(
-            f.by.removeprefix("node-") if short else f.by, _machine(named, f.better), _machine(named, f.worse),
-            shorten(clean(f.application), _NAME), Shown(percent(f.share)), Shown(turning(f)),
-            *([] if f.turns is None else [Shown(probability(f.turns))]),
-        )
-        for f in turns[:most]
-    ]  # fmt: skip
+    most, rows = _TURNS if short else len(turns), []
+    for f in turns[:most]:
+        machines, application = (_machine(named, f.better), _machine(named, f.worse)), shorten(clean(f.application), _NAME)
+        likely = [] if f.turns is None else [Shown(probability(f.turns))]
+        by = f.by.removeprefix("node-") if short else f.by
+        rows.append(cells(by, *machines, application, Shown(percent(f.share)), Shown(turning(f)), *likely))
     caption = (
         "The share of all node-hours at which both machines come to the same, if this application grows or shrinks and the "
         "others keep their proportions; nearest to today's first. "

@@ -31,11 +31,17 @@ _LINES, _TICKS = 5, 8
 #: Light to dark, for the values of one axis.
 _SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#081d58")
 #: Settings as a stranger calls them.
+_OF_LINK: Final = {"link.h2d.bandwidth": "host-to-device bandwidth", "link.d2h.bandwidth": "device-to-host bandwidth"}
+_OF_NETWORK: Final = {"card_bandwidth": "NIC bandwidth", "cards": "NICs per node", "hop_seconds": "latency per hop"}
+_ADDED: Final = dict.fromkeys(("slack_seconds", "slack.link"), "added one-way latency")
 _NAMES: Final[Mapping[str, str]] = {
-    "card_bandwidth": "NIC bandwidth", "cards": "NICs per node", "hop_seconds": "latency per hop", "taper": "oversubscription",
-    "on": "machine", "runs": "runs at once", "slack_seconds": "added one-way latency", "slack.link": "added one-way latency",
-    "link.h2d.bandwidth": "host-to-device bandwidth", "link.d2h.bandwidth": "device-to-host bandwidth",
-}  # fmt: skip
+    **_OF_NETWORK,
+    "taper": "oversubscription",
+    "on": "machine",
+    "runs": "runs at once",
+    **_ADDED,
+    **_OF_LINK,
+}
 #: Places of a sample that a figure draws.
 _PLACES: Final = 1000
 _PATH_WORDS: Final = {HOST: "host copies", DIRECT: "GPUDirect", "p2p": "GPU to GPU inside a node", "host": "buffers on the host"}

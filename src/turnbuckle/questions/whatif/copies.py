@@ -57,12 +57,8 @@ def pin(seen: Seen) -> Edit | None:
         now[: len(rows)][rows] = "pinned"
         return relagged(replace(shorter, run=replace(shorter.run, memory=now)), runs, lambda lag: lag * by_edge)
 
-    return Edit(
-        "pin", "pin the host memory of copies", round(float(run.count[rows].sum())), float(run.seconds[rows].sum()),
-        "memory is pinned once and reused: pinning takes longer than copying it once",
-        "rates of pinned and pageable copies of the recording, or of the source's machine file", apply, apply,
-        activities=np.flatnonzero(rows[seen.piece]),
-    )  # fmt: skip
+    count, seconds = round(float(run.count[rows].sum())), float(run.seconds[rows].sum())
+    return Edit.worded("pin", count, seconds, apply, apply, np.flatnonzero(rows[seen.piece]))
 
 
 def own_stream(seen: Seen) -> Edit | None:
@@ -81,11 +77,8 @@ def own_stream(seen: Seen) -> Edit | None:
         return _passed(one, seen, to_device, to_host)
 
     rows = np.isin(seen.ready.run.kind, _HOST_COPIES)
-    return Edit(
-        "own stream", "give copies a stream and a second buffer of their own", int((to_device | to_host).sum()),
-        float(seen.ready.run.seconds[rows].sum()), "two buffers, and an event where a kernel reads what was copied just before it",
-        "from no copy to every copy beside other work", apply, activities=np.flatnonzero(to_device | to_host),
-    )  # fmt: skip
+    copies, seconds = np.flatnonzero(to_device | to_host), float(seen.ready.run.seconds[rows].sum())
+    return Edit.worded("own stream", len(copies), seconds, apply, activities=copies)
 
 
 def batch(seen: Seen) -> Edit | None:
@@ -139,14 +132,8 @@ def batch(seen: Seen) -> Edit | None:
 
         return make
 
-    return Edit(
-        "batch", f"make one copy of small ones that follow each other ({len(members):,} in {len(found):,})", len(members),
-        float(length[members].sum()) * 1e-9,
-        "the host uses what the first brings only behind the last, and the places on the device are one after the other",
-        "from the fixed cost of a copy and the host's loop around its call saved, to only the calls, and bytes packed on the host for as "
-        "long as they were copied",
-        apply(packed=False), apply(packed=True), activities=members,
-    )  # fmt: skip
+    seconds, ends = float(length[members].sum()) * 1e-9, (apply(packed=False), apply(packed=True))
+    return Edit.worded("batch", len(members), seconds, *ends, members, members=len(members), groups=len(found))
 
 
 def prefetch(seen: Seen) -> Edit | None:
@@ -189,12 +176,7 @@ def prefetch(seen: Seen) -> Edit | None:
         held = buffer >= 0
         return waiting(early, finish(buffer[held]), begin(copies[held]), np.zeros(int(held.sum()), dtype=np.int64), "event")
 
-    return Edit(
-        "prefetch", "copy the next input ahead, on a second stream into a second buffer", len(copies),
-        float((seen.ends - seen.begins)[copies].sum()) * 1e-9,
-        "the next input is ready a step earlier, in pinned memory, and no kernel of this step writes where it goes",
-        "from no copy to every copy to the device, but the first, made one step ahead", apply, activities=copies,
-    )  # fmt: skip
+    return Edit.worded("prefetch", len(copies), float((seen.ends - seen.begins)[copies].sum()) * 1e-9, apply, activities=copies)
 
 
 def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None:

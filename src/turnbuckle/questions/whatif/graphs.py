@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,10 +42,8 @@ def without(one: Prepared, edges: Bool) -> Prepared:
     graph = _graph(one)
     edges = _padded(edges, graph)
     paid = None if graph.paid is None else np.where(edges, np.int32(-1), graph.paid)
-    loose = replace(
-        graph, source=np.where(edges, np.int32(0), graph.source), lag_ns=np.where(edges, 0, graph.lag_ns),
-        kind=np.where(edges, np.int8(EDGE["origin"]), graph.kind), paid=paid,
-    )  # fmt: skip
+    source, kind = np.where(edges, np.int32(0), graph.source), np.where(edges, np.int8(EDGE["origin"]), graph.kind)
+    loose = replace(graph, source=source, lag_ns=np.where(edges, 0, graph.lag_ns), kind=kind, paid=paid)
     return on(one, loose)
 
 
@@ -100,13 +99,11 @@ def waiting(one: Prepared, source: Int, target: Int, lag_ns: Int, kind: str, pai
     kept = (room > 0) | ((room == 0) & (target == begin(number)) & (length > 0) & (source != target))
     before = np.full(len(graph.kind), -1, dtype=np.int32) if graph.paid is None else graph.paid
     after = np.full(len(source), -1, dtype=np.int32) if paid is None else paid.astype(np.int32)
-    longer = replace(
-        graph, source=np.concatenate([graph.source, source[kept].astype(np.int32)]),
-        target=np.concatenate([graph.target, target[kept].astype(np.int32)]),
-        lag_ns=np.concatenate([graph.lag_ns, np.broadcast_to(np.asarray(lag_ns, dtype=np.int64), room.shape)[kept]]),
-        kind=np.concatenate([graph.kind, np.full(int(kept.sum()), EDGE[kind], dtype=np.int8)]),
-        paid=None if graph.paid is None and paid is None else np.concatenate([before, after[kept]]),
-    )  # fmt: skip
+    ends = {"source": source[kept].astype(np.int32), "target": target[kept].astype(np.int32)}
+    ends |= {"kind": np.full(int(kept.sum()), EDGE[kind], dtype=np.int8)}
+    ends |= {"lag_ns": np.broadcast_to(np.asarray(lag_ns, dtype=np.int64), room.shape)[kept]}
+    more: dict[str, Any] = {name: np.concatenate([getattr(graph, name), values]) for name, values in ends.items()}
+    longer = replace(graph, paid=None if graph.paid is None and paid is None else np.concatenate([before, after[kept]]), **more)
     return on(one, longer)
 
 
@@ -154,10 +151,13 @@ def removed(one: Prepared, activities: Bool) -> Prepared:
     assert one.timeline is not None
     graph = one.timeline.graph
     gone = activities[graph.owner] & np.isin(graph.kind, [EDGE["run"], EDGE["call"]])
-    made = replace(
-        like(one.run, np.zeros(1, dtype=np.int64), size_bytes=np.zeros(1)), kind=_word("gap"), category=_word("cpu"), call_class=_word(""),
-        direction=_word(""), memory=_word(""), idle_device=np.zeros(1, dtype=np.bool_), kernel=np.array([None], dtype=object),
-    )  # fmt: skip
+    words: dict[str, Any] = {
+        "kind": _word("gap"),
+        "category": _word("cpu"),
+        **dict.fromkeys(("call_class", "direction", "memory"), _word("")),
+    }
+    nothing = like(one.run, np.zeros(1, dtype=np.int64), size_bytes=np.zeros(1))
+    made = replace(nothing, **words, idle_device=np.zeros(1, dtype=np.bool_), kernel=np.array([None], dtype=object))
     of = np.where(activities, len(one.run), one.timeline.piece)
     lag_ns = np.where(gone, 0, graph.lag_ns)
     return _repieced(one, replace(graph, lag_ns=lag_ns), activities, of, made, np.array([float(activities.sum())]), np.zeros(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -40,12 +40,8 @@ def graph(seen: Seen) -> Edit | None:
         return of
 
     least, most = _IN_GRAPH
-    return Edit(
-        "graph", "capture launches that repeat as a graph", int(mine.sum()), _took(seen, mine),
-        "the same launches in every turn of a loop, without a decision of the host between them",
-        "a launch in a graph takes half, and at best nothing and no way over the link", apply(most, crossing=False),
-        apply(least, crossing=True), activities=np.flatnonzero(mine),
-    )  # fmt: skip
+    ends = (apply(most, crossing=False), apply(least, crossing=True))
+    return Edit.worded("graph", int(mine.sum()), _took(seen, mine), *ends, np.flatnonzero(mine))
 
 
 def fuse(seen: Seen) -> Edit | None:
@@ -81,14 +77,8 @@ def fuse(seen: Seen) -> Edit | None:
         shorter = relagged(joint, runs, lambda lag: np.maximum(lag - start_ns, 0.0))
         return prompt(shorter, np.concatenate([begin(later), begin(recorded.owner[loops].astype(np.int64))]))
 
-    return Edit(
-        "fuse", f"fuse kernels that follow each other ({len(members):,} to {len(found):,})", len(members),
-        float(length[members].sum()) * 1e-9,
-        "no kernel of a group needs all of the one before, and the host decides nothing between them",
-        "from no group to every group: launches and the pauses between kernels go, and at best a start and end on the device "
-        f"({show(start_ns * 1e-9, 's')}, assumed no longer than a launch or the shortest kernel); not that one kernel may compute slower",
-        apply, activities=members,
-    )  # fmt: skip
+    words: dict[str, Any] = {"members": len(members), "groups": len(found), "start": show(start_ns * 1e-9, "s")}
+    return Edit.worded("fuse", len(members), float(length[members].sum()) * 1e-9, apply, activities=members, **words)
 
 
 def pool(seen: Seen) -> Edit | None:
@@ -103,13 +93,8 @@ def pool(seen: Seen) -> Edit | None:
     def apply(at_most_ns: float) -> Callable[[Prepared], Prepared]:
         return lambda one: without(relagged(one, calls, lambda lag: np.minimum(lag, at_most_ns)), waits)
 
-    return Edit(
-        "pool", "take memory from a pool", int(mine.sum()), _took(seen, mine),
-        "the pool is filled once, and what is freed is used again only behind its last use",
-        f"a call takes from nothing to {show(fast_ns * 1e-9, 's')}, as the fastest tenth of them; what first use of new memory takes stays",
-        apply(0.0), apply(fast_ns),
-        activities=np.flatnonzero(mine),
-    )  # fmt: skip
+    ends, fast = (apply(0.0), apply(fast_ns)), show(fast_ns * 1e-9, "s")
+    return Edit.worded("pool", int(mine.sum()), _took(seen, mine), *ends, np.flatnonzero(mine), fast=fast)
 
 
 def _took(seen: Seen, activities: Bool) -> float:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Final
+from functools import cache, cached_property
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int, Text
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
 from turnbuckle.profile.profile import Profile, naming_ranges
@@ -22,6 +23,10 @@ from turnbuckle.trace.window import numbered_steps
 #: Classes of call that neither start work nor wait for it, and may stand between two calls that are merged.
 _BESIDE: Final = ("query", "event", "module", "other", "stream", "")
 _LONG_AFTER: Final = np.iinfo(np.int64).max
+
+
+_Make = Callable[[Prepared], Prepared]
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,27 @@ class Edit:
     most: Callable[[Prepared], Prepared] = field(repr=False)
     least: Callable[[Prepared], Prepared] | None = field(default=None, repr=False)
     activities: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+
+    @classmethod
+    def worded(
+        cls,
+        kind: str,
+        count: int,
+        seconds: float,
+        most: _Make,
+        least: _Make | None = None,
+        activities: Int = _NONE,
+        name: str = "",
+        **words: Any,
+    ) -> Edit:
+        """Return an edit with the words of its kind in ``edits.csv``, where braces take `words`; its name is its kind if left out."""
+        title, needs, rests = (_texts()[kind][part].format(**words) for part in ("title", "needs", "rests"))
+        return cls(name or kind, title, count, seconds, needs, rests, most, least, activities)
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return {row["edit"]: row for row in table_rows("questions/whatif/edits.csv")}
 
 
 @dataclass(frozen=True)

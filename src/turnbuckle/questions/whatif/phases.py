@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -77,14 +77,11 @@ def phases(seen: Seen) -> Iterator[Phase]:
 
 def beside(seen: Seen) -> list[Edit]:
     """Return the edits that let a host phase run beside everything else, on a thread of its own."""
-    return [
-        Edit(
-            f"beside {clipped(phase.name, 60)}", f"run the host work of {phase.name} beside the device", len(phase.first), phase.seconds,
-            "the rest does a whole turn without its result, and it needs nothing of what the rest does meanwhile; a core is free",
-            "from no turn to every turn beside the rest, until it comes up again", partial(_apart, seen=seen, phase=phase),
-        )
-        for phase, _ in zip(phases(seen), range(_MOST_PHASES), strict=False)
-    ]  # fmt: skip
+    edits = []
+    for phase, _ in zip(phases(seen), range(_MOST_PHASES), strict=False):
+        apart, name = partial(_apart, seen=seen, phase=phase), f"beside {clipped(phase.name, 60)}"
+        edits.append(Edit.worded("beside", len(phase.first), phase.seconds, apart, name=name, phase=phase.name))
+    return edits
 
 
 def to_device(seen: Seen, asked: str) -> Edit | None:
@@ -120,12 +117,8 @@ def to_device(seen: Seen, asked: str) -> Edit | None:
     def apply(ratio: float) -> Callable[[Prepared], Prepared]:
         return lambda one: priced_as(relagged(one, phase.edges, lambda lag: lag * ratio + extra[phase.edges]), phase.edges, most)
 
-    return Edit(
-        asked, f"move the host work of {phase.name} to the device", len(phase.first), phase.seconds,
-        "its data are on the device already: copies that it would need, and those that it spares, are not counted",
-        f"from {high:g} to {low:g} of the host's time, and {show(started_ns * 1e-9, 's')} to launch and wait; elsewhere as kernels",
-        apply(low), apply(high),
-    )  # fmt: skip
+    words: dict[str, Any] = {"phase": phase.name, "low": low, "high": high, "started": show(started_ns * 1e-9, "s")}
+    return Edit.worded("to device", len(phase.first), phase.seconds, apply(low), apply(high), name=asked, **words)
 
 
 def _number(text: str) -> float | None:

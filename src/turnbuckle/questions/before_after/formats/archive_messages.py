@@ -19,25 +19,9 @@ from turnbuckle.trace.trace import Trace
 
 _POINT_TO_POINT, _COLLECTIVE, _REQUEST = 0, 1, 2
 _SENDS: Final = ("send", "bsend", "ssend", "rsend")
-_COLLECTIVES: Final = (
-    "barrier",
-    "bcast",
-    "gather",
-    "gatherv",
-    "scatter",
-    "scatterv",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "alltoallw",
-    "allreduce",
-    "reduce",
-    "reduce_scatter",
-    "scan",
-    "exscan",
-    "reduce_scatter_block",
-)
+_ROOTED: Final = ("bcast", "gather", "gatherv", "scatter", "scatterv")
+_AMONG_ALL: Final = ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "allreduce")
+_COLLECTIVES: Final = ("barrier", *_ROOTED, *_AMONG_ALL, "reduce", "reduce_scatter", "scan", "exscan", "reduce_scatter_block")
 _UNTOLD: Final = "messages and collectives without a record: the recording lacks a rank, a partner or a communicator"
 
 
