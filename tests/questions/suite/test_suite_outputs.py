@@ -196,6 +196,15 @@ def test_the_workbook_keeps_the_answer_beside_its_formulas(suite: Suite, books: 
     assert len(made) == 4 * 3 + 3 * 6
 
 
+def test_the_workbook_has_what_was_recorded(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
+    formulas, values, _ = books
+    for k, a in enumerate(suite.applications):
+        row, r = [cell.value for cell in values["Recorded"][5 + k]], a.recorded
+        assert row[1:4] == pytest.approx([r.kernel_seconds, r.copy_seconds, r.copy_share])
+        assert row[4:11] == [r.copies, *r.sizes.table_iii, r.sizes.unsized] and row[11] == round(r.sizes.mean_bytes or 0)
+        assert formulas["Recorded"][f"D{5 + k}"].value == f"=IF((B{5 + k}+C{5 + k})>0,C{5 + k}/(B{5 + k}+C{5 + k}),0)"
+
+
 def test_formulas_ask_the_cells_that_the_reader_may_change(suite: Suite, books: tuple[openpyxl.Workbook, openpyxl.Workbook, Path]) -> None:
     formulas = books[0]
     mix, applications = formulas["Mix"], formulas["Applications"]

@@ -297,7 +297,8 @@ def _radar(
                 dots.append({**row, "tip": f"{name}: {_SPOKES[spoke]} {percent(share)}".replace("\n", " ")})
     x, y = ({"field": field, "type": "quantitative", "scale": None, "axis": None} for field in ("x", "y"))
     filled: Spec = {"filled": True, "fillOpacity": 0.08, "strokeWidth": 0}
-    title = shorten(group or listed([names[a.name][0] for a in some]), 50)
+    together = listed([names[a.name][0] for a in some])
+    title = shorten(group, 50) if group else together if len(together) <= 50 else plural(len(some), "recording")
     return [
         marks.words(title, centre[0], centre[1] - _RADIUS - 34, fontWeight="bold", fontSize=12),
         marks.path(rings, x, y, color=RULE, strokeWidth=1, series="ring"),

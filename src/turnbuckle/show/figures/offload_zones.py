@@ -72,7 +72,7 @@ class Ground:
         words = [row for row in words if not -14 < self.place(self.left, row["y"])[1] - clear < 26]
         taken = [self.place(*dot) for dot in dots]
         places = [self.place(float(x), float(y)) for x, y in zip(copies, even, strict=True)]
-        free = (k for k in (43, 37, 31, 25, 19) if not any(-140 < u - places[k][0] < 6 and -4 < v - places[k][1] < 28 for u, v in taken))
+        free = (k for k in (43, 37, 31, 25, 19) if not any(-140 < u - places[k][0] < 6 and -12 < v - places[k][1] < 28 for u, v in taken))
         at = next(free, 43)
         crossing: Rows = [{"x": float(copies[at]), "y": float(even[at]), "label": "offloading pays above"}]
         look: Spec = {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5, "color": INK, "fontSize": 10.5, "clip": True}
