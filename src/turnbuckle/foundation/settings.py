@@ -112,7 +112,7 @@ class Setting:
             return text == "true"
         if numeric:
             try:
-                return self._counted(float(text))
+                return self._counted(parse(text, "1") if text.endswith("%") else float(text))
             except ValueError:
                 pass
         return text if "str" in self.kinds and not self.words else None

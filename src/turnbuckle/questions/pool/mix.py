@@ -92,6 +92,11 @@ def read_mix(path: Path, cores_per_gpu: int, resident: bool, seed: int) -> Mix:
     return _Reading(path, text).mix(cores_per_gpu, resident, seed)
 
 
+def named_files(path: Path) -> list[Path]:
+    """Return the log and the recordings that a mix names, unread.  Raises A061, A452."""
+    return _Reading(path, read_text(path, "the mix", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")).files()
+
+
 class _Reading(TomlReading):
     """One mix being read."""
 
@@ -100,6 +105,11 @@ class _Reading(TomlReading):
     def __init__(self, path: Path, text: str) -> None:
         self.folder = path.parent
         super().__init__(path.name, text)
+
+    def files(self) -> list[Path]:
+        head, classes = (self._table((name,), self.document.get(name, {})) for name in ("mix", "classes"))
+        recordings = [self._table(("classes", name), each).get("recording") for name, each in classes.items()]
+        return [self.folder / str(name) for name in (head.get("jobs"), *recordings) if name is not None]
 
     def mix(self, cores_per_gpu: int, resident: bool, seed: int) -> Mix:
         self._keys((), self.document, ("mix", "classes"))

@@ -236,14 +236,6 @@ class _Asked:
         self.nearest[what] = least(most, enough, self.nearest.get(what))
         return self.nearest[what]
 
-    def unchanged(self, fleet: Fleet, slow: Sequence[Slowdown]) -> list[Result]:
-        """Simulate all variants on the fixed nodes, where both ends of the slowdown are one."""
-        out: dict[int, Result] = {}
-        for variant in self.variants:
-            if id(variant.stream) not in out:
-                out[id(variant.stream)] = self.run(fleet, slow, variant)
-        return [out[id(variant.stream)] for variant in self.variants]
-
     def enough(self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, before: Result, trunk: float | None = None) -> bool:
         """Return whether a smaller cluster gives what the fixed nodes give; given up as soon as jobs have waited too long."""
         stream = variant.stream
@@ -295,49 +287,115 @@ def of_jobs(
     ------
     ProfileError : P070, P071.  UsageError : A447 to A452.  CannotAnswer : A206, A207.
     """
-    _in_range(load, trunk, seeds, cores_per_gpu, host_price)
-    ties: dict[str, Tie] = {}
-    if isinstance(jobs, Stream):
-        stream = jobs
-    elif Path(jobs).suffix.lower() == ".toml":
-        mix = read_mix(Path(jobs), cores_per_gpu, resident, seed)
-        stream, nodes, ties = mix.stream, nodes or mix.nodes or None, dict(mix.ties)
-    else:
-        stream = read_log(Path(jobs), cores_per_gpu, resident)
-    if nodes is None:
-        raise error_of("A448.missing")
-    fleet = nodes if isinstance(nodes, Fleet) else read_fleet(nodes)
-    stream = stream.fitted(int(fleet.gpus.max()), int(fleet.cores.max()) // 1000)
-    if load is not None:
-        stream = stream.denser(load, fleet.all_gpus, seed)
-    if resident:
-        stream = stream.staying()
+    in_range(load, trunk, seeds, cores_per_gpu, host_price)
+    stream, nodes, ties = (jobs, nodes, {}) if isinstance(jobs, Stream) else read_jobs(Path(jobs), nodes, cores_per_gpu, resident, seed)
+    fleet = fleet_of(nodes)
+    stream = asked_of(stream, fleet, load, resident, seed)
     named = [on] if isinstance(on, str | Machine) else on
     machines = [machine if isinstance(machine, Machine) else machine_of(machine) for machine in named]
     ties |= {name: _tie(given) for name, given in (classes or {}).items()}
-    uses_gpu = [bool((stream.gpus[stream.class_of == k] > 0).any()) for k in range(len(stream.classes))]
-    slow = [slowdowns(stream.classes, uses_gpu, ties, machine, draws, seed) for machine in machines]
-    again = [] if resident else [stream.again(seed + k) for k in range(seeds)]
-    ends: tuple[End, ...] = ("low", "high") if any(s.low < s.high for each in slow for s in each) else ("value",)
-    variants = [_Variant(stream, "value"), *(_Variant(s, end) for s in again or [stream] for end in ends)]
-    asked = _Asked(variants, "any" if resident else policy, keep, trunk, stream.drawn is not None, host_price=host_price)
+    slow = [slowdowns(stream.classes, stream.use_gpus, ties, machine, draws, seed) for machine in machines]
+    fixed = on_fixed_nodes(stream, fleet, keep=keep, policy=policy, search=search, seeds=seeds, seed=seed)
+    return beside(fixed, machines, slow, reach=reach, trunk=trunk, host_price=host_price)
+
+
+def read_jobs(
+    jobs: Path, nodes: Fleet | str | Path | None, cores_per_gpu: int, resident: bool, seed: int
+) -> tuple[Stream, Fleet | str | Path | None, dict[str, Tie]]:
+    """Return the jobs of a log or a mix, the fixed nodes as asked for or as the mix names them, and what its classes slow down by."""
+    if jobs.suffix.lower() != ".toml":
+        return read_log(jobs, cores_per_gpu, resident), nodes, {}
+    mix = read_mix(jobs, cores_per_gpu, resident, seed)
+    return mix.stream, nodes or mix.nodes or None, dict(mix.ties)
+
+
+def fleet_of(nodes: Fleet | str | Path | None) -> Fleet:
+    """Return the fixed nodes.  Raises A448."""
+    if nodes is None:
+        raise error_of("A448.missing")
+    return nodes if isinstance(nodes, Fleet) else read_fleet(nodes)
+
+
+def asked_of(stream: Stream, fleet: Fleet, load: float | None, resident: bool, seed: int) -> Stream:
+    """Return the jobs as they are asked about: cut to the nodes, as dense as asked for, or all of them staying."""
+    stream = stream.fitted(int(fleet.gpus.max()), int(fleet.cores.max()) // 1000)
+    if load is not None:
+        stream = stream.denser(load, fleet.all_gpus, seed)
+    return stream.staying() if resident else stream
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The jobs on the fixed nodes: what all fabrics are held against.
+
+    Attributes
+    ----------
+    streams : the jobs as they are, then drawn again.
+    results : of each stream on all fixed nodes.
+    fewest : the fewest fixed nodes of each stream that keep what all give; None where they are not looked for.
+    events : that were simulated.
+    """
+
+    fleet: Fleet
+    streams: tuple[Stream, ...]
+    results: tuple[Result, ...]
+    fewest: tuple[Fleet, ...] | None
+    resident: bool
+    policy: Policy
+    keep: Keep
+    seeds: int
+    seed: int
+    events: int
+
+
+def on_fixed_nodes(stream: Stream, fleet: Fleet, *, keep: Keep, policy: Policy, search: bool, seeds: int, seed: int) -> Fixed:
+    """Simulate the jobs and their draws on the fixed nodes, and look for the fewest of these that are enough."""
+    resident = not bool(np.isfinite(stream.work).all())
+    streams = (stream, *(() if resident else (stream.again(seed + k) for k in range(seeds))))
+    asked = _Asked([_Variant(s, "value") for s in streams], "any" if resident else policy, keep, None, stream.drawn is not None)
     unchanged = [UNCHANGED] * len(stream.classes)
-    before = asked.unchanged(fleet, unchanged)
-    nodes_needed = _fewest_nodes(asked, fleet, unchanged, before) if search else None
-    fewest = None if nodes_needed is None else _of_nodes(asked, nodes_needed)
+    results = [asked.run(fleet, unchanged, v) for v in asked.variants]
+    fewest = tuple(_fewest_nodes(asked, fleet, unchanged, results)) if search else None
+    return Fixed(fleet, streams, tuple(results), fewest, resident, asked.policy, keep, seeds, seed, asked.events)
+
+
+def beside(
+    fixed: Fixed,
+    machines: Sequence[Machine],
+    slow: Sequence[Sequence[Slowdown]],
+    *,
+    reach: Mapping[str, int] | int | None,
+    trunk: float | None,
+    host_price: float,
+) -> Pool:
+    """Return the same jobs on pools of each machine's reach beside those on the fixed nodes; `slow` has each class on each machine."""
+    stream, fleet = fixed.streams[0], fixed.fleet
+    ends: tuple[End, ...] = ("low", "high") if any(s.low < s.high for each in slow for s in each) else ("value",)
+    # both ends of each draw; of the jobs as they are where none is drawn
+    drawn = [(k, end) for k in (range(1, len(fixed.streams)) if len(fixed.streams) > 1 else [0]) for end in ends]
+    of_stream = [0, *(k for k, _ in drawn)]
+    variants = [_Variant(stream, "value"), *(_Variant(fixed.streams[k], end) for k, end in drawn)]
+    before = [fixed.results[k] for k in of_stream]
+    nodes = None if fixed.fewest is None else [fixed.fewest[k] for k in of_stream]
+    asked = _Asked(variants, fixed.policy, fixed.keep, trunk, stream.drawn is not None, fixed.events, host_price)
+    unchanged = [UNCHANGED] * len(stream.classes)
+    fewest = None if nodes is None else _of_nodes(asked, nodes)
     clusters = [_cluster("fixed", "fixed nodes, nothing changes", fleet, (1, "a node"), asked, unchanged, before, fewest)]
     for machine, each in zip(machines, slow, strict=True):
         hosts, why = _reach(machine, reach, fleet)
         pooled = fleet.composed(hosts)
+        asked.nearest.clear()  # what a fabric needs does not depend on those asked before
         results = [asked.run(pooled, each, v, trunk) for v in variants]
-        fewest = None if nodes_needed is None else _of_pool(asked, fleet, hosts, each, before, results, nodes_needed)
+        fewest = None if nodes is None else _of_pool(asked, fleet, hosts, each, before, results, nodes)
         clusters.append(_cluster(machine.name, machine.title, pooled, (hosts, why), asked, each, results, fewest))
     first, last = stream.window
-    load, of_question = 0.0 if resident else stream.gpu_load, (asked.policy, keep, host_price, seeds, seed, asked.events)
-    return Pool(stream.source, len(stream), last - first, load, resident, *of_question, tuple(clusters), stream.findings)
+    of_question = (fixed.resident, fixed.policy, fixed.keep, host_price, fixed.seeds, fixed.seed, asked.events)
+    load = 0.0 if fixed.resident else stream.gpu_load
+    return Pool(stream.source, len(stream), last - first, load, *of_question, tuple(clusters), stream.findings)
 
 
-def _in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int, host_price: float) -> None:
+def in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int, host_price: float) -> None:
+    """Refuse options outside their ranges (A451)."""
     given = (
         ("--load", load, 0.01, 10.0),
         ("--trunk", trunk, 1.0, 1e15),
@@ -421,15 +479,14 @@ def least(most: int, enough: Callable[[int], bool], near: int | None = None) -> 
 
 def _fewest_nodes(asked: _Asked, fleet: Fleet, slow: Sequence[Slowdown], before: Sequence[Result]) -> list[Fleet]:
     """Return the fewest fixed nodes that keep what all of them give, of each variant."""
-    out: dict[int, Fleet] = {}
+    out = []
     for variant, base in zip(asked.variants, before, strict=True):
 
         def enough(count: int, variant: _Variant = variant, base: Result = base) -> bool:
             return asked.enough(fleet.fewer(count), slow, variant, base)
 
-        if id(variant.stream) not in out:  # both ends are one on fixed nodes
-            out[id(variant.stream)] = fleet.fewer(asked.least("nodes", fleet.hosts, enough))
-    return [out[id(variant.stream)] for variant in asked.variants]
+        out.append(fleet.fewer(asked.least("nodes", fleet.hosts, enough)))
+    return out
 
 
 def _of_nodes(asked: _Asked, needed: Sequence[Fleet]) -> Fewest:

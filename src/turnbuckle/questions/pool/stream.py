@@ -73,6 +73,11 @@ class Stream:
         first, last = self.window
         return float((self.parts * self.gpus / MILLI * self.work).sum() / (last - first)) if last > first else 0.0
 
+    @property
+    def use_gpus(self) -> list[bool]:
+        """Return whether any job of each class has a GPU."""
+        return [bool((self.gpus[self.class_of == k] > 0).any()) for k in range(len(self.classes))]
+
     def sorted(self) -> Stream:
         """Return the jobs by submission, the first at 0 s.  Raises A447 for too many, A206 for none."""
         if not len(self):

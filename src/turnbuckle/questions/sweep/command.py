@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from turnbuckle.foundation.settings import Scalar
     from turnbuckle.questions.sweep.question import Progress, Swept
 
-What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
+What = Annotated[
+    list[Path] | None,
+    Parameter(help="a study file (TOML), or recordings with --axis (of pool: logs of jobs, mixes)", json_list=False),
+]
 Axis = Annotated[
     list[str] | None,
     Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect; a range: hop_seconds='100ns..10us log'", negative=()),
@@ -37,7 +40,7 @@ PartOf = Annotated[
     str | None,
     Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
 ]
-ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
+ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack, sharing or pool; with --axis")]
 Places = Annotated[int | None, Parameter(name="--sample", help="places taken from the axes that are ranges, any number")]
 SamplerName = Annotated[Literal["sobol", "latin"], Parameter(name="--sampler", help="Sobol points, or a Latin hypercube")]
 Seed = Annotated[int | None, Parameter(name="--seed", help="of the sample")]
@@ -47,7 +50,7 @@ Shard = Annotated[str | None, Parameter(name="--shard", help="one part of severa
 Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
 Again = Annotated[bool, Parameter(name="--again", help="retry the points that the journal holds as refused", negative=())]
 By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
-Settings = Annotated[str | None, Parameter(name="--settings", help="list the settings of a model: messages, project, slack or sharing")]
+Settings = Annotated[str | None, Parameter(name="--settings", help="list the settings of a model, as --model names it")]
 Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
 #: Names that tools give to every recording, or people to the folder of each.
 _ALIKE = ("traces", "trace", "archive", "anchor", "report1")
@@ -147,15 +150,17 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
 
     Raise A083 if it is neither, or both.
     """
+    from turnbuckle.questions.sweep.kinds import kind_named
     from turnbuckle.questions.sweep.study_file import read_study
 
     if not inputs:
         raise error_of("A083.nothing")
-    if [p.suffix.lower() for p in inputs] == [".toml"]:
+    own = model is not None and kind_named(model).files is not None  # what this model asks about may be TOML itself
+    if [p.suffix.lower() for p in inputs] == [".toml"] and not own:
         if axes or fixed or model or part or points.sample or points.budget is not None:
             raise error_of("A083.options", where=inputs[0].name)
         return read_study(inputs[0])
-    if any(p.suffix.lower() == ".toml" for p in inputs):
+    if any(p.suffix.lower() == ".toml" for p in inputs) and not own:
         names = ", ".join(p.name for p in inputs)[:60]
         raise error_of("A083.file", found=names)
     study = _quick(inputs, axes, fixed, model or "messages", points)

@@ -71,14 +71,23 @@ class _Asked:
     @property
     def quantity(self) -> str:
         """Return what is drawn, in words."""
-        return "communication, mean over the ranks" if self.metric == TALK else "run time"
+        return "communication, mean over the ranks" if self.metric == TALK else self.swept.study.kind.best.quantity
 
     @property
     def meaning(self) -> str:
         """Return what the quantity is, in a sentence."""
         if self.metric == TALK:
             return "Communication: all time of a rank that is not compute."
-        return f"As predicted by model {self.swept.study.kind.name}."
+        return self.swept.study.kind.best.meaning or f"As predicted by model {self.swept.study.kind.name}."
+
+    def shown(self, value: float) -> str:
+        """Return a value of the quantity with its unit; of one without a unit in per cent."""
+        return valued(value, "s") if self.unit == "s" else f"{100 * value:.3g}\N{NO-BREAK SPACE}%"
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the quantity."""
+        return unit_of(self.metric, {})
 
     def value(self, name: str, value: Any) -> str:
         """Return a value with its unit."""
@@ -143,7 +152,7 @@ def _asked(swept: Swept) -> _Asked:
     rows = swept.rows()
     varied = varying(swept.study)
     axes: dict[str, list[Scalar]] = {n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"}
-    metric = TALK if rows and TALK in rows[0] else "seconds"
+    metric = TALK if rows and TALK in rows[0] else swept.study.kind.best.result
     answered = [r for r in rows if not r["code"] and isinstance(r.get(metric), int | float)]
     paths = list(dict.fromkeys(str(r["path"]) for r in rows)) if "path" in varied else [""]
     return _Asked(swept, answered, axes, paths, metric)
@@ -197,11 +206,16 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}").replace("us", "µs") if text[:1].isdigit() else text
 
 
-def _upright(values: Sequence[float], title: str) -> tuple[Spec, float]:
-    """Return the channel of times and the unit by which they are divided.
+def _upright(values: Sequence[float], asked: _Asked) -> tuple[Spec, float]:
+    """Return the channel of times, or of shares, and the unit by which they are divided.
 
-    The axis is logarithmic if they span more than a decade and a half.
+    The axis is logarithmic if times span more than a decade and a half.
     """
+    title = asked.quantity
+    if asked.unit != "s":
+        low, high = min(0.0, *values), max(0.0, *values)
+        side = 0.06 * (high - low or 0.01)
+        return quantity("y", [low - side * (low < 0), high + side], title=title, labelExpr=CHANGE, tickCount=6, grid=True), 1.0
     divisor, unit = time_unit(max(values) or 1e-9)
     low, high = min(values) / divisor, max(values) / divisor
     axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 6, "grid": True}
@@ -254,7 +268,7 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     if not every:
         return None
     x, connected = _across(asked, name)
-    y, divisor = _upright(every, asked.quantity)
+    y, divisor = _upright(every, asked)
     table: Rows = []
     tips: list[str] = []
     drawn: list[tuple[str, Rows]] = []
@@ -264,7 +278,7 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
             line = ", ".join(w for w in (path, label if second else "") if w) or clean(recording, 40)
             for p in some_points:
                 at_x = float(p["value"]) if connected else asked.value(name, p["value"])
-                tip = f"{line}, {asked.title(name)} {asked.value(name, p['value'])}: {valued(p['seconds'], 's')}"
+                tip = f"{line}, {asked.title(name)} {asked.value(name, p['value'])}: {asked.shown(p['seconds'])}"
                 points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
                 table.append({"line": line, name: p["value"], asked.metric: p["seconds"]})
                 tips.append(tip)
@@ -282,9 +296,10 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
 
 
 def _title(asked: _Asked, recording: str, seconds: Sequence[float], names: Sequence[str]) -> str:
-    """Return how long it takes and what that depends on, in a sentence."""
-    low, high = (valued(end(seconds), "s") for end in (min, max))
-    subject = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'the run'} takes"
+    """Return how long it takes, or what else is drawn, and what that depends on, in a sentence."""
+    low, high = (asked.shown(end(seconds)) for end in (min, max))
+    verb = f"{asked.quantity} of" if asked.unit != "s" else "communication takes" if asked.metric == TALK else "the run takes"
+    subject = f"{shorten(clean(recording, 80), 40)}: {verb}"
     if low == high:
         return f"{subject} {low}, whatever the {' and the '.join(asked.title(n) for n in names)}"
     return f"{subject} {low} to {high}, depending on {' and '.join(asked.title(n) for n in names)}"
@@ -316,13 +331,13 @@ def scattered(asked: _Asked, recording: str, name: str) -> Figure | None:
     shown = [r for r in rows if r[name] in places and (hue is None or r[hue] in values)]
     x, _ = _across(asked, name)
     every = [float(r[asked.metric]) for r in shown]
-    y, divisor = _upright(every, asked.quantity)
+    y, divisor = _upright(every, asked)
     colours = {v: asked.colour(hue, k, len(values)) for k, v in enumerate(values)}
     drawn: dict[str, Rows] = {path: [] for path in asked.paths}
     for r in shown:
         words = ", ".join(f"{asked.title(n)} {asked.value(n, r[n])}" for n in asked.axes)
         point = {"x": float(r[name]), "y": r[asked.metric] / divisor, "colour": colours[r[hue] if hue else None]}
-        drawn[str(r["path"]) if asked.paths != [""] else ""].append({**point, "tip": f"{words}: {valued(r[asked.metric], 's')}"})
+        drawn[str(r["path"]) if asked.paths != [""] else ""].append({**point, "tip": f"{words}: {asked.shown(r[asked.metric])}"})
     views = [
         (_PATH_WORDS.get(path, path), [marks.points(points, x, _inner(y, k), 34, tip=True, opacity=0.85)])
         for k, (path, points) in enumerate(drawn.items())

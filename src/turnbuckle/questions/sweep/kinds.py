@@ -4,14 +4,16 @@
 `project`   run time on another machine (`turnbuckle.projection.project`)
 `slack`     run time at one added latency, and what a run tolerates (`turnbuckle.questions.distance.question`)
 `sharing`   so many runs behind one host link (`turnbuckle.questions.sharing.question`)
+`pool`      a stream of jobs on pools of GPUs (`turnbuckle.questions.pool.question`); what is asked about is a log of jobs, or a mix
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -32,8 +34,15 @@ from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import uncertain
 from turnbuckle.questions.distance.distance import FARTHEST
 from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.pool import question as pool
+from turnbuckle.questions.pool.fleet import Fleet
+from turnbuckle.questions.pool.mix import named_files
+from turnbuckle.questions.pool.simulation import Policy
+from turnbuckle.questions.pool.slowdown import Tie, slowdowns
+from turnbuckle.questions.pool.stream import Stream
 from turnbuckle.questions.sharing import question as sharing
-from turnbuckle.questions.sweep.points import Held, Kind, Results
+from turnbuckle.questions.sweep.grid import files_of
+from turnbuckle.questions.sweep.points import Best, Held, Kind, Results, hashed
 from turnbuckle.trace.window import Part
 
 _MACHINE: Final = {"file": True}
@@ -73,11 +82,20 @@ class Projected:
         Part.parse(self.part)
         if not isinstance(self.alpha, str) and not 1e-3 <= self.alpha <= 1e3:
             raise error_of("A081.alpha", found=f"{self.alpha:g}")
-        if not 0 <= self.draws <= 100_000:
-            raise error_of("A081.draws", found=str(self.draws))
-        for name, value in self.others:
-            if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
-                raise error_of("A081.number", found=f"{value:g}", name=name)
+        _check_draws(self.draws)
+        _check_others(self.others)
+
+
+def _check_draws(draws: int) -> None:
+    if not 0 <= draws <= 100_000:
+        raise error_of("A081.draws", found=str(draws))
+
+
+def _check_others(others: Sequence[tuple[str, float]]) -> None:
+    """Refuse values that no parameter of a machine can have (A081)."""
+    for name, value in others:
+        if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
+            raise error_of("A081.number", found=f"{value:g}", name=name)
 
 
 @cache
@@ -86,6 +104,16 @@ def _parameters() -> Mapping[str, Setting]:
     rows = schema().values()
     target = [m for m in rows if not m.parameter.startswith("observed.")]
     return {m.parameter: Setting(m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}") for m in target}
+
+
+@cache
+def _of_fabrics() -> Mapping[str, Setting]:
+    """Return the parameters of a machine that a fabric between hosts and pool has."""
+    return {
+        name: replace(each, meaning=each.meaning.replace("target", "fabric"))
+        for name, each in _parameters().items()
+        if name.startswith(_AT_ONCE)
+    }
 
 
 def _machines(made: Any) -> Mapping[str, Any]:
@@ -286,9 +314,192 @@ def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     return {**together.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
 
 
+# --- jobs on pools ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A stream of jobs on pools of GPUs, beside the fixed nodes.
+
+    Attributes
+    ----------
+    on : fabric between hosts and pool, a name or a TOML file.
+    nodes : the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table; those of the mix if left out.
+    reach : hosts that share a pool; 8, 32 or 320 for a switch, a rack, a row if left out.
+    load : as many draws of the log at once as would keep this share of the fixed GPUs in use; the log as it is if left out.
+    resident : all jobs stay: how many find a place, one after the other.
+    keep : what the fewest GPUs have to keep, up to 1 %.
+    policy : who may start before a job that came earlier: nobody; who does not delay it (EASY); whoever fits.
+    trunk : bandwidth that the jobs of a pool share, for each of its GPUs; enough if left out.
+    cores_per_gpu : processors of a job that have one GPU, where the log has no GPUs (Standard Workload Format).
+    host_price : price of a host over that of a GPU in a fixed node: then pools may have fewer hosts.
+    fewest : look for the fewest GPUs that are enough.
+    seeds : times that the days of the log are drawn again, for the 90 % ranges.
+    draws : draws for the range of each recording.
+    seed : of the draws.
+    others : parameters of the fabric, by name, as ``slack.link``, in place of its own.
+    """
+
+    on: str | Machine = field(metadata=_MACHINE)
+    nodes: str = field(default="", metadata=_MACHINE)
+    reach: int | None = None
+    load: float | None = None
+    resident: bool = False
+    keep: pool.Keep = "waiting"
+    policy: Policy = "backfill"
+    trunk: float | None = field(default=None, metadata={"unit": "B/s"})
+    cores_per_gpu: int = 1
+    host_price: float = 0.0
+    fewest: bool = True
+    seeds: int = pool.SEEDS
+    draws: int = pool.DRAWS
+    seed: int = 20261121
+    others: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        pool.in_range(self.load, self.trunk, self.seeds, self.cores_per_gpu, self.host_price)
+        if self.reach is not None and self.reach < 1:
+            raise error_of("A451.reach", found=str(self.reach))
+        _check_draws(self.draws)
+        _check_others(self.others)
+
+    @property
+    def on_fixed_nodes(self) -> tuple[object, ...]:
+        """Return what the jobs on the fixed nodes depend on: all points alike in it share them."""
+        of_jobs = (self.nodes, self.load, self.resident, self.cores_per_gpu)
+        return (*of_jobs, self.keep, self.policy, self.fewest, self.seeds, self.seed)
+
+    @property
+    def machine(self) -> Machine:
+        """Return the fabric with its parameters in place."""
+        named = ((parameter_name(n), v) for n, v in self.others)
+        given = {name: Parameter(v, 0.0, schema()[name].unit, "assumption", "set by the study") for name, v in named}
+        return load(self.on).with_parameters(given) if given else load(self.on)
+
+
+class _Latest:
+    """What the points asked last share; draws of a large log are held once."""
+
+    def __init__(self) -> None:
+        self.key: object = None
+        self.made: Any = None
+
+    def once(self, key: object, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, kept until another key is asked for."""
+        if self.made is None or key != self.key:
+            self.made = None  # release it before the next is made
+            self.made, self.key = make(), key
+        return self.made
+
+
+def _jobs(held: Held, asked: Pooled) -> tuple[Stream, Fleet, Mapping[str, Tie]]:
+    """Return jobs, fixed nodes and ties of a point; the log is read once."""
+    way = ("jobs", asked.cores_per_gpu, asked.resident)
+    read = partial(pool.read_jobs, held.path, None, asked.cores_per_gpu, asked.resident, asked.seed)
+    stream, nodes, ties = held.once(way, lambda: held.timed(read))
+    if stream.drawn is not None:
+        stream = stream.drawn(asked.seed)  # a mix has other jobs for each seed
+    named = asked.nodes or nodes
+    return stream, held.once(("nodes", named), lambda: pool.fleet_of(named)), ties
+
+
+def _on_fixed(held: Held, asked: Pooled) -> tuple[pool.Fixed, Mapping[str, Tie]]:
+    stream, fleet, ties = _jobs(held, asked)
+    stream = pool.asked_of(stream, fleet, asked.load, asked.resident, asked.seed)
+    fixed = pool.on_fixed_nodes(
+        stream, fleet, keep=asked.keep, policy=asked.policy, search=asked.fewest, seeds=asked.seeds, seed=asked.seed
+    )
+    return fixed, ties
+
+
+def _pooled(held: Held, asked: Pooled) -> Mapping[str, Any]:
+    machine = asked.machine
+    fixed, ties = held.once("fixed nodes", _Latest).once(asked.on_fixed_nodes, lambda: _on_fixed(held, asked))
+    classes, uses = fixed.streams[0].classes, fixed.streams[0].use_gpus
+    slow = held.once(
+        ("slowdowns", machine, asked.draws, asked.seed, tuple(uses)),
+        lambda: slowdowns(classes, uses, ties, machine, asked.draws, asked.seed),
+    )
+    answer = pool.beside(fixed, [machine], [slow], reach=asked.reach, trunk=asked.trunk, host_price=asked.host_price)
+    (nodes, shared), few = answer.clusters, answer.clusters[1].fewest
+    before = nodes.fewest
+    premium = None if few is None else few.premium
+    return {
+        "fewest_gpus": few and few.gpus.value,
+        "fixed_fewest_gpus": before and before.gpus.value,
+        "premium": premium and premium.value,
+        "low_premium": premium and premium.low,
+        "high_premium": premium and premium.high,
+        "waiting_seconds": shared.waiting.value,
+        "fixed_waiting_seconds": nodes.waiting.value,
+        "low_fewest_gpus": few and few.gpus.low,
+        "high_fewest_gpus": few and few.gpus.high,
+        "fewest_hosts": few and few.hosts.value,
+        "fixed_fewest_hosts": before and before.hosts.value,
+        "utilisation": shared.utilisation.value,
+        "stranded": shared.stranded.value,
+        "core_utilisation": shared.core_utilisation.value,
+        "stranded_cores": shared.stranded_cores.value,
+        "waiting_95_seconds": shared.waiting_95.value,
+        "useful_gpus": shared.useful_gpus.value,
+        "unplaced": shared.unplaced,
+        "fixed_utilisation": nodes.utilisation.value,
+        "fixed_stranded": nodes.stranded.value,
+        "jobs": answer.jobs,
+        "load_gpus": answer.load,
+        "hosts": shared.hosts,
+        "gpus": shared.gpus,
+        "pools": shared.pools,
+        "hosts_of_a_pool": shared.reach,
+        "findings": " ".join(sorted({f.code for f in answer.findings})),
+    }
+
+
+def _pools(held: Held, asked: Sequence[Pooled]) -> list[Results | TurnbuckleError]:
+    """Answer points of one stream of jobs, those with the same fixed nodes one after the other."""
+    out: list[Results | TurnbuckleError] = [{}] * len(asked)
+    for k in sorted(range(len(asked)), key=lambda k: repr(asked[k].on_fixed_nodes)):
+        try:
+            out[k] = _pooled(held, asked[k])
+        except TurnbuckleError as error:
+            out[k] = error
+    return out
+
+
+def _fleet_files(asked: Pooled) -> Mapping[str, Any]:
+    """Return the machines of a point, and the hash of a table of nodes."""
+    table = Path(asked.nodes)
+    return {**_machines(asked), **({"nodes": hashed(table)} if asked.nodes and table.is_file() else {})}
+
+
+def _job_files(jobs: Path) -> list[Path]:
+    """Return the files of a stream of jobs: a log, or a mix with the log and the recordings that it names."""
+    if jobs.suffix.lower() != ".toml":
+        return [jobs]
+    return [jobs, *(file for named in named_files(jobs) for file in files_of(named))]
+
+
 PROJECT: Final = Kind("project", Projected, _alone, _parameters, _machines, together=_projected)
 SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines)
 SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
+POOL: Final = Kind(
+    "pool",
+    Pooled,
+    _pooled,
+    _of_fabrics,
+    _fleet_files,
+    together=_pools,
+    files=_job_files,
+    best=Best(
+        "premium",
+        "largest premium",
+        "premium of a pooled GPU",
+        "Premium: what a pooled GPU may cost more than one of the fewest fixed nodes, at equal cost.",
+        most=True,
+        than="",
+        answers=("pools need more GPUs", "pools need as many GPUs", "pools need fewer GPUs", "no pool is enough"),
+    ),
+)
 
 
 def kind_named(name: object) -> Kind:

@@ -28,7 +28,7 @@ Value = Scalar | Machine
 Results = Mapping[str, Any]
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
-_FILES: Final = (".toml", ".xml", ".csv", ".txt")
+_FILES: Final = (".toml", ".xml", ".csv", ".txt", ".gz")
 
 
 class Held:
@@ -58,9 +58,13 @@ class Held:
         from turnbuckle.projection.run import part_of
         from turnbuckle.trace.read import read
 
+        return self.timed(lambda: build(part_of(read(self.path), part)))
+
+    def timed(self, read: Callable[[], Made]) -> Made:
+        """Return what `read` reads, and count the time as reading."""
         began = time.perf_counter()
         try:
-            return build(part_of(read(self.path), part))
+            return read()
         finally:
             self.reading_seconds += time.perf_counter() - began
 
@@ -106,6 +110,45 @@ def _version() -> str:
 
 
 @dataclass(frozen=True)
+class Best:
+    """What the points of a kind are compared by.
+
+    Attributes
+    ----------
+    result : name of the result.
+    words : the best point in a sentence.
+    quantity, meaning : the result in words, on the axis of a figure and below it; an empty meaning names the model.
+    most : whether the largest is best, not the smallest.
+    than : what a point by itself is compared with: the result of this name, or 0 if empty.
+    answers : of a point by itself: less than that, as much, more, and where it has no such result.
+    """
+
+    result: str = "seconds"
+    words: str = "shortest run"
+    quantity: str = "run time"
+    meaning: str = ""
+    most: bool = False
+    than: str = "measured_seconds"
+    answers: tuple[str, str, str, str] = ("shorter than recorded", "as recorded", "longer than recorded", "no run time")
+
+    def cost(self, row: Mapping[str, Any]) -> float:
+        """Return what the best point has least of; infinite for one without the result."""
+        value = row.get(self.result)
+        return math.inf if not isinstance(value, int | float) else -float(value) if self.most else float(value)
+
+    def answer(self, row: Mapping[str, Any]) -> str:
+        """Return how a point by itself compares, in words."""
+        value = row.get(self.result)
+        if not isinstance(value, int | float):
+            return self.answers[3]
+        change = float(value) - (float(row.get(self.than) or value) if self.than else 0.0)
+        return self.answers[2] if change > 0 else self.answers[0] if change < 0 else self.answers[1]
+
+
+SHORTEST: Final = Best()
+
+
+@dataclass(frozen=True)
 class Kind:
     """One kind of question.
 
@@ -116,6 +159,8 @@ class Kind:
     evaluate : (recording at hand, settings) -> results by name: numbers, texts, truth values or None.
     together : (recording at hand, list of settings) -> for each the results that `evaluate` returns, or its refusal, where points share
         work; None where they do not.
+    files : files that hold what is asked about, by its path; None where they follow from the format of a recording.
+    best : what points are compared by.
     more : settings beyond the fields: they reach the field `others` as pairs of name and value.
     inputs : what stands in a point's key for settings that name files: by setting, what the file holds and not where it is.
     release : of what answers, Turnbuckle's own where empty: answers of another release are not used again.
@@ -128,6 +173,8 @@ class Kind:
     inputs: Callable[[Any], Mapping[str, Any]] = lambda _: {}
     release: str = ""
     together: Callable[[Held, Sequence[Any]], Sequence[Results | TurnbuckleError]] | None = None
+    files: Callable[[Path], Sequence[Path]] | None = None
+    best: Best = SHORTEST
 
     @property
     def legal(self) -> dict[str, Setting]:

@@ -307,7 +307,7 @@ class _Sweep:
     def digest(self, recording: str) -> str:
         """Return the hash of a recording's content."""
         if recording not in self.digests:
-            self.digests[recording] = digest_of(self.study.recordings[recording], recording)
+            self.digests[recording] = digest_of(self.study.recordings[recording], recording, self.study.kind.files)
         return self.digests[recording]
 
     def spans(self, block: range) -> Iterable[tuple[str, range]]:

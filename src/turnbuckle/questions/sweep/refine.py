@@ -3,8 +3,8 @@
 What is compared follows from what else varies, for each combination of the other numbers:
 
     both data paths        whether GPUDirect helps (`turnbuckle.questions.sweep.summary.gain_word`)
-    words, or pairs        which of them runs shortest, and in which order the others follow
-    neither                whether the run is longer or shorter than recorded
+    words, or pairs        which of them is best (runs shortest), and in which order the others follow
+    neither                whether the run is longer or shorter than recorded; of pools, whether they need more or fewer GPUs
 
 A refusal counts as an answer of its own.  An interval whose ends differ is halved until it is as narrow as asked, or no point is left.
 Two changes between two neighbours of the first points cancel, and are not seen.
@@ -20,6 +20,7 @@ from typing import Any
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.settings import Scalar, Setting, unit_of
 from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.points import Best
 from turnbuckle.questions.sweep.ranges import numeric
 from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, gain_word, valued, varying
 
@@ -93,10 +94,10 @@ def _answers(
         groups.setdefault(key, {}).setdefault(float(row[axis]), []).append(row)
     for (recording, *values), places in groups.items():
         settings = dict(zip(others, values, strict=True))
-        yield (recording, settings), {place: _word(some, compared) for place, some in places.items()}
+        yield (recording, settings), {place: _word(some, compared, study.kind.best) for place, some in places.items()}
 
 
-def _word(rows: Sequence[Mapping[str, Any]], compared: Sequence[str]) -> str:
+def _word(rows: Sequence[Mapping[str, Any]], compared: Sequence[str], by: Best) -> str:
     """Return the answer at one place."""
     if refused := sorted({str(r["code"]) for r in rows if r["code"]}):
         return f"no answer ({', '.join(refused)})"
@@ -104,7 +105,6 @@ def _word(rows: Sequence[Mapping[str, Any]], compared: Sequence[str]) -> str:
         gain = times[HOST] / times[DIRECT] - 1.0
         return f"GPUDirect {gain_word(gain, gain)}"
     if compared:
-        ranked = sorted(rows, key=lambda r: float(r["seconds"]))
+        ranked = sorted(rows, key=by.cost)
         return " before ".join(" ".join(str(r[n]) for n in compared) for r in ranked)
-    change = float(rows[0]["seconds"]) - float(rows[0].get("measured_seconds") or rows[0]["seconds"])
-    return "longer than recorded" if change > 0 else "shorter than recorded" if change < 0 else "as recorded"
+    return by.answer(rows[0])

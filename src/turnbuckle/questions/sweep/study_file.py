@@ -4,7 +4,7 @@
 
     [study]
     name = "cards"
-    model = "messages"                    # messages, project, slack or sharing
+    model = "messages"                    # messages, project, slack, sharing or pool
     # sample = 256                        # places of the axes that are ranges, and not lists: {from = "0.5 us", to = "50 us"}
     # refine = 100                        # points that are added where the answer changes along such an axis
 

@@ -17,6 +17,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.settings import Setting, unit_of
 from turnbuckle.foundation.units import show
 from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.points import SHORTEST, Best
 
 #: A path that makes less of a difference than this to the communication makes none.
 NO_DIFFERENCE: Final = 0.01
@@ -61,7 +62,7 @@ class SweepSummary(Declared):
 
     Attributes
     ----------
-    best : the row with the shortest run (of most ranks where those vary); None where no point has an answer.
+    best : the row with the shortest run (of most ranks where those vary), or whatever `by` compares; None where no point has an answer.
     varied : names of what varies.
     gained : GPUDirect against host copies; empty where the sweep does not ask for both.
     unpaired : combinations at which one of the two paths has no answer.
@@ -75,6 +76,7 @@ class SweepSummary(Declared):
     unpaired: int
     unmatched: float
     settings: Mapping[str, Setting]
+    by: Best = SHORTEST
 
     @property
     def verdict(self) -> str:
@@ -91,7 +93,7 @@ class SweepSummary(Declared):
         """Return the summary in words, without the name of the recording."""
         if self.best is None:
             return "no point has an answer"
-        parts = [f"shortest run {self._value('seconds', self.best['seconds'])}"]
+        parts = [f"{self.by.words} {self._value(self.by.result, self.best[self.by.result])}"]
         if TALK in self.best:
             parts[0] += f", {self._value(TALK, self.best[TALK])} of it communication"
         if place := self._place(self.best) if self.varied else "":
@@ -150,7 +152,7 @@ class SweepSummary(Declared):
     @property
     def shortest(self) -> dict[str, Any] | None:
         """Return settings and results of the shortest run; None where no point has an answer."""
-        return None if self.best is None else {n: self.best[n] for n in (*self.varied, "seconds", TALK) if n in self.best}
+        return None if self.best is None else {n: self.best[n] for n in (*self.varied, self.by.result, TALK) if n in self.best}
 
     @property
     def gpudirect(self) -> dict[str, Any] | None:
@@ -220,7 +222,7 @@ def summaries(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[SweepSumm
     ----------
     rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them; of more than the answers compared none is kept.
     """
-    varied, legal = varying(study), study.kind.legal
+    varied, legal, by = varying(study), study.kind.legal, study.kind.best
     paths = study.lists.get("path") or [pair["path"] for pair in study.pairs if "path" in pair]
     compares_paths = "path" in varied and {HOST, DIRECT} <= set(paths)
     best: dict[str, Mapping[str, Any]] = {}
@@ -230,18 +232,18 @@ def summaries(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[SweepSumm
         name = row["recording"]
         if compares_paths:
             both[name].append(row)
-        if row["code"] or not isinstance(row.get("seconds"), int | float):
+        if row["code"] or not isinstance(row.get(by.result), int | float):
             continue
-        if name not in best or _order(row, varied) < _order(best[name], varied):
+        if name not in best or _order(row, varied, by) < _order(best[name], varied, by):
             best[name] = row
         unmatched[name] = max(unmatched.get(name, 0.0), float(row.get("unmatched_share") or 0.0))
     out = []
     for name in study.recordings:
         compared, unpaired = gained(both[name], varied)
-        out.append(SweepSummary(name, best.get(name), varied, tuple(compared), unpaired, unmatched.get(name, 0.0), legal))
+        out.append(SweepSummary(name, best.get(name), varied, tuple(compared), unpaired, unmatched.get(name, 0.0), legal, by))
     return out
 
 
-def _order(row: Mapping[str, Any], varied: Sequence[str]) -> tuple[float, float, float]:
+def _order(row: Mapping[str, Any], varied: Sequence[str], by: Best) -> tuple[float, float, float]:
     """Return what the best row has least of: of most ranks, the shortest run, then the least communication."""
-    return -float(row[_SIZE]) if _SIZE in varied else 0.0, float(row["seconds"]), float(row.get(TALK) or 0.0)
+    return -float(row[_SIZE]) if _SIZE in varied else 0.0, by.cost(row), float(row.get(TALK) or 0.0)
