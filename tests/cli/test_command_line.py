@@ -286,7 +286,8 @@ def test_replays(turnbuckle: Run) -> None:
 def test_machines(turnbuckle: Run) -> None:
     listed = document(turnbuckle("machines", "list", "--format", "json"))["machines"]
     assert [m["name"] for m in listed] == list(names())
-    assert all(name in turnbuckle("machines", "list").out for name in names())
+    shown = turnbuckle("machines", "list").out
+    assert all(name in shown for name in names())
     assert turnbuckle("machines", "check").code == 0
 
 
