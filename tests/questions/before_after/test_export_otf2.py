@@ -148,6 +148,15 @@ def test_messages_come_back_with_their_partners_sizes_and_requests(tmp_path: Pat
     assert back.profile.run_time_ns == run.profile.run_time_ns
 
 
+def test_clocks_stay_as_they_are_where_messages_contradict_them(tmp_path: Path) -> None:
+    sends = [call(k, "Send", 5000 + 1000 * k, 5100 + 1000 * k, partner=1 - k, tag=3, size_bytes=8) for k in (0, 1)]
+    receives = [call(k, "Recv", 100 + 1000 * k, 200 + 1000 * k, partner=1 - k, tag=3, size_bytes=8) for k in (0, 1)]
+    run = of_trace(recorded(*sends, *receives))
+    back, _, _ = written(run, tmp_path / "a")
+    assert rows(back, "mpi", "name") == rows(run, "mpi", "name") and back.profile.run_time_ns == run.profile.run_time_ns
+    assert "P149" in {f.code for f in back.trace.findings}
+
+
 def test_a_persistent_request_is_written_as_its_starts(tmp_path: Path) -> None:
     begins = (100, 190)
     starts = [call(1, name, t + late, t + late + 10, request=5) for t in begins for name, late in (("Start", 0), ("Wait", 20))]
