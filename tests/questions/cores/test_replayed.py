@@ -18,6 +18,7 @@ from refusals import refused
 import turnbuckle as tb
 from turnbuckle.profile.profile import Profile
 from turnbuckle.questions.cores.replayed import replayed
+from turnbuckle.show.figures.figure import draw
 
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
 PROFILE = tb.read(SAMPLE, use_cache=False).profile
@@ -59,6 +60,18 @@ def test_another_cpu_by_hand() -> None:
     assert fast.counts[1].most_seconds == whole
 
 
+def test_the_figure_shows_both_bounds_and_the_speed_that_is_kept() -> None:
+    answer = replayed(with_threads([[0, 50], [25, 75], [30, 60]]))
+    (figure,) = answer.figures()
+    assert [row["most_seconds"] for row in figure.rows] == [c.most_seconds for c in answer.counts]
+    assert figure.title == answer.headline().removeprefix("Cores: ") and "90 %" in figure.title
+    first = answer.counts[0]
+    assert f"1 core: {first.least_seconds / answer.seconds:.3f} to {first.most_seconds / answer.seconds:.3f} times" in figure.alt
+    (drawn,) = draw([figure])
+    assert drawn.svg is not None and "of the recorded speed" in drawn.svg and "CPU cores" in drawn.svg
+    assert draw(replayed(with_threads([[0, 50]]), speed=0.5).figures())[0].svg
+
+
 @given(stretches, st.sampled_from([0.5, 1.0, 2.0]))
 def test_as_many_cores_as_threads_change_nothing_and_fewer_never_help(threads: list[list[int]], speed: float) -> None:
     answer = replayed(with_threads(threads), speed=speed)
@@ -84,4 +97,5 @@ def test_a_real_recording_with_several_threads(shared: Path, turnbuckle: Callabl
     answer = json.loads(turnbuckle("cores", file, "--format", "json").out)
     assert answer["threads"] > 2 and answer["counts"][-1]["most_seconds"] == answer["seconds"] == answer["counts"][-1]["least_seconds"]
     assert answer["fewest"] <= answer["enough"] <= answer["at_once"]
-    assert "with fewer cores" in turnbuckle("cores", file).out
+    assert "with fewer cores" in turnbuckle("cores", file, "--charts", "c").out
+    assert Path("c/cores.svg").is_file() and Path("c/cores.csv").is_file()

@@ -78,8 +78,8 @@ def cores(
 
     share, gain = parse(efficiency, "1"), parse(worth, "1")
     if not profiles and at is None and runs.suffix.lower() != ".csv":
-        idle = {"--law": law != "auto", "--node": node is not None, "--extrapolate": extrapolate, "--charts": charts is not None}
-        return _of_one(inspected(runs, None, no_cache, part), share, host_speed, idle, format, output)
+        idle = {"--law": law != "auto", "--node": node is not None, "--extrapolate": extrapolate}
+        return _of_one(inspected(runs, None, no_cache, part), share, host_speed, idle, charts, format, output)
     if host_speed != 1.0:
         raise error_of("A471.one")
     console = console_for(output) if format == "table" else None
@@ -101,13 +101,17 @@ def cores(
     return 0
 
 
-def _of_one(run: Run, efficiency: float, speed: float, idle: dict[str, bool], format: FormatOption, output: Path | None) -> int:
+def _of_one(
+    run: Run, efficiency: float, speed: float, idle: dict[str, bool], charts: Path | None, format: FormatOption, output: Path | None
+) -> int:
     """Answer for one recording with fewer cores.  Raises A471 for an option that needs several runs."""
     from turnbuckle.questions.cores.replayed import replayed
 
     for option in (option for option, given in idle.items() if given):
         raise error_of("A471.several", where=option, option=option)
     answer = replayed(run.profile, efficiency=efficiency, speed=speed)
+    if charts is not None:
+        save(answer.figures(), charts)
     emit(answer, answer.table().to_dicts(), show_one, format, output)
     return 0
 

@@ -12,6 +12,7 @@ from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.answer import Candidate, Cores, percent, span
 from turnbuckle.questions.cores.fits import Axes, axes
 from turnbuckle.questions.cores.oversubscription import Curve
+from turnbuckle.questions.cores.replayed import Replayed
 from turnbuckle.questions.cores.runs import Runs
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -233,6 +234,37 @@ def _apart(ends: Rows, reach: float) -> None:
     under = -math.inf
     for row in sorted(ends, key=lambda r: r["performance"]):
         row["at"] = under = max(row["performance"], under + gap)
+
+
+def bounds_figure(answer: Replayed) -> Figure:
+    """Draw the two bounds of one recording's run time over the number of cores, and the speed that is to be kept."""
+    rows: Rows = []
+    for c in answer.counts:
+        low, high = c.least_seconds / answer.seconds, c.most_seconds / answer.seconds
+        tip = f"{c.cores} core{'s' * (c.cores != 1)}: {low:.3f} to {high:.3f} times the recorded run time"
+        rows.append({"cores": c.cores, "least": digits(low), "most": digits(high), "tip": tip})
+    allowed, last = 1 / answer.efficiency, answer.counts[-1].cores
+    top, bottom = max(allowed, *(r["most"] for r in rows)), min(1.0, *(r["least"] for r in rows))
+    room = 0.06 * max(top - bottom, 0.1)
+    side = 0.03 * max(last - 1, 1)
+    x = quantity("cores", [1 - side, last + side], title="CPU cores", grid=False, tickMinStep=1, labelExpr=PLAIN)
+    y = quantity("time", [bottom - room, top + room], title="run time over the recorded one", labelExpr=PLAIN)
+    kept = [{"cores": n} for n in dict.fromkeys((answer.fewest, answer.enough)) if n is not None]
+    layers = [
+        marks.band(rows, x, y, "least", "most", color=_CHOSEN, opacity=0.2),
+        *(marks.rules(kept, x, width=1.0, color=INK, strokeDash=[4, 3]) for _ in kept[:1]),
+        *(marks.line(rows, x, of(y, end), 2.2, color=_CHOSEN) for end in ("least", "most")),
+        *(marks.points(rows, x, of(y, end), 30, tip=True, color=_CHOSEN) for end in ("least", "most")),
+        *_level(allowed, f"{percent(answer.efficiency)} of the recorded speed", x, y, last, -7),
+    ]
+    caption = (
+        "Lower line: no thread ever waits for a core that is free. Upper line: while threads share cores, all stands still, the GPU as "
+        "well. It lies between them. Dashed: the fewest cores with which the speed can be kept, and with which it surely is."
+    )
+    table = [{**c.as_dict(), "recorded_seconds": answer.seconds} for c in answer.counts]
+    title = answer.headline().removeprefix("Cores: ")
+    alt = f"{title}. " + " ".join(f"{r['tip']}." for r in rows[:60])
+    return Figure("cores", title[:1].upper() + title[1:], alt, plot(layers, _HEIGHT, (64, 14, 20, 44)), table, caption)
 
 
 def of_one(answer: Cores) -> list[Figure]:

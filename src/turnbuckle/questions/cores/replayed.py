@@ -18,7 +18,7 @@ thread runs and that is more than 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,9 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.shown import Shown
 from turnbuckle.trace.check import DEVICE_TABLES
+
+if TYPE_CHECKING:
+    from turnbuckle.show.figures.figure import Figure
 
 #: Numbers of cores that are shown at most.
 _MOST_ROWS: Final = 64
@@ -74,6 +77,12 @@ class Replayed(Shown):
     def table(self) -> pl.DataFrame:
         """Return a row for each number of cores: bounds of the run time [s]."""
         return pl.DataFrame([count.as_dict() for count in self.counts], infer_schema_length=None)
+
+    def figures(self) -> list[Figure]:
+        """Return the figure of both bounds over the number of cores."""
+        from turnbuckle.questions.cores.figures import bounds_figure  # a verb without figures does not load them
+
+        return [bounds_figure(self)]
 
     def headline(self) -> str:
         """Return the answer in one line."""
