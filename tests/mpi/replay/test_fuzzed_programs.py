@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from example_counts import examples
+from programs import program as of_lists
 from refusals import refused
 
 import turnbuckle as tb
@@ -52,7 +53,7 @@ class Drawing:
     def program(self) -> Program:
         work = self.rng.integers(0, 10**6, 4).astype(np.float64) / PICOSECONDS
         host = self.rng.integers(0, 8, len(self.lists))
-        return program(self.lists, self.messages, work, host, self.uses, capacity=[1, 1, 2])
+        return of_lists(self.lists, self.messages, work, host, self.uses, capacity=[1, 1, 2])
 
 
 def shuffled(seed: int) -> Program:

@@ -218,8 +218,9 @@ def test_inspect_and_facts(database: Database) -> None:
 
 
 def test_directions_follow_from_agents(database: Database) -> None:
-    for at, (source, target, name) in enumerate([(1, 0, 8), (1, 1, 8), (1, 2, 8), (0, 0, 8), (None, None, 9), (None, None, 8)], start=1):
-        database.copy(1_000 * at, 10, at, source, target, 64, STRINGS[name])
+    pairs, way = [(1, 0), (1, 1), (1, 2), (0, 0), (None, None), (None, None)], "MEMORY_COPY_HOST_TO_DEVICE"
+    for at, (source, target) in enumerate(pairs, start=1):
+        database.copy(1_000 * at, 10, at, source, target, 64, "MEMORY_COPY_DEVICE_TO_DEVICE" if at == 5 else way)
     trace = database.read()
     assert trace.copies["direction"].to_list() == [2, 3, 4, 5, 3, 1]
     assert trace.copies.row(2, named=True)["source_device"] == 0 and trace.copies.row(2, named=True)["target_device"] == 1
