@@ -71,16 +71,19 @@ _SHAPES: Final[dict[str, tuple[type, tuple[str, ...]]]] = {
 _QUANTITY: Final = ("B/s", "s")
 #: What may be given of each kind of node: a unit, the largest whole number, or words.
 _Limits = Mapping[str, str | int | tuple[str, ...]]
-_OF_GPUS: Final[_Limits] = (
-    {"joined": ("mesh", "switch"), "cards": ("node", "host", "gpu")}
-    | dict.fromkeys(("gpus", "hosts", "per_switch", "switch_cards"), 64)
-    | dict.fromkeys(("link", "memory", "between_hosts", "peer"), "B/s")
-    | dict.fromkeys(("link_seconds", "memory_seconds", "peer_seconds"), "s")
-)
+#: In the order in which facts are listed.
+_INSIDE: Final[_Limits] = {"per_switch": 64, "switch_cards": 64, "link": "B/s", "link_seconds": "s", "memory": "B/s", "memory_seconds": "s"}
+_OF_GPUS: Final[_Limits] = {
+    **{"gpus": 64, "hosts": 64},
+    **{"joined": ("mesh", "switch"), "cards": ("node", "host", "gpu")},
+    **_INSIDE,
+    **{"between_hosts": "B/s", "peer": "B/s", "peer_seconds": "s"},
+}
 _OF_POOL: Final[_Limits] = (
     dict.fromkeys(("hosts", "gpus", "per_switch", "uplinks"), 1024)
-    | dict.fromkeys(("link", "host_link", "memory"), "B/s")
+    | dict.fromkeys(("link", "host_link"), "B/s")
     | dict.fromkeys(("link_seconds", "switch_seconds"), "s")
+    | {"memory": "B/s"}
 )
 _BUILT: Final[dict[str, tuple[Callable[..., Node], _Limits, tuple[str, ...]]]] = {
     "gpus": (gpu_node, _OF_GPUS, ("gpus", "link")),
