@@ -1,7 +1,8 @@
-"""Types of the arrays that columns and replays are made of, by what an element is; members of groups; memory that is returned."""
+"""Types of the arrays that columns and replays are made of, by what an element is; members of groups, words; memory that is returned."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -37,6 +38,19 @@ def turns(group: Int) -> Int:
     out = np.empty(len(group), dtype=np.int64)
     out[order] = runs(np.unique(group, return_counts=True)[1])[1]
     return out
+
+
+def numbered(words: Iterable[str]) -> tuple[list[str], Int]:
+    """Return the distinct words in alphabetical order, and for each word its place among them; the length of a word does not matter.
+
+    >>> words, place = numbered(["b", "a", "b"])
+    >>> words, place.tolist()
+    (['a', 'b'], [1, 0, 1])
+    """
+    words = list(words)
+    distinct = sorted(set(words))
+    place = {word: k for k, word in enumerate(distinct)}
+    return distinct, np.fromiter(map(place.__getitem__, words), np.int64, len(words))
 
 
 #: Rows from which what a step leaves behind is worth a look at the whole heap: some ten megabytes.

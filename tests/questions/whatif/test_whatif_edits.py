@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -213,8 +214,8 @@ def test_an_edit_names_its_calls_and_their_places() -> None:
     assert place.seconds == pytest.approx(106e-6)
 
 
-def stepping(host: int, kernel: int, steps: int = 5) -> Run:
-    """Steps of a launch, a wait for the kernel and host work in the range physics."""
+def stepping(host: int, kernel: int, steps: int = 5, work: str = "physics") -> Run:
+    """Steps of a launch, a wait for the kernel and host work in a range."""
     api: list[Row] = []
     kernels: list[Row] = []
     ranges = []
@@ -224,7 +225,7 @@ def stepping(host: int, kernel: int, steps: int = 5) -> Run:
         kernels.append(on_device((now + 8) * US, (now + 8 + kernel) * US, k + 1))
         back = now + 8 + kernel + 2
         api.append(call((now + 5) * US, back * US, name="cudaStreamSynchronize"))
-        ranges.append((back, back + host, "physics"))
+        ranges.append((back, back + host, work))
         now = back + host
     api.append(call(now * US, (now + 10) * US, name="cudaMemset"))
     return run_of(ranges, api=api, kernels=kernels)
@@ -240,6 +241,17 @@ def test_host_work_beside_the_device_takes_the_longer_of_both(host: int, kernel:
     turn = 10 + kernel
     step = turn + host
     assert ends(answer, "beside physics") == pytest.approx((5 * step + 10, step + max(4 * turn + host, turn + 4 * host)), abs=0.02)
+
+
+def test_long_names_take_no_memory_for_each_time_they_occur() -> None:
+    run = stepping(50, 100, steps=200, work="x" * 100_000)
+    assert run.ordered.timeline is not None
+    tracemalloc.start()
+    gains = of_run(run, draws=0).gains
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert any(gain.name.startswith("beside xxx") for gain in gains)
+    assert peak < 50_000_000, "the names themselves are 20 MB; each as wide as the widest would be 80 MB more, several times over"
 
 
 def test_work_between_threads_that_take_turns_is_counted_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, numbered
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import EDGE, begin
@@ -57,13 +57,10 @@ def phases(seen: Seen) -> Iterator[Phase]:
     after, lag = target[last], graph.lag_ns[edges[last]]
     rows = open_ranges(seen, after, seen.begins[after] - lag // 2)
     words = seen.range_words
-    name = np.array(
-        [words[r] if r >= 0 else f"before {seen.name[a]}" for r, a in zip(rows.tolist(), after.tolist(), strict=True)], dtype=object
-    )
-    known, number = np.unique(name.astype(str), return_inverse=True)
+    names, number = numbered(words[r] if r >= 0 else f"before {seen.name[a]}" for r, a in zip(rows.tolist(), after.tolist(), strict=True))
     phase_of = np.full(len(seen.begins), -1, dtype=np.int64)
     phase_of[after] = number
-    spent = np.bincount(number, weights=lag) if len(name) else np.zeros(0)
+    spent = np.bincount(number, weights=lag) if names else np.zeros(0)
     for k in np.argsort(-spent, kind="stable").tolist():
         mine = np.flatnonzero(number == k)
         # work between the calls inside one range runs with it; outside all, each stretch is one
@@ -72,7 +69,7 @@ def phases(seen: Seen) -> Iterator[Phase]:
         mask = np.zeros(len(graph.kind), dtype=np.bool_)
         mask[edges[phase_of[target] == k]] = True
         work = np.bincount(np.cumsum(starts) - 1, weights=lag[mine]).astype(np.int64)
-        yield Phase(str(known[k]), mask, after[mine][starts], float(spent[k]) * 1e-9, work)
+        yield Phase(names[k], mask, after[mine][starts], float(spent[k]) * 1e-9, work)
 
 
 def beside(seen: Seen) -> list[Edit]:

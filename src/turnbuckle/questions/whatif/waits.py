@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, numbered
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
 from turnbuckle.projection.order import Prepared
@@ -29,13 +29,13 @@ def waits(seen: Seen) -> list[Edit]:
     ending = int(graph.time_ns.argmax() - 1) // 2
     edges &= graph.target != finish(np.array([ending]))[0]  # who waits for the end of the run waits for its result
     took = (seen.ends - seen.begins) * 1e-9
-    words, number = np.unique(seen.name[owner[edges]].astype(str), return_inverse=True)
+    words, number = numbered(seen.name[owner[edges]])
     out = []
     uses = _first_use(seen)
     for k in np.argsort(-np.bincount(number, took[owner[edges]]), kind="stable")[:_MOST_WAITS]:
         mine = edges.copy()
         mine[edges] = number == k
-        calls, word = np.unique(owner[mine]), clipped(str(words[k]) or "a call without a name", 60)
+        calls, word = np.unique(owner[mine]), clipped(words[k] or "a call without a name", 60)
         final = ending if seen.name[ending] == words[k] else -1
         # of a name, calls that wait for nothing are made for nothing
         gone = (seen.name == words[k]) & (seen.kind == "sync")
