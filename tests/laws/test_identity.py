@@ -14,13 +14,13 @@ from runs import recorded_profile
 from strategies import FULL, LAW, flawed_traces, machine, soups, traces
 
 from turnbuckle.machine import Machine, Pair, all_machines
-from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.summary import categories_ns, closure_defect_ns
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model, additive, nething
-from turnbuckle.projection.project import project
+from turnbuckle.projection.order import Prepared, prepared
+from turnbuckle.projection.project import answered, project
 from turnbuckle.projection.uncertainty import project_many
 from turnbuckle.trace.trace import Trace
 
@@ -35,12 +35,11 @@ PRESETS: tuple[Model, ...] = (
 STANDING = [m for m in all_machines() if not m.relative]
 
 
-def assert_identity(profile: Profile, source: Machine, model: Model) -> None:
+def assert_identity(profile: Profile, ready: Prepared, source: Machine, model: Model) -> None:
     """Every number of the projection onto the source is the measured one, not nearly but exactly."""
-    run = pieces(profile)
-    durations = anchored(run, source, source, model)
-    assert np.array_equal(durations.seconds, run.seconds)
-    found = project(profile, Pair(source, source), model)
+    durations = anchored(ready.run, source, source, model)
+    assert np.array_equal(durations.seconds, ready.run.seconds)
+    found = answered(profile, ready, Pair(source, source), model)
     assert found.target == "self"
     assert found.seconds == found.measured_seconds == profile.run_time_ns * 1e-9
     assert found.penalty == 1.0
@@ -69,8 +68,9 @@ def assert_closed(profile: Profile) -> None:
 def test_any_run_on_its_own_machine(trace: Trace, model: Model, stated: Machine) -> None:
     profile = build(trace)
     assert_closed(profile)
+    ready = prepared(profile, model)
     for source in (machine(FULL), observed_machine(profile)[0], observed_machine(profile, stated)[0], stated):
-        assert_identity(profile, source, model)
+        assert_identity(profile, ready, source, model)
 
 
 @LAW
@@ -111,7 +111,9 @@ def test_every_real_file(shared: Path) -> None:
         profile = recorded_profile(path)
         assert_closed(profile)
         source, fits, _ = observed_machine(profile)
+        # a run ready for the sum is the same for every model of these
+        ready = prepared(profile, PRESETS[0])
         for model in PRESETS:
-            assert_identity(profile, source, model)
-        (found,) = project_many(profile, source, [source], nething(), fits, 50)
+            assert_identity(profile, ready, source, model)
+        (found,) = project_many(profile, source, [source], nething(), fits, 50, ready=ready)
         assert found.as_dict()["interval"] == [profile.seconds, profile.seconds], path.name

@@ -18,7 +18,7 @@ from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Replay, nething
-from turnbuckle.projection.order import prepared, replayed
+from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.project import project
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
@@ -42,11 +42,14 @@ def layer(manners: Manners, **costs: float) -> dict[str, float]:
     return {**FULL, **given, **{f"remoting.{word}": float(MANNERS.index(manner)) for word, manner in manners.items()}}
 
 
-def run_time(trace: Trace, manners: Manners, replay: Replay = "timeline", **costs: float) -> float:
-    """Run time with a layer [s], below the door that refuses an order nobody can trust."""
-    model = replace(MODEL, replay=replay)
-    ready = prepared(build(trace), model)
-    return float(replayed(ready, anchored(ready.run, machine(FULL), machine(layer(manners, **costs), "far"), model)).seconds)
+def ready_for(trace: Trace, replay: Replay = "timeline") -> Prepared:
+    """Make a recording ready for a replay, below the door that refuses an order nobody can trust."""
+    return prepared(build(trace), replace(MODEL, replay=replay))
+
+
+def run_time(ready: Prepared, manners: Manners, **costs: float) -> float:
+    """Return the run time with a layer [s]."""
+    return float(replayed(ready, anchored(ready.run, machine(FULL), machine(layer(manners, **costs), "far"), MODEL)).seconds)
 
 
 @LAW
@@ -64,7 +67,8 @@ def test_more_of_a_cost_is_never_faster_and_bends_upwards(trace: Trace, manners:
     steps = [0.0, 1.0, 2.0, 3.0, 10.0]
     scale = {"round_trip": 3e-6, "command": 2e-6, "byte": 1e-10}.get(name)
     costs = [{name: 1e10 / x if x else float("inf")} if scale is None else {name: x * scale} for x in steps]
-    run = np.array([run_time(trace, manners, replay, **cost) for cost in costs])
+    ready = ready_for(trace, replay)
+    run = np.array([run_time(ready, manners, **cost) for cost in costs])
     slopes = np.diff(run) / np.diff(steps)
     room = 1e-11 * max(run.max(), 1e-6)
     assert (slopes >= -room).all()
@@ -74,9 +78,8 @@ def test_more_of_a_cost_is_never_faster_and_bends_upwards(trace: Trace, manners:
 @LAW
 @given(gpu_traces(), MANNER, st.floats(0, 1e-4), st.floats(0, 1e-4), REPLAYS)
 def test_the_envelope_holds(trace: Trace, manners: Manners, trip: float, command: float, replay: Replay) -> None:
-    model = replace(MODEL, replay=replay)
-    ready = prepared(build(trace), model)
-    found = replayed(ready, anchored(ready.run, machine(FULL), machine(layer(manners, round_trip=trip, command=command)), model))
+    ready = ready_for(trace, replay)
+    found = replayed(ready, anchored(ready.run, machine(FULL), machine(layer(manners, round_trip=trip, command=command)), MODEL))
     room = 1e-12 * max(float(found.upper), 1e-9)
     assert found.lower - room <= found.seconds <= found.upper + room
 
@@ -84,11 +87,13 @@ def test_the_envelope_holds(trace: Trace, manners: Manners, trip: float, command
 @FEWER
 @given(gpu_traces(), MANNER, st.sampled_from(REMOTING_CLASSES), st.floats(0, 1e-4), st.floats(0, 1e-4))
 def test_waiting_for_the_answer_is_never_faster_than_not(trace: Trace, manners: Manners, word: str, trip: float, command: float) -> None:
-    run = [run_time(trace, {**manners, word: manner}, round_trip=trip, command=command) for manner in ("local", "sent", "waits")]
+    ready = ready_for(trace)
+    run = [run_time(ready, {**manners, word: manner}, round_trip=trip, command=command) for manner in ("local", "sent", "waits")]
     assert run[0] <= run[1] + 1e-12 and run[1] <= run[2] + 1e-12
 
 
 LAUNCHES, CALL, WORK = 5, 2_000, 10_000
+LOCAL: Manners = dict.fromkeys(REMOTING_CLASSES, "local")
 
 
 def launches_then_a_wait() -> Trace:
@@ -108,16 +113,14 @@ def launches_then_a_wait() -> Trace:
 )
 def test_what_a_row_of_launches_pays(launch: str, wait: str, added: object) -> None:
     trip, command = 100e-6, 5e-6
-    trace = launches_then_a_wait()
-    plain = {word: "local" for word in REMOTING_CLASSES}
-    run = run_time(trace, {**plain, "launch": launch, "wait": wait}, round_trip=trip, command=command)
-    assert run - build(trace).seconds == pytest.approx(added(trip, command), rel=1e-9)  # type: ignore[operator]
+    ready = ready_for(launches_then_a_wait())
+    run = run_time(ready, {**LOCAL, "launch": launch, "wait": wait}, round_trip=trip, command=command)
+    assert run - ready.measured == pytest.approx(added(trip, command), rel=1e-9)  # type: ignore[operator]
 
 
 def test_launches_that_wait_pay_a_round_trip_each() -> None:
     trip, command = 100e-6, 5e-6
-    plain = {word: "local" for word in REMOTING_CLASSES}
-    run = run_time(launches_then_a_wait(), {**plain, "launch": "waits"}, round_trip=trip, command=command)
+    run = run_time(ready_for(launches_then_a_wait()), {**LOCAL, "launch": "waits"}, round_trip=trip, command=command)
     # the last kernel begins one way after its call, and its end is heard one way later
     expected = (LAUNCHES - 1) * (CALL * 1e-9 + trip + command) + 1e-6 + command + trip / 2 + WORK * 1e-9 + 500e-9 + trip / 2
     assert run == pytest.approx(expected, rel=1e-9)
@@ -126,9 +129,8 @@ def test_launches_that_wait_pay_a_round_trip_each() -> None:
 def test_a_graph_is_one_command() -> None:
     """The kernels that one launch of a graph started do not wait for an answer between them."""
     common = {"thread": 0, "device": 0, "stream": 0, "gap": 0, "size": 0, "delay": 1_000, "call": CALL, "work": WORK}
-    trace = trace_of(run_toy([Step("graph_nodes", flag=True, **common)], Where()).rows)
-    plain = {word: "serial" for word in REMOTING_CLASSES}
-    added = run_time(trace, plain, round_trip=100e-6) - build(trace).seconds
+    ready = ready_for(trace_of(run_toy([Step("graph_nodes", flag=True, **common)], Where()).rows))
+    added = run_time(ready, dict.fromkeys(REMOTING_CLASSES, "serial"), round_trip=100e-6) - ready.measured
     assert added == pytest.approx(50e-6, rel=1e-9)
 
 
@@ -136,9 +138,8 @@ def test_data_cross_the_network() -> None:
     """A copy of n bytes takes n / B + n g longer, each way at its own bandwidth."""
     common = {"thread": 0, "device": 0, "stream": 0, "gap": 0, "delay": 1_000, "call": CALL, "work": WORK, "flag": True}
     for what, cost in (("copy_in", {"bandwidth": 1e9, "byte": 1e-9}), ("copy_out", {"bandwidth": 1e9})):
-        trace = trace_of(run_toy([Step(what, size=1_000_003, **common)], Where()).rows)
-        plain = {word: "local" for word in REMOTING_CLASSES}
-        added = run_time(trace, plain, **cost) - build(trace).seconds
+        ready = ready_for(trace_of(run_toy([Step(what, size=1_000_003, **common)], Where()).rows))
+        added = run_time(ready, LOCAL, **cost) - ready.measured
         assert added == pytest.approx(1_000_003 * (1e-9 + cost.get("byte", 0.0)), rel=1e-9)
 
 
@@ -147,8 +148,8 @@ def test_real_runs_obey(shared: Path) -> None:
     folders = sorted(p.parent for p in (shared / "measured" / "opencl-distance").glob("*/trace.json"))
     assert len(folders) == 4
     for folder in folders:
-        trace = read(folder, use_cache=False)
+        ready = ready_for(read(folder, use_cache=False))
         for manner in MANNERS:
-            manners = {word: manner for word in REMOTING_CLASSES}
-            run = [run_time(trace, manners, round_trip=trip) for trip in (0.0, 1e-5, 1e-4, 1e-3)]
-            assert run[0] == build(trace).seconds and run == sorted(run) and run[-1] > run[0], (folder.name, manner)
+            manners = dict.fromkeys(REMOTING_CLASSES, manner)
+            run = [run_time(ready, manners, round_trip=trip) for trip in (0.0, 1e-5, 1e-4, 1e-3)]
+            assert run[0] == ready.measured and run == sorted(run) and run[-1] > run[0], (folder.name, manner)

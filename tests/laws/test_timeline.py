@@ -9,16 +9,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from runs import recorded_profile
+from runs import run_of
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups, traces
 
 from turnbuckle.machine import Pair
-from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared, replayed
-from turnbuckle.projection.project import project
+from turnbuckle.projection.project import answered
 from turnbuckle.replay.timeline import Change, no_change
 from turnbuckle.trace.trace import Trace
 
@@ -46,13 +46,13 @@ def replayed_by_hand(graph: Graph, lag: NDArray[np.float64]) -> list[float]:
 @given(traces() | soups())
 def test_every_recorded_instant_comes_back(trace: Trace) -> None:
     profile = build(trace)
-    graph = dependencies(profile)
     ready = prepared(profile, TIMELINE)
     assert ready.timeline is not None
+    graph = ready.timeline.graph
     assert np.array_equal(ready.timeline.recorded_ns(), graph.time_ns)
     assert (graph.residual_ns >= 0).all() and (graph.lag_ns >= 0).all()
     source = machine(FULL)
-    found = project(profile, Pair(source, source), SCALED)
+    found = answered(profile, ready, Pair(source, source), SCALED)
     assert found.seconds == found.measured_seconds and found.envelope == (found.seconds, found.seconds)
     assert found.breakdown == found.measured_breakdown
     assert abs(sum(found.breakdown.values()) - found.seconds) < 1e-9
@@ -62,12 +62,12 @@ def test_every_instant_of_the_real_runs_comes_back(shared: Path) -> None:
     files = sorted((shared / "traces").glob("nsys*/**/*.sqlite"))
     assert len(files) >= 27
     for file in files:
-        profile = recorded_profile(file)
-        ready = prepared(profile, TIMELINE)
+        run = run_of(file)
+        ready = run.ordered
         assert ready.timeline is not None
         assert np.array_equal(ready.timeline.recorded_ns(), ready.timeline.graph.time_ns), file.name
         source = machine(FULL)
-        found = project(profile, Pair(source, source), SCALED)
+        found = answered(run.profile, ready, Pair(source, source), SCALED)
         assert found.seconds == found.measured_seconds, file.name
 
 
@@ -123,9 +123,10 @@ def test_many_scenarios_are_as_one_by_one(trace: Trace, ratios: list[float]) -> 
 
 def test_slack_on_a_synchronous_loop_costs_what_is_exposed(shared: Path) -> None:
     """One launch and one wait an iteration: what delays the launch call hides behind the kernel, what delays the wait does not."""
-    profile = recorded_profile(shared / "traces/nsys/rodinia_gaussian_rtx3090_b/report3.sqlite")
+    run = run_of(shared / "traces/nsys/rodinia_gaussian_rtx3090_b/report3.sqlite")
+    profile = run.profile
     source = machine(FULL)
-    delayed = project(profile, Pair(source, machine({**FULL, "slack.call": 1e-6}, "slack")), TIMELINE)
+    delayed = answered(profile, run.ordered, Pair(source, machine({**FULL, "slack.call": 1e-6}, "slack")), TIMELINE)
     waits = int((profile.activities["kind"] == "sync").sum())
     assert 0.98 * waits * 1e-6 < delayed.seconds - delayed.measured_seconds < 1.05 * waits * 1e-6 + 1e-4
     assert "sync" in EDGE
