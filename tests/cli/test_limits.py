@@ -25,6 +25,7 @@ def limited(kind: int, most: int, *words: object, start: str = MAIN) -> subproce
     """The command line in a process of its own under a limit."""
 
     def limit() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` passes on that it is ignored
         resource.setrlimit(kind, (most, most))
 
     # what the tests themselves run under is not the user's
