@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_bench import WARNINGS, Bench, Ran, Said
+from recorder_bench import WARNINGS, Bench, Ran, Said, made_once
 
 from turnbuckle.cli import run as cli_run
-from turnbuckle.recorder import toolchain
+from turnbuckle.recorder import measuring, toolchain
 
 HERE = Path(__file__).resolve().parent
 GPU = HERE.parents[1] / "validation" / "gpu"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile with warnings as errors, and each library once for all workers: its bytes depend on sources and words alone."""
+    complaint = toolchain.complaint
+
+    def once(words: list[str], text: str = "") -> str | None:
+        *command, target = words
+        if command[-1] != "-o":
+            return complaint(words, text)
+        messages: list[str | None] = [None]
+
+        def make(folder: Path) -> None:
+            messages[0] = complaint([*command, str(folder / "made")], text)
+
+        sources = b"".join(path.read_bytes() for path in sorted(toolchain.native().rglob("*.[ch]")))
+        key = hashlib.sha256(repr(command).encode() + sources).hexdigest()
+        made = made_once(tmp_path_factory, f"compiled-{key}", make) / "made"
+        if made.exists():
+            shutil.copyfile(made, target)
+            return None
+        return messages[0] or complaint(words, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", "cc -Wall -Wextra -Werror")
+        patch.setattr(toolchain, "complaint", once)
+        yield
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The measuring program."""
+    return made_once(tmp_path_factory, "microbench", measuring.build) / "microbench"
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +59,19 @@ def real() -> toolchain.Cupti:
     return toolchain.choose()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """The stand-in and all that is built on it; needs a C compiler, as Rust does."""
-    toolkit = tmp_path_factory.mktemp("toolkit")
-    driver = tmp_path_factory.mktemp("driver")
+    toolkit = made_once(tmp_path_factory, "toolkit", lambda folder: _equip(folder, real))
+    built = toolchain.at(toolkit)
+    assert built is not None
+    recorder = tmp_path_factory.mktemp("recorder") / toolchain.LIBRARY
+    toolchain.build(built, recorder)
+    return Bench(toolkit, toolkit / "driver", toolkit / "program", recorder)
+
+
+def _equip(toolkit: Path, real: toolchain.Cupti) -> None:
+    """Fill a folder like a CUDA toolkit, with the driver in ``driver/`` and the program that the tests record."""
     (toolkit / "include").symlink_to(real.includes[0])
     if len(real.includes) > 1:
         (toolkit / "targets" / "x86_64-linux").mkdir(parents=True)
@@ -41,27 +85,23 @@ def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Be
     subprocess.run(
         [*common, *named, "-fPIC", "-shared", "-Wl,-soname,libcupti.so", str(HERE / "standin.c"), "-ldl", "-o", library], check=True
     )
-    (driver / "libcuda.so.1").symlink_to(library)
+    (toolkit / "driver").mkdir()
+    (toolkit / "driver" / "libcuda.so.1").symlink_to(library)
     program = toolkit / "program"
     run_path = f"-Wl,-rpath,{library.parent}"
     subprocess.run([*common, str(HERE / "program.c"), str(library), run_path, "-ldl", "-lpthread", "-o", program], check=True)
-    built = toolchain.at(toolkit)
-    assert built is not None
-    recorder = toolkit / "recorder.so"
-    toolchain.build(built, recorder, strict=True)
-    return Bench(toolkit, driver, program, recorder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
-    made = tmp_path_factory.mktemp("dependences") / "dependences"
     library = bench.toolkit / "lib64" / "libcupti.so"
     headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    words = [*toolchain.compiler(), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *headers]
+    words = [*toolchain.compiler(), *WARNINGS, *headers]
     words += ["-idirafter", str(toolchain.stand_ins()), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
-    subprocess.run([*words, f"-Wl,-rpath,{library.parent}", "-ldl", "-o", str(made)], check=True)
-    return made
+    words += [f"-Wl,-rpath,{library.parent}", "-ldl", "-o"]
+    made = made_once(tmp_path_factory, "dependences", lambda folder: subprocess.run([*words, str(folder / "dependences")], check=True))
+    return made / "dependences"
 
 
 @pytest.fixture

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+from answers import of_all_workers
 
 from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
@@ -51,6 +57,19 @@ class Said:
     code: int
     out: str
     err: str
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that the first worker to ask fills for all of them."""
+    folder = of_all_workers(factory) / name
+    with folder.with_name(f"{name}.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not lock.tell():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            lock.write("made")
+    return folder
 
 
 def draws(seed: int, thread: int, low: int, high: int, count: int, rank: int = 0) -> list[int]:

@@ -17,7 +17,6 @@ from turnbuckle.questions.calibrate.question import calibrate, read_origin
 from turnbuckle.recorder import measuring
 
 HERE = Path(__file__).parent
-NATIVE = Path(measuring.__file__).parent / "native"
 
 #: Two machines unlike each other: times [ns], rates [bytes a us], sizes [bytes].
 NAMES = ("LAUNCH_CALL", "LAUNCH_LATENCY", "SYNC_RETURN", "SYNC_IDLE", "FLIGHT", "KERNEL", "KERNEL_GAP", "H2D_LATENCY", "D2H_LATENCY")
@@ -33,14 +32,8 @@ TIMES_FAR, RATES_FAR = (
 NEAR = dict(zip((*NAMES, *RATES), (*TIMES_NEAR, *RATES_NEAR), strict=True)) | {"BOTH_SHARE": 0.8}
 FAR = dict(zip((*NAMES, *RATES), (*TIMES_FAR, *RATES_FAR), strict=True)) | {"BOTH_SHARE": 0.6}
 
-
 #: What compiles the program; `standin` puts a copy of the compiled one in its place.
 build = measuring.build
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("microbench"))
 
 
 @pytest.fixture(scope="session")
@@ -225,11 +218,6 @@ def test_every_section_writes_one_object(program: Path, driver: Path) -> None:
     assert subprocess.run([program, "nothing"], capture_output=True).returncode == 1
 
 
-def test_the_program_builds_without_a_complaint(tmp_path: Path) -> None:
-    words = ["cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*words, NATIVE / "microbench" / "microbench.c", "-o", tmp_path / "m", "-ldl", "-lpthread", "-lm"], check=True)
-
-
 def code(place: Path, **options: object) -> TurnbuckleError:
     with pytest.raises(TurnbuckleError) as caught:
         measuring.measure(place, quick=True, **options)  # type: ignore[arg-type]
@@ -286,8 +274,6 @@ def test_sections_that_fail_or_hang_do_not_stop_the_others(standin: pytest.Monke
 
 
 def test_the_program_is_not_run_where_others_may_change_it(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compiled where it is run, as for a user."""
-    standin.setattr(measuring, "build", build)
     standin.setattr(measuring, "QUICK_SECONDS", 0.2)
     shared = tmp_path / "scratch"
     shared.mkdir()

@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from ptx_by_hand import Device, Kernel, kernels
 
-from turnbuckle.recorder import measuring
-
 SHAPES = [(1, 1), (3, 4), (7, 32)]
 
 
 @pytest.fixture(scope="module")
-def module(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
-    program = measuring.build(tmp_path_factory.mktemp("ptx"))
+def module(program: Path) -> dict[str, Kernel]:
     text = subprocess.run([program, "ptx"], capture_output=True, text=True, check=True).stdout
     assert text.startswith(".version 6.3\n.target sm_60\n.address_size 64\n")
     found = kernels(text)

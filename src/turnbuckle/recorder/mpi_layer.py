@@ -51,9 +51,9 @@ def compiler(command: Sequence[str]) -> list[str]:
     raise error_of("N025.missing", found=f"MPICC={given[0]}" if given else "no mpicc")
 
 
-def build(mpicc: Sequence[str], target: Path, *, strict: bool = False) -> None:
+def build(mpicc: Sequence[str], target: Path) -> None:
     """Compile the layer into the file `target`.  Raises N026 with the compiler's first error, N012 where the folder cannot be written."""
-    words = [*mpicc, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-ldl", "-o"]
+    words = [*mpicc, *OPTIONS, *sources(FOLDERS), "-ldl", "-o"]
     compiled(words, target, lambda first: error_of("N026", found=first), unwritten)
 
 

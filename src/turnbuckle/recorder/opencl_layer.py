@@ -21,7 +21,7 @@ LIBRARY: Final = "libturnbuckle-opencl.so"
 _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
 
 
-def build(target: Path, *, headers: Path | None = None, strict: bool = False) -> None:
+def build(target: Path, *, headers: Path | None = None) -> None:
     """Compile the layer into the file `target`.
 
     Raises N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first error, N018 where the folder
@@ -34,8 +34,7 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise error_of("N016", where="" if headers is None else str(headers), found=first)
-    words = [*words, *OPTIONS, *(["-Werror"] if strict else []), *sources(FOLDERS), "-o"]
-    compiled(words, target, lambda first: error_of("N017", found=first), _unwritten)
+    compiled([*words, *OPTIONS, *sources(FOLDERS), "-o"], target, lambda first: error_of("N017", found=first), _unwritten)
 
 
 def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:

@@ -211,7 +211,7 @@ def digest(folders: tuple[str, ...], about: object) -> str:
     return out.hexdigest()[:20]
 
 
-def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = False) -> None:
+def build(cupti: Cupti, target: Path, *, run_path: str = "") -> None:
     """Compile the recorder into the file `target`.
 
     Raises N001 without a compiler, N003 with the compiler's first error, N012 where the folder cannot be written.
@@ -223,9 +223,8 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
     # -isystem would move the compiler's own folder in its search order
     headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
-    options = [*OPTIONS, *(["-Werror"] if strict else []), *record_options(text)]
     linked = [str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread"]
-    words = [*compiler(), *options, *headers, "-idirafter", str(stand_ins()), *sources(FOLDERS), *linked, "-o"]
+    words = [*compiler(), *OPTIONS, *record_options(text), *headers, "-idirafter", str(stand_ins()), *sources(FOLDERS), *linked, "-o"]
     compiled(words, target, lambda first: error_of("N003", found=first), unwritten)
 
 
