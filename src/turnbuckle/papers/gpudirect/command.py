@@ -21,46 +21,32 @@ from turnbuckle.show.terminal.options import rank_counts
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.tables import unframed
 
-Names = Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")]
-BySize = Annotated[bool, Parameter(name="--by-size", help="a ping-pong and halos by message size instead of applications", negative=())]
-Sizes = Annotated[str | None, Parameter(name="--sizes", help="message sizes for --by-size (1 KiB to 16 MiB)")]
 _SIZES = "1 KiB,4 KiB,16 KiB,32 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB"
-Ranks = Annotated[
-    str | None, Parameter(name="--ranks", help="numbers of ranks, or all of the paper's; its fewest and most if left out (by size: 64)")
-]
-Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes, one GPU a rank")]
-Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network")]
-Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
-Charged = Annotated[
-    Literal["physics", "seed_G"],
-    Parameter(
-        name="--costs", help="seed_G: the paper's one copy and one pin a message; physics: a copy at either end, memory stays pinned"
-    ),
-]
-FidelityOption = Annotated[
-    Literal["flow", "logp", "packet"],
-    Parameter(name="--fidelity", help="flow: messages share links fairly; logp: LogGPS; packet: packets queue at every link"),
-]
-Algorithms = Annotated[
-    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="algorithms of collectives")
-]
-Set = Annotated[list[str] | None, Parameter(name="--set", help="any other setting of model messages as name=value")]
-Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
 
 def patterns(
-    *names: Names,
-    by_size: BySize = False,
-    sizes: Sizes = None,
-    ranks: Ranks = None,
-    ranks_per_node: Each = "1,2,4,6",
-    hop: Hop = None,
-    overhead: Overhead = "0 us",
-    costs: Charged = "seed_G",
-    fidelity: FidelityOption = "flow",
-    collectives: Algorithms = "tracer",
-    eager_limit: Eager = "8 KiB",
-    set_: Set = None,
+    *names: Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")],
+    by_size: Annotated[bool, Parameter(help="a ping-pong and halos by message size instead of applications", negative=())] = False,
+    sizes: Annotated[str | None, Parameter(help="message sizes for --by-size (1 KiB to 16 MiB)")] = None,
+    ranks: Annotated[
+        str | None, Parameter(help="numbers of ranks, or all of the paper's; its fewest and most if left out (by size: 64)")
+    ] = None,
+    ranks_per_node: Annotated[str, Parameter(help="node shapes, one GPU a rank")] = "1,2,4,6",
+    hop: Annotated[str | None, Parameter(help="latency of one link of the network")] = None,
+    overhead: Annotated[str, Parameter(help="processor time of sending, and of receiving, a message")] = "0 us",
+    costs: Annotated[
+        Literal["physics", "seed_G"],
+        Parameter(help="seed_G: the paper's one copy and one pin a message; physics: a copy at either end, memory stays pinned"),
+    ] = "seed_G",
+    fidelity: Annotated[
+        Literal["flow", "logp", "packet"],
+        Parameter(help="flow: messages share links fairly; logp: LogGPS; packet: packets queue at every link"),
+    ] = "flow",
+    collectives: Annotated[
+        Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(help="algorithms of collectives")
+    ] = "tracer",
+    eager_limit: Annotated[str, Parameter(help="messages up to this size do not wait for their receiver")] = "8 KiB",
+    set_: Annotated[list[str] | None, Parameter(help="any other setting of model messages as name=value")] = None,
 ) -> ModelAnswer:
     """Compare GPUDirect with host copies on declared patterns: the paper's four applications beside its ranges, or by message size."""
     from turnbuckle.mpi.questions.messages.setup import with_settings

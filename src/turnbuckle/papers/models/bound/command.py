@@ -25,14 +25,17 @@ _RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
 _FACTORS = (0, 2, 10, 100)
 _SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]
 
-Gain = Annotated[str, Parameter(help="run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to 1.215")]
-From = Annotated[str, Parameter(name="--from", help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")]
-To = Annotated[str, Parameter(help="the better latency, or bandwidth, that the gain belongs to")]
-At = Annotated[list[str] | None, Parameter(help="latencies or bandwidths asked for: several times or with commas", negative=())]
-Claimed = Annotated[str | None, Parameter(help="a printed ratio of run time at --at over run time at --from, to be held against the gain")]
 
-
-def bound(*, gain: Gain, from_: From, to: To, at: At = None, claimed: Claimed = None) -> ModelAnswer:
+def bound(
+    *,
+    gain: Annotated[str, Parameter(help="run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to 1.215")],
+    from_: Annotated[str, Parameter(help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")],
+    to: Annotated[str, Parameter(help="the better latency, or bandwidth, that the gain belongs to")],
+    at: Annotated[list[str] | None, Parameter(help="latencies or bandwidths asked for: several times or with commas", negative=())] = None,
+    claimed: Annotated[
+        str | None, Parameter(help="a printed ratio of run time at --at over run time at --from, to be held against the gain")
+    ] = None,
+) -> ModelAnswer:
     """Bound the run time at one latency by a gain known between two others: it is convex in latency, whatever the application."""
     known_gain = _ratio("--gain", gain)
     if known_gain.value < 1:

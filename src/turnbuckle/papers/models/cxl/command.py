@@ -36,33 +36,25 @@ _ALIKE = 0.01
 #: Width of a column of times in characters.
 _COLUMN = 10
 
-Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a transfer: several times or with commas", negative=())]
-Shares = Annotated[
-    list[str] | None,
-    Parameter(name="--share", help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out", negative=()),
-]
-LinkName = Annotated[str, Parameter(name="--link", help="PCI Express below both: generation and lanes")]
-LinesInFlight = Annotated[int, Parameter(help="cache misses open at once (equation 10), up to what the link carries; the report has 1")]
-AsPrinted = Annotated[bool, Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=())]
-Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe")]
-StartUpTime = Annotated[
-    str | None, Parameter(help="of a PCIe transfer (equation 9); 738 ns if left out, which is what the report's numbers leave")
-]
-RoundTrip = Annotated[str | None, Parameter(help="from a read request to its data, with --tags")]
-
 
 def cxl(
     *,
-    sizes: Sizes = None,
-    link: LinkName = "pcie3-x16",
-    start_up: StartUpTime = None,
+    sizes: Annotated[list[str] | None, Parameter(help="bytes of a transfer: several times or with commas", negative=())] = None,
+    link: Annotated[str, Parameter(help="PCI Express below both: generation and lanes")] = "pcie3-x16",
+    start_up: Annotated[
+        str | None, Parameter(help="of a PCIe transfer (equation 9); 738 ns if left out, which is what the report's numbers leave")
+    ] = None,
     measured: Annotated[Path | None, Parameter(help="copies you measured (bandwidthTest, CSV, ...): their start-up instead")] = None,
-    share: Shares = None,
+    share: Annotated[
+        list[str] | None, Parameter(help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out", negative=())
+    ] = None,
     line_time: Annotated[str, Parameter(help="access to one cache line of 64 B")] = "40 ns",
-    lines_in_flight: LinesInFlight = 1,
-    as_printed: AsPrinted = False,
-    tags: Tags = None,
-    round_trip: RoundTrip = None,
+    lines_in_flight: Annotated[
+        int, Parameter(help="cache misses open at once (equation 10), up to what the link carries; the report has 1")
+    ] = 1,
+    as_printed: Annotated[bool, Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=())] = False,
+    tags: Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe")] = None,
+    round_trip: Annotated[str | None, Parameter(help="from a read request to its data, with --tags")] = None,
 ) -> ModelAnswer:
     """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading must save (equations 9 to 11)."""
     from turnbuckle.cost import packet

@@ -34,66 +34,50 @@ _FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
 #: GPU counts one command tries at most.
 _MOST_COUNTS = 512
 
-Matrix = Annotated[
-    Path,
-    Parameter(help="triangular sparse matrix in Matrix Market form, or tasks as CSV or Parquet: task, time, bytes, rank; with --edges"),
-]
-Edges = Annotated[Path | None, Parameter(help="of a table of tasks: CSV or Parquet with from, to, bytes")]
-RanksPerGpu = Annotated[
-    int | None,
-    Parameter(help="ranks on each GPU, which share its link: messages that leave it follow each other; else links are not shared"),
-]
-Gpus = Annotated[str | None, Parameter(help="GPU counts, as 1,2,4-8; if left out 1 to a node, then whole nodes up to 64 GPUs")]
-Layout = Annotated[
-    Literal["2d", "columns", "rows"], Parameter(help="blocks dealt to a grid of GPUs, or to one row or column of them, cyclically")
-]
-Map = Annotated[Path | None, Parameter(help="CSV column, gpu: from that column on (counted from 1) this GPU (from 0); instead of a layout")]
-On = Annotated[
-    str | None, Parameter(name="--on", help="machine: dgx-h100 or alps-gh200 (measured), summit-v100 (put together from printed numbers)")
-]
-Tiers = Annotated[
-    Path | None, Parameter(help="CSV tier, size, bandwidth of messages in a socket, node, network; or tier, latency, bandwidth")
-]
-PerSocket = Annotated[int | None, Parameter(help="GPUs a socket; instead of the machine's")]
-PerNode = Annotated[int | None, Parameter(help="GPUs a node; instead of the machine's")]
-Memory = Annotated[str | None, Parameter(name="--memory-bandwidth", help='memory bandwidth of a GPU, as "828 GB/s"')]
-Low = Annotated[str | None, Parameter(name="--block-low", help="memory bandwidth of a thread block when the GPU is full")]
-High = Annotated[str | None, Parameter(name="--block-high", help="memory bandwidth of a thread block that is nearly alone")]
-Triangle = Annotated[Literal["lower", "upper"] | None, Parameter(help="take this triangle of a matrix that is not triangular")]
-Widest = Annotated[int, Parameter(help="columns a supernode has at most")]
-Relaxed = Annotated[float, Parameter(help="share of zeros a supernode may hold, 0 to below 1: merges neighbours of nearly equal structure")]
-Integration = Annotated[str, Parameter(help="how many times faster messages between nodes become")]
-Disaggregation = Annotated[str, Parameter(help="how many times slower messages inside a node become")]
-Merged = Annotated[int | None, Parameter(help="GPUs in a super-GPU; if left out the number of nodes that become one")]
-Dependency = Annotated[
-    str, Parameter(help="until a block notices that a supernode it needs is solved on its own GPU; the paper takes nothing, so 0 s")
-]
-OneAtATime = Annotated[bool, Parameter(help="a GPU receives one message at a time; the paper lets all come at once", negative=())]
-
 
 def dag(
-    matrix: Matrix,
+    matrix: Annotated[
+        Path,
+        Parameter(help="triangular sparse matrix in Matrix Market form, or tasks as CSV or Parquet: task, time, bytes, rank; with --edges"),
+    ],
     *,
-    edges: Edges = None,
-    ranks_per_gpu: RanksPerGpu = None,
-    gpus: Gpus = None,
-    layout: Layout = "2d",
-    map: Map = None,
-    on: On = None,
-    tiers: Tiers = None,
-    gpus_per_socket: PerSocket = None,
-    gpus_per_node: PerNode = None,
-    memory_bandwidth: Memory = None,
-    block_low: Low = None,
-    block_high: High = None,
-    triangle: Triangle = None,
-    widest: Widest = 128,
-    relaxed: Relaxed = 0.0,
-    integration: Integration = "2.6x",
-    disaggregation: Disaggregation = "4x",
-    merged: Merged = None,
-    dependency: Dependency = "0 s",
-    one_at_a_time: OneAtATime = False,
+    edges: Annotated[Path | None, Parameter(help="of a table of tasks: CSV or Parquet with from, to, bytes")] = None,
+    ranks_per_gpu: Annotated[
+        int | None,
+        Parameter(help="ranks on each GPU, which share its link: messages that leave it follow each other; else links are not shared"),
+    ] = None,
+    gpus: Annotated[str | None, Parameter(help="GPU counts, as 1,2,4-8; if left out 1 to a node, then whole nodes up to 64 GPUs")] = None,
+    layout: Annotated[
+        Literal["2d", "columns", "rows"], Parameter(help="blocks dealt to a grid of GPUs, or to one row or column of them, cyclically")
+    ] = "2d",
+    map: Annotated[
+        Path | None, Parameter(help="CSV column, gpu: from that column on (counted from 1) this GPU (from 0); instead of a layout")
+    ] = None,
+    on: Annotated[
+        str | None, Parameter(help="machine: dgx-h100 or alps-gh200 (measured), summit-v100 (put together from printed numbers)")
+    ] = None,
+    tiers: Annotated[
+        Path | None, Parameter(help="CSV tier, size, bandwidth of messages in a socket, node, network; or tier, latency, bandwidth")
+    ] = None,
+    gpus_per_socket: Annotated[int | None, Parameter(help="GPUs a socket; instead of the machine's")] = None,
+    gpus_per_node: Annotated[int | None, Parameter(help="GPUs a node; instead of the machine's")] = None,
+    memory_bandwidth: Annotated[str | None, Parameter(help='memory bandwidth of a GPU, as "828 GB/s"')] = None,
+    block_low: Annotated[str | None, Parameter(help="memory bandwidth of a thread block when the GPU is full")] = None,
+    block_high: Annotated[str | None, Parameter(help="memory bandwidth of a thread block that is nearly alone")] = None,
+    triangle: Annotated[Literal["lower", "upper"] | None, Parameter(help="take this triangle of a matrix that is not triangular")] = None,
+    widest: Annotated[int, Parameter(help="columns a supernode has at most")] = 128,
+    relaxed: Annotated[
+        float, Parameter(help="share of zeros a supernode may hold, 0 to below 1: merges neighbours of nearly equal structure")
+    ] = 0.0,
+    integration: Annotated[str, Parameter(help="how many times faster messages between nodes become")] = "2.6x",
+    disaggregation: Annotated[str, Parameter(help="how many times slower messages inside a node become")] = "4x",
+    merged: Annotated[int | None, Parameter(help="GPUs in a super-GPU; if left out the number of nodes that become one")] = None,
+    dependency: Annotated[
+        str, Parameter(help="until a block notices that a supernode it needs is solved on its own GPU; the paper takes nothing, so 0 s")
+    ] = "0 s",
+    one_at_a_time: Annotated[
+        bool, Parameter(help="a GPU receives one message at a time; the paper lets all come at once", negative=())
+    ] = False,
     charts: Charts = None,
 ) -> ModelAnswer:
     """Find the critical path of a triangular solve or of any task graph over several GPUs, and where more of them stop paying."""

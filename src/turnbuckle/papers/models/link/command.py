@@ -29,32 +29,28 @@ SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 Mi
 _WIRE = 63
 WORDS = {"read": "copies to the device", "write": "copies to the host or to a peer", "both": "copies both ways at once"}
 
-Links = Annotated[str, Parameter(help="generation and lanes as pcie4-x16, version and links as nvlink2-x2; several stand side by side")]
-Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a copy: several times or with commas", negative=())]
-Way = Annotated[Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")]
-Machines = Annotated[
-    list[MachineName] | None,
-    Parameter(name="--on", help="machines whose links are meant, with commas, each with its latency of a copy", negative=()),
-]
-Latency = Annotated[
-    str | None, Parameter(help="o + L, the time of a one-byte copy; that of the machine, or nothing for a link by name: the link alone")
-]
-HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory: copies are pageable and staged through it")]
-Threshold = Annotated[str | None, Parameter(help="pageable: from this size on the staging shows; 512 KiB, 0 B for the paper's equation 9")]
-Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip")]
-RoundTrip = Annotated[str | None, Parameter(help="from a read request to its data, with --tags")]
-
 
 def link(
-    *links: Links,
-    on: Machines = None,
-    sizes: Sizes = None,
-    way: Way = "read",
-    latency: Latency = None,
-    host_memory: HostMemory = None,
-    pageable_threshold: Threshold = None,
-    tags: Tags = None,
-    round_trip: RoundTrip = None,
+    *links: Annotated[
+        str, Parameter(help="generation and lanes as pcie4-x16, version and links as nvlink2-x2; several stand side by side")
+    ],
+    on: Annotated[
+        list[MachineName] | None,
+        Parameter(help="machines whose links are meant, with commas, each with its latency of a copy", negative=()),
+    ] = None,
+    sizes: Annotated[list[str] | None, Parameter(help="bytes of a copy: several times or with commas", negative=())] = None,
+    way: Annotated[
+        Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")
+    ] = "read",
+    latency: Annotated[
+        str | None, Parameter(help="o + L, the time of a one-byte copy; that of the machine, or nothing for a link by name: the link alone")
+    ] = None,
+    host_memory: Annotated[str | None, Parameter(help="bandwidth of host memory: copies are pageable and staged through it")] = None,
+    pageable_threshold: Annotated[
+        str | None, Parameter(help="pageable: from this size on the staging shows; 512 KiB, 0 B for the paper's equation 9")
+    ] = None,
+    tags: Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip")] = None,
+    round_trip: Annotated[str | None, Parameter(help="from a read request to its data, with --tags")] = None,
     mps: Annotated[int | None, Parameter(help="PCIe: most bytes of data in a packet (maximum payload size), 256")] = None,
     mrrs: Annotated[int | None, Parameter(help="PCIe: most bytes a read asks for (maximum read request size), 512")] = None,
     rcb: Annotated[

@@ -21,40 +21,9 @@ if TYPE_CHECKING:
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.papers.models.node.question import Link
 
-Recording = Annotated[Recorded, Parameter(help="a recording of a run on a GPU, of any kind")]
-TableOrRecording = Annotated[
-    Recorded,
-    Parameter(
-        help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), what nvprof prints, or a recording"
-    ),
-]
-Total = Annotated[str | None, Parameter(help='run time, which a summary of nvprof does not say, as "2.5 s"')]
-Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="improvement by class, as data=10,control=10", negative=())]
-Communication = Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")]
-P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
-OffNode = Annotated[str | None, Parameter(help="share of these that leaves the node, as 12%; a recording shows it by its partners")]
-Ratio = Annotated[float | None, Parameter(help="messages that come to stay on a node get a path so many times faster, as 8.33")]
-OldPath = Annotated[str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')]
-NewPath = Annotated[str | None, Parameter(help='and of the path they would take, as "1 us, 200 GB/s"')]
-MessageSize = Annotated[str | None, Parameter(help="size of the messages for --old-path; a recording has its own")]
-Factor = Annotated[float | None, Parameter(help="bandwidth on the node becomes so many times higher, as 2")]
-Stages = Annotated[
-    list[str] | None,
-    Parameter(name="--stages", help="share of run time, stages on the node, stages in all: 5.8%:3/4,1.4%:1/1", negative=()),
-]
-RanksPerNode = Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")]
-GpusPerNode = Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")]
-Mapping = Annotated[
-    Literal["linear", "round robin"] | None,
-    Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes"),
-]
-Least = Annotated[
-    str | None, Parameter(help="of a recording: bandwidth limits messages and collectives from this size on; smaller ones keep their time")
-]
-
 
 def functions(
-    profile: Recording,
+    profile: Annotated[Recorded, Parameter(help="a recording of a run on a GPU, of any kind")],
     /,
     *,
     top: Annotated[int, Parameter(help="how many functions of each class the table shows; files hold all")] = 5,
@@ -82,11 +51,16 @@ def functions(
 
 
 def additive(
-    given: TableOrRecording,
+    given: Annotated[
+        Recorded,
+        Parameter(
+            help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), what nvprof prints, or a recording"
+        ),
+    ],
     /,
     *,
-    lambda_: Lambda = None,
-    total: Total = None,
+    lambda_: Annotated[list[str] | None, Parameter(help="improvement by class, as data=10,control=10", negative=())] = None,
+    total: Annotated[str | None, Parameter(help='run time, which a summary of nvprof does not say, as "2.5 s"')] = None,
     source: Source = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
@@ -136,19 +110,33 @@ def integration(
     ] = None,
     /,
     *,
-    communication: Communication = None,
-    p2p: P2P = None,
-    off_node: OffNode = None,
-    bandwidth_ratio: Ratio = None,
-    old_path: OldPath = None,
-    new_path: NewPath = None,
-    message_size: MessageSize = None,
-    on_node_factor: Factor = None,
-    stages: Stages = None,
-    ranks_per_node: RanksPerNode = None,
-    gpus_per_node: GpusPerNode = None,
-    mapping: Mapping = None,
-    least_size: Least = None,
+    communication: Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")] = None,
+    p2p: Annotated[str | None, Parameter(help="share of it in point-to-point messages, as 36%")] = None,
+    off_node: Annotated[
+        str | None, Parameter(help="share of these that leaves the node, as 12%; a recording shows it by its partners")
+    ] = None,
+    bandwidth_ratio: Annotated[
+        float | None, Parameter(help="messages that come to stay on a node get a path so many times faster, as 8.33")
+    ] = None,
+    old_path: Annotated[
+        str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')
+    ] = None,
+    new_path: Annotated[str | None, Parameter(help='and of the path they would take, as "1 us, 200 GB/s"')] = None,
+    message_size: Annotated[str | None, Parameter(help="size of the messages for --old-path; a recording has its own")] = None,
+    on_node_factor: Annotated[float | None, Parameter(help="bandwidth on the node becomes so many times higher, as 2")] = None,
+    stages: Annotated[
+        list[str] | None, Parameter(help="share of run time, stages on the node, stages in all: 5.8%:3/4,1.4%:1/1", negative=())
+    ] = None,
+    ranks_per_node: Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")] = None,
+    gpus_per_node: Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")] = None,
+    mapping: Annotated[
+        Literal["linear", "round robin"] | None,
+        Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes"),
+    ] = None,
+    least_size: Annotated[
+        str | None,
+        Parameter(help="of a recording: bandwidth limits messages and collectives from this size on; smaller ones keep their time"),
+    ] = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> ModelAnswer:

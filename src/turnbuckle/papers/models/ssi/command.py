@@ -24,71 +24,41 @@ if TYPE_CHECKING:
     from turnbuckle.papers.models.ssi.question import Answered, Distance, Simulated
     from turnbuckle.replay.contention.loop import Link
 
-Recording = Annotated[
-    Recorded | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")
-]
-LinkOption = Annotated[
-    str | None, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
-]
-On = Annotated[MachineName | None, Parameter(name="--on", help="instead of --link: a machine, with what a large copy reaches on its link")]
-Now = Annotated[
-    str | None,
-    Parameter(
-        name="--now", help="how long the link is: 2cm, 70ns one way, or PCIe; the report's 2 cm of PCIe and 1 cm of NVLink if left out"
-    ),
-]
-Far = Annotated[
-    str,
-    Parameter(name="--far", help="longer links asked for, as 16cm,1m,1us, or rack for one on top of --now; the farthest makes the penalty"),
-]
-Speed = Annotated[
-    float, Parameter(name="--speed", help="of a signal over that of light, where a length is given: 1 as in the report, 0.67 in glass")
-]
-Width = Annotated[int, Parameter(name="--width", help="links side by side, each of that bandwidth, each for one message at a time")]
-Quantum = Annotated[
-    Literal["message", "byte"],
-    Parameter(name="--quantum", help="what pays propagation: message as on a wire, byte as the report's numbers need it"),
-]
-Kernel = Annotated[
-    str,
-    Parameter(
-        name="--kernel", help="of the recording: part of a name, or largest (the one with the most time, as in the report); all if left out"
-    ),
-]
-Calls = Annotated[int | None, Parameter(name="--calls", help="of each stream")]
-ToDevice = Annotated[str | None, Parameter(name="--to-device", help="bytes to the device of one call")]
-ToHost = Annotated[str | None, Parameter(name="--to-host", help="bytes back of one call")]
-KernelTime = Annotated[str | None, Parameter(name="--kernel-time", help="of one call")]
-HostTime = Annotated[str, Parameter(name="--host-time", help="of the host before each call")]
-Streams = Annotated[int, Parameter(name="--streams", help="loops at once, each with a host thread of its own")]
-Workers = Annotated[int, Parameter(name="--workers", help="kernels at once")]
-InFlight = Annotated[
-    int, Parameter(name="--in-flight", help="calls of a stream on their way before a result is back: 1 blocks, 0 is no limit")
-]
-Queue = Annotated[int, Parameter(name="--queue", help="entries of a stream that fit at the device, 0 for no limit")]
-
 
 def ssi(
-    recording: Recording = None,
+    recording: Annotated[
+        Recorded | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")
+    ] = None,
     /,
     *,
-    link: LinkOption = None,
-    on: On = None,
-    now: Now = None,
-    far: Far = "16cm",
-    speed: Speed = 1.0,
-    width: Width = 1,
-    quantum: Quantum = "message",
-    kernel: Kernel = "",
-    calls: Calls = None,
-    to_device: ToDevice = None,
-    to_host: ToHost = None,
-    kernel_time: KernelTime = None,
-    host_time: HostTime = "0 s",
-    streams: Streams = 1,
-    workers: Workers = 1,
-    in_flight: InFlight = 1,
-    queue: Queue = 0,
+    link: Annotated[str | None, Parameter(help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")] = None,
+    on: Annotated[MachineName | None, Parameter(help="instead of --link: a machine, with what a large copy reaches on its link")] = None,
+    now: Annotated[
+        str | None,
+        Parameter(help="how long the link is: 2cm, 70ns one way, or PCIe; the report's 2 cm of PCIe and 1 cm of NVLink if left out"),
+    ] = None,
+    far: Annotated[
+        str, Parameter(help="longer links asked for, as 16cm,1m,1us, or rack for one on top of --now; the farthest makes the penalty")
+    ] = "16cm",
+    speed: Annotated[
+        float, Parameter(help="of a signal over that of light, where a length is given: 1 as in the report, 0.67 in glass")
+    ] = 1.0,
+    width: Annotated[int, Parameter(help="links side by side, each of that bandwidth, each for one message at a time")] = 1,
+    quantum: Annotated[
+        Literal["message", "byte"], Parameter(help="what pays propagation: message as on a wire, byte as the report's numbers need it")
+    ] = "message",
+    kernel: Annotated[
+        str, Parameter(help="of the recording: part of a name, or largest (the one with the most time, as in the report); all if left out")
+    ] = "",
+    calls: Annotated[int | None, Parameter(help="of each stream")] = None,
+    to_device: Annotated[str | None, Parameter(help="bytes to the device of one call")] = None,
+    to_host: Annotated[str | None, Parameter(help="bytes back of one call")] = None,
+    kernel_time: Annotated[str | None, Parameter(help="of one call")] = None,
+    host_time: Annotated[str, Parameter(help="of the host before each call")] = "0 s",
+    streams: Annotated[int, Parameter(help="loops at once, each with a host thread of its own")] = 1,
+    workers: Annotated[int, Parameter(help="kernels at once")] = 1,
+    in_flight: Annotated[int, Parameter(help="calls of a stream on their way before a result is back: 1 blocks, 0 is no limit")] = 1,
+    queue: Annotated[int, Parameter(help="entries of a stream that fit at the device, 0 for no limit")] = 0,
     source: Source = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
