@@ -22,7 +22,7 @@ from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.schema import table_rows
 from turnbuckle.papers.ecp import simulators, tables
-from turnbuckle.papers.models.bound.affine import benefit_from_penalty, most_benefit
+from turnbuckle.papers.models.bound.affine import most_benefit
 from turnbuckle.papers.numbers import Interval, Recomputed, Verdict, exact, judged, printed, swept
 from turnbuckle.papers.reproduce import reproduce
 
@@ -171,7 +171,7 @@ def _ssi(link: str) -> str:
 def _implied_benefit(app: str, link: str) -> tuple[float, float]:
     """Return the benefit that a penalty of SSI implies, if its run time is affine in the delay."""
     penalty = simulators.PAPER.number(app, "penalty", link)
-    benefit = swept(lambda p, k: float(benefit_from_penalty(p, k)), penalty, simulators.stretch())
+    benefit = swept(lambda p, k: float(most_benefit(p, 0, 1, k)), penalty, simulators.stretch())
     return benefit.low, benefit.high
 
 

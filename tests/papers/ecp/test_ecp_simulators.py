@@ -11,7 +11,7 @@ from runs import run_of
 
 from turnbuckle.papers.ecp import simulators as ecp_simulators
 from turnbuckle.papers.ecp.simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
-from turnbuckle.papers.models.bound.affine import least_penalty, penalty_from_benefit
+from turnbuckle.papers.models.bound.affine import bound_on, least_penalty
 from turnbuckle.papers.numbers import printed
 from turnbuckle.questions.distance.question import tolerate
 
@@ -40,7 +40,7 @@ def test_one_law_for_all_seven_pairs() -> None:
     for app, link in (("MiniVite", "NVLink2"), ("MiniVite", "PCIe4")):
         benefit, penalty = PAPER.number(app, "benefit", link), PAPER.number(app, "penalty", link)
         for k in (10.0, 14.0, 19.0, 48.0):
-            low, high = (float(penalty_from_benefit(b, k)) for b in (benefit.low, benefit.high))
+            low, high = (float(bound_on(k, 0, 1, b)) for b in (benefit.low, benefit.high))
             assert high < penalty.low or low > penalty.high, (app, link, k)
     assert implied_penalty(printed("1.00")).low <= 1.0
 

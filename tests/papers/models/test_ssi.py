@@ -10,7 +10,7 @@ from refusals import refused
 from turnbuckle.foundation.errors import UnitError
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.ecp import simulators as paper
-from turnbuckle.papers.models.bound.affine import added_seconds, benefit_from_penalty
+from turnbuckle.papers.models.bound.affine import most_benefit
 from turnbuckle.papers.models.ssi.question import Distance, answer, distance, recorded
 from turnbuckle.papers.numbers import printed
 from turnbuckle.projection.run import Run
@@ -34,7 +34,7 @@ def test_the_published_pairs(app: str, link: str) -> None:
     found = []
     for b in (benefit.low, benefit.high):
         none = answer(loop, LINK, Distance("now", 1e-30), [Distance("far", 1e-29)], "byte").none.seconds
-        x = float(added_seconds(none, b)) / (loop.calls * (loop.to_device_bytes + loop.to_host_bytes))
+        x = none * (b - 1) / (loop.calls * (loop.to_device_bytes + loop.to_host_bytes))
         far = [Distance(f"{k:g} times", k * x) for k in (paper.stretch().low, paper.stretch().high)]
         done = answer(loop, LINK, Distance("now", x), far, "byte")
         assert done.benefit == pytest.approx(b, rel=1e-9) and done.off_the_line < 1e-6
@@ -48,7 +48,7 @@ def test_the_published_pairs(app: str, link: str) -> None:
 def test_by_the_message_their_lengths_cost_next_to_nothing(app: str) -> None:
     done = answer(table_7(app), LINK, distance("2 cm"), [distance("16 cm")])
     assert 1 < done.benefit < 1.00001 and 1 < done.penalty < 1.0001
-    assert done.off_the_line < 1e-4 and float(benefit_from_penalty(done.penalty, 8)) == pytest.approx(done.benefit, rel=1e-9)
+    assert done.off_the_line < 1e-4 and float(most_benefit(done.penalty, 0, 1, 8)) == pytest.approx(done.benefit, rel=1e-9)
 
 
 @pytest.mark.parametrize("quantum", ["message", "byte"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.papers.models.cxl import cost as cxl
@@ -41,7 +44,7 @@ def _cxl1(size: Float | float) -> Float:
 
 
 def _cxl2(size: Float, bandwidth: Float) -> Float:
-    return cxl.cxl_stream_seconds(size, bandwidth, share(), _line()[1])
+    return loggp_seconds(size, _line()[1], share() * bandwidth)
 
 
 def _anchors() -> tuple[cxl.Anchor, ...]:
@@ -58,8 +61,9 @@ def _models() -> Iterator[Recomputed]:
     line, access = _line()
     text = f"{line / access * 1e-9:g}"
     yield judged("R.eq10.bw", text, line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9)
-    moved = cxl.offload_bound(cxl.cxl_line_seconds(line, access, line_bytes=line))
-    yield judged("R.10.2.off", PAPER.text("offload", "task must save"), float(moved) * 1e6)
+    yield judged(
+        "R.10.2.off", PAPER.text("offload", "task must save"), 2 * float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e6
+    )
 
 
 def _identification() -> Iterator[Recomputed]:
@@ -80,7 +84,7 @@ def _crossovers() -> Iterator[Recomputed]:
     link = pcie()
 
     def slower(n: Float) -> Float:
-        return cxl.pcie_seconds(n, link.bandwidth(n, "both"))
+        return loggp_seconds(n, cxl.START_UP, link.bandwidth(n, "both"))
 
     laws: list[tuple[str, str, cxl.Law]] = [("x1", "CXL 1", _cxl1), ("x2", "CXL 2", lambda n: _cxl2(n, link.bandwidth(n, "both")))]
     for name, subject, law in laws:
@@ -92,8 +96,8 @@ def _crossovers() -> Iterator[Recomputed]:
         first_kib = crossing.first / _KIB if crossing is not None else float("inf")
         yield judged(f"R.CXL.{name}", text, first_kib, note=_ASSUMED + whole)
     size = 16 * _MIB
-    bandwidth = link.bandwidth(size, "both")
-    relative = float(_cxl2(bandwidth * 0 + size, bandwidth) / cxl.pcie_seconds(size, bandwidth))
+    at_size = np.array(size)
+    relative = float(_cxl2(at_size, link.bandwidth(size, "both")) / slower(at_size))
     text = PAPER.text("CXL 2", "time in times of PCIe", "16 MiB")
     yield judged("R.CXL.rel", text, relative, note=_ASSUMED)
     yield judged("R.CXL.inv", PAPER.text("CXL 2", "one over the relative time"), swept(lambda r: 1 / r, printed(text)))

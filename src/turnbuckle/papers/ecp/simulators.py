@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from turnbuckle.foundation.units import parse
 from turnbuckle.papers.ecp.tables import PAPER as TABLES
-from turnbuckle.papers.models.bound.affine import added_seconds, farthest, least_penalty, penalty_from_benefit
+from turnbuckle.papers.models.bound.affine import bound_on, farthest, least_penalty
+from turnbuckle.papers.models.ssi.question import LIGHT
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, judged, not_printed, overlap, printed, stated, swept
 
 #: Numbers that the report prints of its simulators (``ecp/simulators.csv``); their summary is in ``ecp/tables.csv``.
 PAPER = Paper("ecp/simulators")
 SSI, AGOCHART = ("SW4Lite", "MiniVite", "QuickSilver", "Laghos"), ("HACC", "LAMMPS", "OpenMC")
-_LIGHT = 299_792_458.0  # in vacuum [m/s], exact
 
 
 def recompute() -> list[Recomputed]:
@@ -36,7 +36,7 @@ def stretch() -> Interval:
 
 def implied_penalty(benefit: Interval) -> Interval:
     """Return the penalty that a benefit of SSI implies, if its run time is affine in the delay."""
-    return swept(lambda b, k: float(penalty_from_benefit(b, k)), benefit, stretch())
+    return swept(lambda b, k: float(bound_on(k, 0, 1, b)), benefit, stretch())
 
 
 def table_link(app: str) -> str:
@@ -73,11 +73,11 @@ def _ssi() -> Iterator[Recomputed]:
 def _propagation() -> Recomputed:
     """Compare the delay per message of a 1 cm link by the report's lengths with that by its ratios."""
     link = "NVLink2"
-    by_length = PAPER.number("SSI", "length of the link", link).value * 1e-2 / _LIGHT
+    by_length = PAPER.number("SSI", "length of the link", link).value * 1e-2 / LIGHT
     per_byte, per_call = [], []
     for app in SSI:
         benefits = PAPER.texts(app, "benefit")
-        added = float(added_seconds(parse(f"{PAPER.text(app, 'time')} us", "s"), float(benefits.get(link, benefits.get("both", "1")))))
+        added = parse(f"{PAPER.text(app, 'time')} us", "s") * (float(benefits.get(link, benefits.get("both", "1"))) - 1.0)
         per_byte.append(added / float(PAPER.text(app, "bytes")))
         per_call.append(added / float(PAPER.text(app, "calls")))
     low, high = min(per_call) / by_length, max(per_call) / by_length

@@ -8,17 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
-from turnbuckle.papers.models.bound.affine import (
-    added_seconds,
-    benefit_from_penalty,
-    bound_on,
-    farthest,
-    least_penalty,
-    most_benefit,
-    penalty_from_benefit,
-    possible_on,
-    reach,
-)
+from turnbuckle.papers.models.bound.affine import bound_on, farthest, least_penalty, most_benefit, possible_on, reach
 
 plain = settings(max_examples=200)
 
@@ -70,17 +60,16 @@ def test_one_path_reaches_the_bound(at_rest: float, count: int, at: tuple[float,
     if benefit > 1 + 1e-6:
         assert float(farthest(benefit, penalty, near, now)) == pytest.approx(far, rel=1e-3)
     alone = run(now) / run(0.0)
-    assert float(penalty_from_benefit(alone, far / now)) == pytest.approx(penalty, rel=1e-6)
-    assert float(added_seconds(at_rest, alone)) == pytest.approx(count * now, rel=1e-6)
+    assert float(bound_on(far, 0.0, now, alone)) == pytest.approx(penalty, rel=1e-6)
 
 
 @plain
 @given(st.floats(1.0, 50.0), st.floats(1.1, 1000.0))
 def test_affine_both_ways(benefit: float, stretch: float) -> None:
-    penalty = float(penalty_from_benefit(benefit, stretch))
+    penalty = float(bound_on(stretch, 0.0, 1.0, benefit))
     assert 1 - 1e-12 <= penalty <= stretch
-    assert float(benefit_from_penalty(penalty, stretch)) == pytest.approx(benefit, rel=1e-6)
-    assert penalty == pytest.approx(float(least_penalty(benefit, 0.0, 1.0, stretch)), rel=1e-12), "the same line, from no delay at all"
+    assert penalty == pytest.approx((1 + (benefit - 1) * stretch) / benefit, rel=1e-12), "the law as SSI's pairs follow it"
+    assert float(most_benefit(penalty, 0.0, 1.0, stretch)) == pytest.approx(benefit, rel=1e-6)
 
 
 @plain
@@ -103,7 +92,7 @@ def test_limits() -> None:
     assert float(most_benefit(11.0, 1, 10, 100)) == np.inf and float(most_benefit(12.0, 1, 10, 100)) == np.inf
     assert float(most_benefit(1.0, 1, 10, 100)) == 1.0, "who loses nothing farther away gains nothing nearer"
     assert float(farthest(1.0, 2.0, 1, 10)) == np.inf and float(farthest(2.0, 1.0, 1, 10)) == 10.0
-    assert float(benefit_from_penalty(16.0, 16.0)) == np.inf and float(benefit_from_penalty(1.0, 16.0)) == 1.0
+    assert float(most_benefit(16.0, 0, 1, 16.0)) == np.inf and float(most_benefit(1.0, 0, 1, 16.0)) == 1.0
     assert float(bound_on(0.0, 9.0, 10.0, 5.0)) == 0.0, "no run takes less than no time"
 
 
@@ -111,5 +100,5 @@ def test_arrays_broadcast() -> None:
     gains, far = np.array([[1.05], [1.21], [2.98]]), np.array([200e-6, 1e-3])
     assert least_penalty(gains, 10e-6, 100e-6, far).shape == (3, 2)
     assert farthest(gains[:, 0], 2.0, 10e-6, 100e-6).shape == (3,)
-    assert benefit_from_penalty(np.array([2.0, 16.0]), 16.0).tolist() == [15 / 14, np.inf]
+    assert most_benefit(np.array([2.0, 16.0]), 0, 1, 16.0).tolist() == [15 / 14, np.inf]
     assert (np.diff(least_penalty(gains, 10e-6, 100e-6, far), axis=0) > 0).all()

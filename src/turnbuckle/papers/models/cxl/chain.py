@@ -27,15 +27,7 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
-from turnbuckle.papers.models.cxl.cost import (
-    LEAST_SHARE,
-    LINE_SECONDS,
-    START_UP,
-    cxl_line_seconds,
-    cxl_stream_seconds,
-    disaggregation_penalty,
-    pcie_seconds,
-)
+from turnbuckle.papers.models.cxl.cost import LEAST_SHARE, LINE_SECONDS, START_UP, cxl_line_seconds
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.replay.tasks import Tasks, replay_tasks
@@ -81,14 +73,14 @@ class Link(Declared):
         """Return the time of one message [s]."""
         if self.kind == "time":
             return self.time
+        size = np.asarray(size_bytes, dtype=np.float64)
         if self.kind == "loggp":
-            return float(loggp_seconds(np.asarray(size_bytes, dtype=np.float64), self.latency, self.bandwidth))
+            return float(loggp_seconds(size, self.latency, self.bandwidth))
         bandwidth = packet.link(self.pcie).bandwidth(size_bytes, "both")
         if self.kind == "cxl1":
-            return float(cxl_line_seconds(size_bytes, self.line_time, lines_in_flight=self.lines_in_flight, bandwidth=bandwidth))
-        if self.kind == "pcie":
-            return float(pcie_seconds(size_bytes, bandwidth, self.start_up))
-        return float(cxl_stream_seconds(size_bytes, bandwidth, self.share, self.line_time))
+            return float(cxl_line_seconds(size, self.line_time, lines_in_flight=self.lines_in_flight, bandwidth=bandwidth))
+        latency, share = (self.start_up, 1.0) if self.kind == "pcie" else (self.line_time, self.share)
+        return float(loggp_seconds(size, latency, share * bandwidth))
 
     def lengthened(self, kernel_seconds: float, size_bytes: float) -> float:
         """Return the time of a kernel of `kernel_seconds` that reads a message from the shared cache while it runs [s]."""
@@ -177,10 +169,8 @@ class Played(Declared):
     @property
     def penalty(self) -> float | None:
         """Return the disaggregation penalty (eq 13): today's run time over the time of all stages; None where all stages take 0 s."""
-        stage_seconds = [s.seconds or 0.0 for s in self.chain.stages]
-        return (
-            float(disaggregation_penalty(self.today.seconds, (self.chain.items or 0) * sum(stage_seconds))) if any(stage_seconds) else None
-        )
+        stages = sum(s.seconds or 0.0 for s in self.chain.stages)
+        return self.today.seconds / ((self.chain.items or 0) * stages) if stages else None
 
     def links(self) -> dict[str, Link]:
         """Return the links by the names of their devices."""

@@ -101,11 +101,13 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
             if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
                 continue
             start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, transfer))
-            if start_up is not None and not start_up.seconds:
+            if start_up is None:
+                continue
+            seconds, copies = start_up
+            if not seconds.value:
                 raise error_of("A148.fast", where=file.name, found=curve.name, name=wire.name)
-            if start_up is not None:
-                about = {"file": file.name, "curve": curve.name, "copies": start_up.count, "seconds": start_up.seconds}
-                return {**about, "middle_half_seconds": [start_up.low, start_up.high]}
+            about = {"file": file.name, "curve": curve.name, "copies": copies, "seconds": seconds.value}
+            return {**about, "middle_half_seconds": [seconds.low, seconds.high]}
     raise error_of("A148.copies", where=file.name)
 
 
@@ -151,28 +153,23 @@ def compared(
     import numpy as np
 
     from turnbuckle.cost import packet
+    from turnbuckle.cost.loggp import loggp_seconds
     from turnbuckle.papers.models.cxl import cost as law
 
-    def bandwidth(n: Float) -> Float:
-        if reads is not None:
-            return packet.read_limited(n, wire, "both", tags=reads[0], round_trip=reads[1])
-        return wire.bandwidth(n, "both")
-
     def free(n: Float) -> Float:
-        return law.pcie_seconds(n, wire.bandwidth(n, "both"), start_up)
+        return loggp_seconds(n, start_up, wire.bandwidth(n, "both"))
 
     def lines(n: Float) -> Float:
         carried = wire.bandwidth(n, "both")
         return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines, bandwidth=carried)
 
-    def limited(n: Float) -> Float:
-        return law.pcie_seconds(n, bandwidth(n), start_up)
-
     def streamed(part: float) -> law.Law:
-        return lambda n: law.cxl_stream_seconds(n, wire.bandwidth(n, "both"), part, line_seconds)
+        return lambda n: loggp_seconds(n, line_seconds, part * wire.bandwidth(n, "both"))
 
     laws: list[tuple[str, float | None, law.Law]] = [("pcie", None, free)]
-    laws += [("pcie_reads_limited", None, limited)] if reads is not None else []
+    if reads is not None:
+        asked = {"tags": reads[0], "round_trip": reads[1]}
+        laws.append(("pcie_reads_limited", None, lambda n: loggp_seconds(n, start_up, packet.read_limited(n, wire, "both", **asked))))
     laws += [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
     sizes_bytes = np.array(sizes)
     base = free(sizes_bytes)
@@ -182,7 +179,7 @@ def compared(
         times = seconds(sizes_bytes)
         for n, t, b in zip(sizes_bytes, times, base, strict=True):
             row = {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None}
-            rows.append({**row, "offload_bound_seconds": float(law.offload_bound(t))})
+            rows.append({**row, "offload_bound_seconds": 2.0 * float(t)})
         if name.startswith("cxl"):
             where = law.crossover(seconds, free, _LIMIT_BYTES)
             crossings.append(

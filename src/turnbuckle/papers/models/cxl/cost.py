@@ -1,11 +1,12 @@
 """Small transfers over CXL and over PCIe, and chains of accelerators (Austin et al. 2021, ECP-HIHE01-35, eqs 9 to 13).
 
-    (9)  t_pcie = n / b_n + t_s                  b_n: `pcie.Pcie.bandwidth`, both directions at once
+    (9)  t_pcie = n / b_n + t_s                  `loggp_seconds(n, t_s, b_n)`, b_n: `pcie.Pcie.bandwidth`, both directions at once
     (10) t_cxl1 = ceil(n / 64) 40 ns             one line after the other; with more in flight never less than n / b_n
-    (11) t_cxl2 = n / (0.6 .. 0.9 b_n) + 40 ns   a stream, after the access time of one line
+    (11) t_cxl2 = n / (0.6 .. 0.9 b_n) + 40 ns   `loggp_seconds(n, 40 ns, 0.6 b_n)`, a stream after the access time of one line
     (12) t_app  = (d + n - 1) t_stage + s        balanced; unbalanced: sum t_j + (n - 1) max t_j + s
     (13) penalty = t_total / (t_1 + t_2 + ...)
 
+A task is worth moving where it saves more than 2 d, with d the time of its data in one direction (section 10.2).
 Equation 10 is printed without the ceil; a cache moves whole lines.  The report takes t_s from a figure and does not print
 it: `start_ups` finds the values that its three printed anchors allow (738 ns, decision D6).
 
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.foundation.arrays import Float
+from turnbuckle.papers.numbers import Interval
 
 #: Seconds of transfers of n bytes, elementwise.
 Law = Callable[[Float], Float]
@@ -42,22 +44,6 @@ START_UP: Final = 738e-9
 SMALL_BYTES: Final = 64 * 1024
 
 _PIECE = 1 << 20
-
-
-def pcie_seconds(size_bytes: ArrayLike, bandwidth: ArrayLike, start_up: float = START_UP) -> Float:
-    """Return the time of one transfer over PCIe [s] (eq 9).
-
-    Parameters
-    ----------
-    size_bytes : n [B], any shape.
-    bandwidth : b_n, bandwidth that n bytes see [B/s].
-    start_up : t_s [s].
-
-    >>> link = Pcie(3, 16)
-    >>> round(float(pcie_seconds(64, link.bandwidth(64, "both"))) * 1e9)
-    746
-    """
-    return np.asarray(np.asarray(size_bytes, dtype=np.float64) / np.asarray(bandwidth) + start_up)
 
 
 def cxl_line_seconds(
@@ -90,27 +76,6 @@ def cxl_line_seconds(
     return np.asarray(np.maximum(turns * line_seconds, size / np.asarray(bandwidth)))
 
 
-def cxl_stream_seconds(
-    size_bytes: ArrayLike, bandwidth: ArrayLike, share: float = LEAST_SHARE, line_seconds: float = LINE_SECONDS
-) -> Float:
-    """Return the time of a transfer at a share of PCIe's bandwidth [s] (eq 11, CXL model 2).
-
-    Parameters
-    ----------
-    size_bytes : n [B], any shape.
-    bandwidth : b_n of PCIe [B/s].
-    share : share of b_n, in (0, 1].
-    line_seconds : access time of one line [s]: for more than one line a lower bound of the start-up.
-
-    >>> link = Pcie(3, 16)
-    >>> n = 16 * 2**20
-    >>> b = link.bandwidth(n, "both")
-    >>> round(float(cxl_stream_seconds(n, b) / pcie_seconds(n, b)), 5)
-    1.66578
-    """
-    return np.asarray(np.asarray(size_bytes, dtype=np.float64) / (share * np.asarray(bandwidth)) + line_seconds)
-
-
 def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: ArrayLike = 0.0) -> Float:
     """Return the run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal stages (d + n - 1) t + s.
 
@@ -125,24 +90,6 @@ def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: Array
     """
     stages = np.asarray(stage_seconds, dtype=np.float64)
     return np.asarray(stages.sum(-1) + (np.asarray(items) - 1) * stages.max(-1) + start_up)
-
-
-def disaggregation_penalty(total_seconds: ArrayLike, *device_seconds: ArrayLike) -> Float:
-    """Return the run time over the time that the devices compute (eq 13), 1 or more where they never overlap.
-
-    >>> float(disaggregation_penalty(10.0, 7.5, 0.5))
-    1.25
-    """
-    return np.asarray(np.asarray(total_seconds) / sum(np.asarray(t, dtype=np.float64) for t in device_seconds))
-
-
-def offload_bound(transfer_seconds: ArrayLike) -> Float:
-    """Return the time that a task must save to be worth moving [s]: t - t' > 2 d, with d the time of its data in one direction.
-
-    >>> round(float(offload_bound(cxl_line_seconds(64))) * 1e6, 3)
-    0.08
-    """
-    return 2.0 * np.asarray(transfer_seconds, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -160,9 +107,9 @@ def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover
 
     Returns None if it is faster at every size, and `first` 1 if it never is.
 
+    >>> from turnbuckle.cost.loggp import loggp_seconds
     >>> link = Pcie(3, 16)
-    >>> pcie = lambda n: pcie_seconds(n, link.bandwidth(n, "both"))
-    >>> crossover(cxl_line_seconds, pcie)
+    >>> crossover(cxl_line_seconds, lambda n: loggp_seconds(n, START_UP, link.bandwidth(n, "both")))
     Crossover(first=1345, last=1345)
     """
     first = last = 0
@@ -242,19 +189,8 @@ def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) 
     return matches
 
 
-@dataclass(frozen=True)
-class StartUp:
-    """Start-up of PCIe from measured copies."""
-
-    seconds: float  #: median of t - n / b_n [s]
-    #: low, high: quartiles of t - n / b_n [s]
-    low: float
-    high: float
-    count: int
-
-
-def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> StartUp | None:
-    """Return t_s of eq 9 from measured copies: their time beyond n / b_n; None without copies of 64 KiB or less.
+def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> tuple[Interval, int] | None:
+    """Return t_s of eq 9 [s], and the number of copies behind it: median and quartiles of t - n / b_n; None without copies up to 64 KiB.
 
     Parameters
     ----------
@@ -262,16 +198,16 @@ def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> St
     bandwidth : b_n of the link at their sizes, shape (copies,) [B/s].
 
     >>> n = np.array([64.0, 4096.0])
-    >>> start_up = measured_start_up(n, n / 1e10 + 2e-6, np.full(2, 1e10))
-    >>> start_up is not None and round(start_up.seconds * 1e6, 6)
-    2.0
+    >>> start_up, count = measured_start_up(n, n / 1e10 + 2e-6, np.full(2, 1e10)) or ()
+    >>> round(start_up.value * 1e6, 6), count
+    (2.0, 2)
     """
     small = np.asarray(size_bytes) <= SMALL_BYTES
     if not small.any():
         return None
     beyond = np.maximum(seconds[small] - size_bytes[small] / bandwidth[small], 0.0)
     low, middle, high = (float(q) for q in np.quantile(beyond, (0.25, 0.5, 0.75)))
-    return StartUp(middle, low, high, int(small.sum()))
+    return Interval(middle, low, high), int(small.sum())
 
 
 def pcie_settings(generation: int, lanes: int) -> list[tuple[Way, Pcie]]:

@@ -21,7 +21,6 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine.hops import hops
-from turnbuckle.papers.models.bound.affine import penalty_from_benefit
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.replay.contention.loop import Link, Loop, Looped, Quantum, run
@@ -152,7 +151,8 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
     benefit = today.seconds / none.seconds
 
     def row(length: Distance, done: Looped) -> Row:
-        affine = float(penalty_from_benefit(benefit, length.propagation_seconds / start))
+        # `bound_on` without its rounding: a loop of blocking calls lies on the line to the last digit
+        affine = (1.0 + (benefit - 1.0) * (length.propagation_seconds / start)) / benefit
         busy = (done.busy_to_device, done.busy_to_host, done.busy_workers)
         return Row(length.name, length.propagation_seconds, done.seconds, done.seconds / today.seconds, affine, *busy)
 
