@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -22,13 +22,14 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
 from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, ranged, replayed, shapes
-from turnbuckle.mpi.questions.messages.setup import Setup, driving, fitted, network_of, program_of
+from turnbuckle.mpi.questions.messages.setup import Setup, driving, fitted, mapped, network_of, program_of
 from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.placement import MOST_RANKS, traffic_matrix
 from turnbuckle.questions.sharing.differences import Difference, differences, scattered
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
-from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.contention import Program, replay
+from turnbuckle.replay.contention.network import Network
 
 Per = Literal["node", "gpu"]
 
@@ -287,7 +288,7 @@ def study(
     best_setup = replace(setup, ranks_per_node=answered.best)
     matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
     together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])
-    node = program_of(traffic, replace(setup, ranks_per_node=together))[2]
+    node = mapped(traffic, replace(setup, ranks_per_node=together))
     stuck = {r.path for r in rows if r.stuck}
     slopes: dict[tuple[str, str], Difference] = {}
     for path in BOTH:
@@ -324,15 +325,20 @@ def run_time_slopes(traffic: Traffic, setup: Setup) -> dict[str, Difference]:
     made, joined, _ = program_of(traffic, setup)
     if len(made.code) * len(SEEDS) * (2 * len(STEPS) * len(values) + 1) > MOST_OPERATIONS:
         return {}
-    unchanged = {seed: replay(scattered(made, seed), joined, setup.fidelity).seconds for seed in SEEDS}
 
-    def seconds(name: str, value: float, seed: int) -> float:
+    def of_seeds(program: Program, network: Network) -> list[float]:
+        return [replay(scattered(program, seed), network, setup.fidelity).seconds for seed in SEEDS]
+
+    unchanged = of_seeds(made, joined)
+
+    @cache
+    def seconds(name: str, value: float) -> list[float]:
         if value == values[name]:
-            return unchanged[seed]
+            return unchanged
         program, network, _ = program_of(traffic, replace(setup, **{name: value}))  # type: ignore[arg-type]
-        return replay(scattered(program, seed), network, setup.fidelity).seconds
+        return of_seeds(program, network)
 
     def runs(name: str) -> list[Callable[[float], float]]:
-        return [partial(seconds, name, seed=seed) for seed in SEEDS]
+        return [lambda value, run=run: seconds(name, value)[run] for run in range(len(SEEDS))]  # type: ignore[misc]
 
     return {name: differences(runs(name), value_at, STEPS, unit=value_at or 1e-6) for name, value_at in values.items()}

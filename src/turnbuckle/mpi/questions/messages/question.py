@@ -21,7 +21,18 @@ from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, driving, fitted, network_of, program_of, shares_gpus
+from turnbuckle.mpi.questions.messages.setup import (
+    MOST_RANKS,
+    Path,
+    Setup,
+    charges_of,
+    checked,
+    driving,
+    fitted,
+    network_of,
+    program_of,
+    shares_gpus,
+)
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
 from turnbuckle.mpi.replay.buffers import assumed, stated
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
@@ -76,17 +87,28 @@ class Replayed:
     done: Contended | None
 
 
-def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
-    """Replay a run under one setup.  Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat."""
+def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True) -> Replayed:
+    """Replay a run under one setup.
+
+    Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat.
+
+    Parameters
+    ----------
+    traced : keep the times of every message and operation, however large the program is.
+    followed : follow the chain behind the run time, unless the program is too large; without it the row has no times of a chain.
+    """
     traffic, setup = fitted(traffic, checked(driving(setup, traffic)))
     program, network, node = program_of(traffic, setup)
     compute = traffic.work_seconds(setup.compute)
     graph = traffic if isinstance(traffic, OperationGraph) else None
     within, between = graph.bytes_by_distance(node) if graph else _by_distance(program, network)
     shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
-    followed = len(program.code) <= LONGEST_CHAIN
+    # the resources of a graph are its processors as well
+    shared, small = shares_gpus(setup, network), len(program.code) <= LONGEST_CHAIN
+    queues = shared and graph is None and (traced or small)
+    followed = followed and small
     try:
-        done = replay(program, network, setup.fidelity, traced=traced or followed)
+        done = replay(program, network, setup.fidelity, traced=traced or followed or queues)
     except UsageError as error:
         if error.code != "A071":
             raise
@@ -96,15 +118,13 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
         row = Row(*shape, math.nan, float(compute.mean()), math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
-    # the resources of a graph are its processors as well
-    shared, told = shares_gpus(setup, network), graph is None and (traced or followed)
-    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if shared and told else np.zeros(1)
+    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if queues else np.zeros(1)
     communication = float(np.mean(done.ends[: len(compute)] - compute - queued))
     parts, times = chain(program, done) if followed else None, (math.nan,) * 5
     if parts is not None:
         on_gpu = parts.resources if graph is None else 0.0
         times = (parts.compute, parts.copies, parts.network, on_gpu, parts.delays + parts.overheads + parts.resources - on_gpu)
-    talk = (communication, math.nan if shared and not told else float(queued.mean()))
+    talk = (communication, math.nan if shared and not queues else float(queued.mean()))
     row = Row(*shape, done.seconds, float(compute.mean()), *talk, between, within, nic_bytes, busiest, share, *times)
     return Replayed(row, program, network, node, done)
 
@@ -312,16 +332,24 @@ def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Seque
 
 def ranged(answer: Answered) -> Answered:
     """Return the same answer with the gain at the ends of every cost that nothing states."""
-
-    def gain(setup: Setup) -> float:
-        host, direct = (
-            replayed(answer.traffic, replace(setup, ranks_per_node=answer.best, path=path)).row.communication_seconds
-            for path in ("hostcopy", "gpudirect")
-        )
-        return host / direct - 1.0 if direct else 0.0
-
     if any(row.stuck for row in answer.rows):
         return answer
+    best = answer.best
+    # Many a cost is one of the other path: setups with the same charges are replayed once.
+    communication = {
+        charges_of(replace(answer.setup, path=row.path)): row.communication_seconds for row in answer.rows if row.ranks_per_node == best
+    }
+
+    def seconds(setup: Setup) -> float:
+        charged = charges_of(setup)
+        if charged not in communication:
+            communication[charged] = replayed(answer.traffic, setup, followed=False).row.communication_seconds
+        return communication[charged]
+
+    def gain(setup: Setup) -> float:
+        host, direct = (seconds(replace(setup, ranks_per_node=best, path=path)) for path in ("hostcopy", "gpudirect"))
+        return host / direct - 1.0 if direct else 0.0
+
     return replace(answer, points=points(answer.setup, len(answer.traffic.messages.send), gain))
 
 
