@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from drawings import each_kind_once
 from runs import read_once
 from scripts import script
 
@@ -18,7 +19,7 @@ PAGES = [page for page in manual.pages() if manual.blocks(page.read_text(encodin
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_page_shows_what_the_program_says(page: Path) -> None:
     wrong = []
-    with manual.workplace() as names, read_once():
+    with manual.workplace() as names, read_once(), each_kind_once():
         for block in manual.blocks(page.read_text(encoding="utf-8")):
             for step in block.steps:
                 output, code = manual.run(step, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import drawings
 import golden_net as net
 import pytest
 import runs
@@ -26,8 +27,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
-    """Questions of one recording ask one `Run`, which holds what they need alike: its profile, graph and fits."""
-    with runs.read_once():
+    """Questions of one recording ask one `Run`, which holds what they need alike: its profile, graph and fits.
+
+    Of figures the answers hold the data.
+    """
+    with runs.read_once(), drawings.each_kind_once():
         yield
 
 

@@ -349,5 +349,7 @@ def hold(question: str, now: Answer, verb: str = "") -> None:
     """Fail where an answer is not the kept one."""
     was = kept_once(verb or verb_of(question)).get(question)
     assert was is not None, f"{question}: no answer is kept; `make golden` adds it"
+    if json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True):  # at once; types count as they do one by one
+        return
     found = list(differences(was, now))
     assert not found, f"{message(question, found)}\n`make golden` renews what is kept, if the change is meant"
