@@ -131,9 +131,10 @@ def nonnegative(columns: Float, values: Float) -> Float:
     for count in range(1, size + 1):
         for some in combinations(range(size), count):
             part = unit[:, some]
-            if np.linalg.matrix_rank(part, tol=1e-9) < count:
+            left_vectors, singular, right_vectors = np.linalg.svd(part, full_matrices=False)
+            if singular[-1] <= 1e-9:
                 continue
-            solution = values @ np.linalg.pinv(part).T
+            solution = values @ (right_vectors.T @ ((1.0 / singular)[:, None] * left_vectors.T)).T
             rss = ((values - solution @ part.T) ** 2).sum(axis=1)
             better = (solution >= 0).all(axis=1) & (rss < left * (1.0 - 1e-12))
             left = np.where(better, rss, left)
@@ -142,28 +143,31 @@ def nonnegative(columns: Float, values: Float) -> Float:
     return np.asarray(best / scale)
 
 
-def _pair(column: Float, values: Float, weights: Float) -> tuple[Float, Float, Float]:
-    """Fit a + b column with a and b not negative: (a, b, sum of squares).
+def _line(values: Float, weights: Float) -> Callable[[Float], tuple[Float, Float, Float]]:
+    """Return the weighted least-squares fit of a + b column to values, a and b not negative.
 
-    Arrays broadcast over all axes but the last, runs.
+    The fit takes columns and returns (a, b, sum of squares).  Columns broadcast against values, shape (draws, runs).
     """
     w = weights**2
 
     def total(x: Float) -> Float:
         return np.asarray((w * x).sum(axis=-1))
 
-    s0, s1, s2 = float(w.sum()), total(column), total(column**2)
-    y0, y1, yy = total(values), total(column * values), total(values**2)
-    det = s0 * s2 - s1**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        interior = (s2 * y0 - s1 * y1) / det, (s0 * y1 - s1 * y0) / det
-        alone_b = np.where(s2 > 0, y1 / s2, 0.0)
-    flat = ~(det > 1e-14 * s0 * s2)
-    use_a, use_b = flat | (interior[1] < 0), ~flat & (interior[0] < 0)
-    a = np.where(use_a, y0 / s0, np.where(use_b, 0.0, interior[0]))
-    b = np.where(use_a, 0.0, np.where(use_b, alone_b, interior[1]))
-    rss = yy - 2 * (a * y0 + b * y1) + a**2 * s0 + 2 * a * b * s1 + b**2 * s2
-    return a, b, rss
+    s0, y0, yy = float(w.sum()), total(values), total(values**2)
+
+    def fitted(column: Float) -> tuple[Float, Float, Float]:
+        s1, s2, y1 = total(column), total(column**2), total(column * values)
+        det = s0 * s2 - s1**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            interior = (s2 * y0 - s1 * y1) / det, (s0 * y1 - s1 * y0) / det
+            alone_b = np.where(s2 > 0, y1 / s2, 0.0)
+        flat = ~(det > 1e-14 * s0 * s2)
+        use_a, use_b = flat | (interior[1] < 0), ~flat & (interior[0] < 0)
+        a = np.where(use_a, y0 / s0, np.where(use_b, 0.0, interior[0]))
+        b = np.where(use_a, 0.0, np.where(use_b, alone_b, interior[1]))
+        return a, b, yy - 2 * (a * y0 + b * y1) + a**2 * s0 + 2 * a * b * s1 + b**2 * s2
+
+    return fitted
 
 
 def _hybrid_columns(ranks: Float, threads: Float) -> Float:
@@ -205,18 +209,21 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
     fastest = min(_FASTEST / _step(cores), _LARGEST_EXPONENT / float(cores.max()))
     grid = np.linspace(math.log(min(_SLOWEST / reach, fastest / 100)), math.log(fastest), _GRID)
 
-    def rss(log_rate: Float) -> Float:
-        # from the first core count on, so that no rate makes the column vanish
-        return _pair(np.exp(-np.exp(log_rate)[..., None] * (cores - cores.min())), seconds, weights)[2]
+    line = _line(seconds, weights)
 
-    nearest = np.argmin(np.broadcast_to(rss(grid[:, None]), (_GRID, len(seconds))), axis=0)
+    def fitted(log_rate: Float) -> tuple[Float, Float, Float]:
+        # from the first core count on, so that no rate makes the column vanish
+        return line(np.exp(-np.exp(log_rate)[..., None] * (cores - cores.min())))
+
+    nearest = np.argmin(np.broadcast_to(fitted(grid[:, None])[2], (_GRID, len(seconds))), axis=0)
     low, high = grid[np.maximum(nearest - 1, 0)], grid[np.minimum(nearest + 1, _GRID - 1)]
     for _ in range(_NARROWINGS):
-        inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        left = rss(inner) < rss(outer)
+        step = _GOLDEN * (high - low)
+        inner, outer = high - step, low + step
+        left = np.less(*fitted(np.stack([inner, outer]))[2])
         low, high = np.where(left, low, inner), np.where(left, outer, high)
+    alpha, beta, _ = fitted((low + high) / 2)
     rate = np.exp((low + high) / 2)
-    alpha, beta, _ = _pair(np.exp(-rate[:, None] * (cores - cores.min())), seconds, weights)
     return np.stack([alpha, beta * np.exp(rate * cores.min()), rate], axis=-1)
 
 
@@ -226,7 +233,7 @@ def _fit_floor(runs: Runs, seconds: Float, weights: Float) -> Float:
     best, left = np.zeros((len(seconds), 3)), np.full(len(seconds), math.inf)
     for bend in counts[2:-1]:
         falls = cores < bend
-        a, b, _ = _pair(1.0 / cores[falls], seconds[:, falls], weights[falls])
+        a, b, _ = _line(seconds[:, falls], weights[falls])(1.0 / cores[falls])
         flat = weights[~falls] ** 2
         floor = (seconds[:, ~falls] * flat).sum(axis=1) / flat.sum()
         model = laws.floor_seconds(cores, a[:, None], b[:, None], floor[:, None])

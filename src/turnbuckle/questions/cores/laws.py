@@ -189,7 +189,10 @@ def hybrid_cores(
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         enough = left(np.exp(middle)) <= allowed
+        before = low, high
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        if np.array_equal(before, (low, high)):
+            break
     return np.asarray(np.where(at_once, least, np.where(never, math.inf, np.exp(high))))
 
 
