@@ -66,12 +66,14 @@ def test_the_table_is_in_the_order_of_the_study(tmp_path: Path) -> None:
     assert table["nothing"].null_count() == 24 and (found.computed, found.from_journal, found.failed) == (24, 0, {})
 
 
-def test_executors_agree_to_the_byte(tmp_path: Path) -> None:
+def test_executors_agree_to_the_byte_and_one_that_breaks_stops_the_sweep(tmp_path: Path) -> None:
     study = study_of(tmp_path, number=[1, 13, 3], hop_seconds=[1e-6, 0.1])
     serial = parquet(sweep(study, Serial()))
     with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         assert parquet(sweep(study, threads)) == serial
         assert parquet(sweep(study, process)) == serial
+        with pytest.raises(BrokenExecutor):
+            sweep(study_of(tmp_path, recordings=1, number=[66]), process)
     assert parquet(sweep(study, workers=2)) == serial
 
 
@@ -150,11 +152,6 @@ def test_a_point_that_ends_its_worker_is_a_row_and_its_neighbours_are_answered(t
     assert found.failed == {"A168": 1} and found.missing == 0
     assert found.table().filter(pl.col("code") == "A168")["number"].to_list() == [66]
     assert Counter(asked(tmp_path))["66 1e-06"] == 2, "tried again, alone"
-
-
-def test_an_executor_that_breaks_stops_the_sweep(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process, pytest.raises(BrokenExecutor):
-        sweep(study_of(tmp_path, recordings=1, number=[66]), process)
 
 
 @pytest.mark.parametrize("parts", [1, 3, 5, 24, 30])

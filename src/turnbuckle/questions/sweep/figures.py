@@ -17,7 +17,7 @@ from typing import Any, Final
 from turnbuckle.foundation.settings import Scalar, unit_of
 from turnbuckle.questions.sweep.question import Swept
 from turnbuckle.questions.sweep.ranges import logarithmic, numeric
-from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, gained, valued, varying
+from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, Gained, gained, valued, varying
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS, shade
@@ -373,8 +373,11 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         colour = TARGET_COLOURS[k % len(TARGET_COLOURS)]
         gains, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
         label = shorten(clean(recording, 80), 40)
+        by_value: dict[Any, list[Gained]] = {}
+        for g in gains:
+            by_value.setdefault(g.values[name], []).append(g)
         for value in asked.axes[name]:
-            at_value = [g for g in gains if g.values[name] == value]
+            at_value = by_value.get(value, [])
             first = next((g.gain for g in at_value if several or all(g.values[n] == v for n, v in fixed.items())), None)
             if not at_value:
                 continue
