@@ -76,7 +76,7 @@ bench: $(VENV)/installed-bench
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
 	TURNBUCKLE_EXAMPLES=all $(PYTEST) -m hypothesis
-	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py
+	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py tests/validation/test_cases.py
 
 sdist wheels: $(VENV)/installed-release
 	$(BIN)/python packaging/release.py $@

@@ -5,36 +5,47 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example_counts import ALL
 from runs import run_of
 
-from turnbuckle.questions.validate.cases import Case, find
-from turnbuckle.questions.validate.question import Validation, shipped, validate
+from turnbuckle.questions.validate.cases import Case, _outside, find
+from turnbuckle.questions.validate.question import _machines_in_order, shipped, validate
 from turnbuckle.questions.validate.rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "validation" / "cases"
 #: Libraries round differently; a prediction that moves more than this has changed.
 TOLERANCE = 1e-3
-
-
-@cache
-def computed(data: Path) -> Validation:
-    return validate(find([], CASES), data)
-
-
 #: What predictions have to beat, and what nobody explains.
 BASELINES = ("nothing", "peak", "mean", "constant")
 
 
-@pytest.fixture
-def now(shared: Path) -> Validation:
-    """What the cases come to here and now."""
-    return computed(shared / "traces")
+def _format(file: str) -> str:
+    """Return the folder of a recording, which is named by its format; the ending of other files."""
+    return file.partition("/")[0] + (Path(file).suffix if file.startswith("./") else "")
+
+
+def compared(data: Path) -> list[Case]:
+    """Return the cases to run: the one with the smallest files of each kind of question and pair of formats, or all of them.
+
+    ``TURNBUCKLE_EXAMPLES=all`` asks for all.
+    """
+    cases = find([], CASES)
+
+    def size_bytes(case: Case) -> int:
+        places = (case.place(file, data) for file in case.files)
+        return sum(Path(_outside(str(place))).stat().st_size for place in places)
+
+    shapes = {
+        (ask.model, *sorted(ask.given), *(_format(side.file) for side in (case.a, case.b))): case
+        for case in sorted((case for case in cases if not case.waits), key=size_bytes, reverse=True)
+        for ask in case.asks
+    }
+    return [case for case in cases if ALL or case.waits or case in shapes.values()]
 
 
 def test_every_case_says_what_it_is() -> None:
@@ -59,56 +70,48 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _known(row: Row) -> tuple[str, ...]:
+def _key(row: Row) -> tuple[str, ...]:
     return (row.case, row.kind, row.model, row.quantity)
 
 
-def test_the_shipped_card_is_what_the_cases_come_to(now: Validation) -> None:
-    card = {_known(r): r for r in shipped().rows}
-    here = {_known(r): r for r in now.rows}
+def test_the_shipped_card_is_what_the_cases_come_to(shared: Path) -> None:
     again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/questions/validate/accuracy.json"
-    assert card.keys() == here.keys(), again
+    cases = compared(shared / "traces")
+    names = {case.name for case in cases}
+    now = validate(cases, shared / "traces")
+    computed = {_key(r): r for r in now.rows if r.case in names}
+    card = {_key(r): r for r in shipped().rows}
+    assert {key for key, row in card.items() if row.case in names} == computed.keys(), again
+    (order,) = _machines_in_order([computed.get(_key(r), r) for r in shipped().rows])
     moved = [
         (key, name, getattr(card[key], name), getattr(row, name))
-        for key, row in here.items()
+        for key, row in {**computed, _key(order): order}.items()
         for name in ("predicted", "measured", "low", "high", "wmape", "count", "tau", "p_value")
         if not _same(getattr(card[key], name), getattr(row, name))
     ]
     assert not moved, (again, moved[:3])
-    assert [(n.case, n.code) for n in now.not_run] == [(n.case, n.code) for n in shipped().not_run]
-    assert [(a.name, a.why, a.known) for a in now.abouts] == [(a.name, a.why, a.known) for a in shipped().abouts]
+    assert [(n.case, n.code) for n in now.not_run] == [(n.case, n.code) for n in shipped().not_run if n.case in names]
+    assert {(a.name, a.why, a.known) for a in now.abouts} == {(a.name, a.why, a.known) for a in shipped().abouts if a.name in names}
+    assert [a.name for a in shipped().abouts] == [case.name for case in find([], CASES)], again
 
 
-def test_only_what_waits_for_a_measurement_is_not_run(now: Validation) -> None:
-    assert {n.code for n in now.not_run} == {"A361"}
+def test_only_what_waits_for_a_measurement_is_not_run() -> None:
+    assert {n.code for n in shipped().not_run} == {"A361"}
 
 
-def test_bad_coverage_is_said(now: Validation) -> None:
+def test_bad_coverage_is_said() -> None:
     """Intervals of other machines are too narrow; those of distance alone, which are made of measured noise, hold as often as they say."""
-    others = replace(now, rows=tuple(r for r in now.rows if r.kind not in ("distance", "bandwidth")))
+    others = replace(shipped(), rows=tuple(r for r in shipped().rows if r.kind not in ("distance", "bandwidth")))
     assert "A363" in {f.code for f in others.findings}
 
 
-def test_where_a_prediction_misses_its_case_says_why(now: Validation) -> None:
+def test_where_a_prediction_misses_its_case_says_why() -> None:
     silent = {
         r.case
-        for r in now.rows
-        if r.model not in BASELINES and (r.off or 0.0) > 0.15 and (about := now.about(r.case)) is not None and not about.why
+        for r in shipped().rows
+        if r.model not in BASELINES and (r.off or 0.0) > 0.15 and (about := shipped().about(r.case)) is not None and not about.why
     }
     assert not silent
-
-
-def test_variants_are_the_natural_experiments(now: Validation, shared: Path) -> None:
-    sys.path.insert(0, str(ROOT / "validation" / "natural"))
-    import experiments  # type: ignore[import-not-found]
-
-    recordings = experiments.Recordings(shared)
-    seen = {(r.case, r.kind, r.quantity): r for r in now.rows}
-    for index, case, kind in ((0, "variant_rodinia_ab", "replay"), (2, "variant_balinski_waits", "variants")):
-        result = experiments.run(experiments.EXPERIMENTS[index], recordings)
-        for name, seconds in (("timeline", result.timeline), ("sum", result.summed)):
-            row = seen[case, kind, f"part that uses the GPU, {name}"]
-            assert row.predicted == pytest.approx(seconds, rel=1e-9) and row.measured == pytest.approx(result.measured, rel=1e-12)
 
 
 def test_the_page_holds_the_shipped_card() -> None:
@@ -122,7 +125,7 @@ def test_the_page_holds_the_shipped_card() -> None:
     )
 
 
-def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Path) -> None:
+def test_the_data_sheet_case_is_what_transfers_says(shared: Path) -> None:
     from turnbuckle.questions.transfers.datasheet import project
     from turnbuckle.questions.transfers.question import recorded
     from turnbuckle.questions.transfers.sheet import sheet
@@ -132,9 +135,10 @@ def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Pat
         recorded(run_of(nsys / name))
         for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
     )
-    found = project(here, sheet("h100-sxm5"), there, all_of_there=True)
-    (error,) = [e for e in found.errors if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")]
-    (row,) = [r for r in now.rows if r.case == "transfers_a100_to_h100" and r.model == "machine" and r.quantity.startswith("h2d pinned")]
+    projected = project(here, sheet("h100-sxm5"), there, all_of_there=True)
+    (error,) = [e for e in projected.errors if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")]
+    rows = validate(find(["transfers_a100_to_h100"], CASES), shared / "traces").rows
+    (row,) = [r for r in rows if r.model == "machine" and r.quantity.startswith("h2d pinned")]
     assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(error.predicted)
 
 

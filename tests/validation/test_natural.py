@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from turnbuckle.questions.validate.cases import find
+from turnbuckle.questions.validate.question import validate
 from turnbuckle.trace.trace import Trace, dtypes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,10 +154,28 @@ def test_a_folder_without_recordings_is_said(tmp_path: Path, capsys: pytest.Capt
     assert "rodinia_gaussian_rtx3090_a" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def recordings(shared: Path) -> Any:
+    return experiments.Recordings(shared)
+
+
+@pytest.fixture(scope="module")
+def results(recordings: Any) -> list[Any]:
+    """Every experiment, on its real recordings."""
+    return [experiments.run(experiment, recordings) for experiment in experiments.EXPERIMENTS]
+
+
+def test_cases_of_variants_are_experiments(results: list[Any], shared: Path) -> None:
+    names = ("variant_rodinia_ab", "variant_balinski_waits")
+    rows = {(r.case, r.kind, r.quantity): r for r in validate(find(names, ROOT / "validation" / "cases"), shared / "traces").rows}
+    for index, case, kind in ((0, names[0], "replay"), (2, names[1], "variants")):
+        for replay, seconds in (("timeline", results[index].timeline), ("sum", results[index].summed)):
+            row = rows[case, kind, f"part that uses the GPU, {replay}"]
+            assert row.predicted == pytest.approx(seconds, rel=1e-9) and row.measured == pytest.approx(results[index].measured, rel=1e-12)
+
+
 @pytest.mark.shared
-def test_the_page_holds_what_the_real_recordings_give(shared: Path) -> None:
-    recordings = experiments.Recordings(shared)
-    results = [experiments.run(e, recordings) for e in experiments.EXPERIMENTS]
+def test_the_page_holds_what_the_real_recordings_give(results: list[Any], recordings: Any, shared: Path) -> None:
     for result in results:
         source = recordings.part(result.experiment.source, result.experiment.phase)
         own = parts.costs(source)

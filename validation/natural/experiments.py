@@ -157,10 +157,11 @@ def predicted(source: Part, states: tuple[str, ...], old: Costs, new: Costs) -> 
 
 
 class Recordings:
-    """The recordings of a shared folder; each part is made once."""
+    """The recordings of a shared folder; each is read once, and each part is made once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "traces"
+        self.trace = cache(lambda name: read(self.file(name), use_cache=False))
         self.part = cache(self._part)
         self.seconds = cache(self._seconds)
 
@@ -172,10 +173,10 @@ class Recordings:
         return found[0]
 
     def _part(self, name: str, phase: int | None) -> Part:
-        return prepare(cut(read(self.file(name), use_cache=False), phase))
+        return prepare(cut(self.trace(name), phase))
 
     def _seconds(self, name: str) -> float:
-        return build(read(self.file(name), use_cache=False)).seconds
+        return build(self.trace(name)).seconds
 
 
 def run(experiment: Experiment, recordings: Recordings) -> Result:
@@ -234,9 +235,8 @@ def left_out(folder: Path) -> list[tuple[str, str, str]]:
         seen = []
         for file in files:
             try:
-                profile = build(read(file, use_cache=False))
-                kernels = profile.of("kernel")
-                seen.append(f"{kernels.height} kernels, {float(kernels['seconds'].sum()) * 1e3:.1f} ms")
+                kernels = read(file, use_cache=False).kernels
+                seen.append(f"{kernels.height} kernels, {float((kernels['end_ns'] - kernels['start_ns']).sum()) * 1e-6:.1f} ms")
             except ProfileError as error:
                 seen.append(f"not read ({error.code})")
         rows.append((", ".join(n.partition("/")[2] for n in names), "; ".join(seen) or "not there", why))

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -50,7 +52,9 @@ Event = dict[str, Any]
 
 @cache
 def schema() -> Any:
-    import jsonschema  # slow to import, and each worker reads every module
+    # slow to import, and each worker reads every module; 2 s of it would be the grammar of a format that no schema here names
+    with mock.patch.dict(sys.modules, {"rfc3987_syntax": None}):
+        import jsonschema
 
     return jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "trace-event.schema.json").read_text(encoding="utf-8")))
 
