@@ -29,7 +29,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped, in_words
+from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped
 from turnbuckle.questions.validate.cases import Case, clusters, find
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
@@ -158,10 +158,6 @@ class Validation(Shown):
         if not narrow and every is not None and every.high is not None and every.high < LEVEL:
             out.append(finding("A363", every.stated - every.covered, f"all intervals together: {_held(every)}"))
         return merge(out)
-
-    def in_words(self, kind: str, model: str) -> str:
-        """Return the errors of a kind of question in one line; empty if there are none."""
-        return in_words(self.card, kind, model)
 
     def about(self, name: str) -> About | None:
         """Return the description of a case."""
