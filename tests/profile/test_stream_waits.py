@@ -16,16 +16,44 @@ from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.distance import Distance
+from turnbuckle.replay.timeline import no_change
 from turnbuckle.trace.trace import Trace
 
 Random = np.random.Generator
+#: Rows by table.
+Rows = dict[str, list[Row]]
 #: The name that stands for the wait until the recording is made.
 RENAMED = "cudaStreamCreate"
 #: How long a call takes, and how long a delivery at least [ns].
 CALL, DELIVERY = 2_000, 4_000
 
 
-def run_of(r: Random, launches: int, waits: Sequence[int], waiting: bool) -> Profile:
+def recorded(*programs: Rows) -> Profile:
+    """Record some programs at once: each is a process with one thread, and none waits for another."""
+    tables: Rows = {"api": [], "kernels": []}
+    for number, program in enumerate(programs):
+        process = (1000 + number) << 24
+        for name, rows in program.items():
+            tables[name] += [{**row, "process": process} | ({"thread": process | 1} if name == "api" else {}) for row in rows]
+    trace = trace_of(tables)
+    return build(replace(trace, names=trace.names.replace([RENAMED], ["cudaStreamWaitEvent"])))
+
+
+def ordered(profile: Profile) -> list[list[tuple[int, int]]]:
+    """Return for each program the streams of each order between its two works."""
+    made, rows = dependencies(profile), activities(profile)
+    stream = rows["stream"].fill_null(-1).to_list()
+    program = ((rows["process"].fill_null(0).to_numpy() >> 24) - 1000).tolist()
+    orders: list[list[tuple[int, int]]] = [[] for _ in range(max(program) + 1)]
+    for edge in np.flatnonzero(made.kind == EDGE["event"]):
+        source, target = (int(end[edge] - 1) // 2 for end in (made.source, made.target))
+        assert program[source] == program[target]
+        orders[program[source]].append((stream[source], stream[target]))
+    return orders
+
+
+def two_streams(r: Random, launches: int, waits: Sequence[int], waiting: bool) -> Rows:
     """Kernels on two streams in turn, with calls that make a stream wait before some of them; `waiting` says whether they do.
 
     Times between calls, deliveries and kernels scatter; without `waiting` the streams know nothing of each other.
@@ -46,29 +74,24 @@ def run_of(r: Random, launches: int, waits: Sequence[int], waiting: bool) -> Pro
         kernels.append(on_device(begin, end, k + 1, stream=stream))
         idle[stream] = end
         now += CALL + int(r.exponential(15_000))
-    trace = trace_of({"api": api, "kernels": kernels})
-    return build(replace(trace, names=trace.names.replace([RENAMED], ["cudaStreamWaitEvent"])))
-
-
-def orders(profile: Profile) -> int:
-    return int((dependencies(profile).kind == EDGE["event"]).sum())
+    return {"api": api, "kernels": kernels}
 
 
 def test_streams_that_wait_are_found() -> None:
     r = np.random.default_rng(1)
-    found = [orders(run_of(r, 200, sorted(r.choice(200, 60, replace=False)), True)) for _ in range(20)]
-    assert min(found) > 10
+    programs = [two_streams(r, 200, sorted(r.choice(200, 60, replace=False)), True) for _ in range(20)]
+    assert min(map(len, ordered(recorded(*programs)))) > 10
 
 
 def test_independent_streams_are_left_alone() -> None:
-    """Calls that make a stream wait for what is long over, at random between launches: of 120 runs at most 1 % are given an order."""
+    """Calls that make a stream wait for what is long over, at random between launches: of 120 programs at most 1 % are given an order."""
     r = np.random.default_rng(2)
-    found = 0
+    programs = []
     for _ in range(120):
         launches = int(r.integers(4, 60))
         waits = r.choice(launches, int(r.integers(1, launches)), replace=False)
-        found += orders(run_of(r, launches, sorted(waits.tolist()), False)) > 0
-    assert found <= 1
+        programs.append(two_streams(r, launches, sorted(waits.tolist()), False))
+    assert sum(bool(orders) for orders in ordered(recorded(*programs))) <= 1
 
 
 # --- a stream without work between two others ---------------------------------------------------------------------------
@@ -76,7 +99,7 @@ def test_independent_streams_are_left_alone() -> None:
 RECORD = "cudaEventRecord"
 
 
-def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> Profile:
+def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> Rows:
     """Work on stream 7, a stream of its own that waits for it and records, other work on stream 9, and work on stream 8 that waits.
 
     With `rival` the work on stream 9 ends last, and stream 8 waits for that instead.
@@ -110,32 +133,22 @@ def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> P
         least = (beside if rival else first) + 700 if waiting else 0
         end = launched(8, least, 20_000.0)
         now = max(first, beside, end, now) + int(r.exponential(10_000)) + 5_000
-    trace = trace_of({"api": api, "kernels": kernels})
-    return build(replace(trace, names=trace.names.replace([RENAMED], ["cudaStreamWaitEvent"])))
-
-
-def joined(profile: Profile) -> list[tuple[int, int]]:
-    """The streams of each order that was found."""
-    made = dependencies(profile)
-    stream = activities(profile)["stream"].fill_null(-1).to_numpy()
-    rows = np.flatnonzero(made.kind == EDGE["event"])
-    return [(int(stream[(made.source[k] - 1) // 2]), int(stream[(made.target[k] - 1) // 2])) for k in rows]
+    return {"api": api, "kernels": kernels}
 
 
 def test_a_stream_without_work_passes_a_wait_on() -> None:
-    for seed in range(10):
-        found = joined(passed_on(np.random.default_rng(seed), 20, True))
-        assert set(found) == {(7, 8)} and len(found) >= 15, "not the work beside, which ended before"
+    for orders in ordered(recorded(*(passed_on(np.random.default_rng(seed), 20, True) for seed in range(10)))):
+        assert set(orders) == {(7, 8)} and len(orders) >= 15, "not the work beside, which ended before"
 
 
 def test_what_ended_last_held_the_work_back() -> None:
-    for seed in range(10):
-        assert set(joined(passed_on(np.random.default_rng(seed), 20, True, rival=True))) == {(9, 8)}
+    programs = [passed_on(np.random.default_rng(seed), 20, True, rival=True) for seed in range(10)]
+    assert all(set(orders) == {(9, 8)} for orders in ordered(recorded(*programs)))
 
 
 def test_streams_that_do_not_wait_pass_nothing_on() -> None:
-    found = [joined(passed_on(np.random.default_rng(seed), int(turns), False)) for seed, turns in enumerate([3, 5, 10, 20] * 25)]
-    assert sum(bool(f) for f in found) <= 1
+    programs = [passed_on(np.random.default_rng(seed), int(turns), False) for seed, turns in enumerate([3, 5, 10, 20] * 25)]
+    assert sum(bool(orders) for orders in ordered(recorded(*programs))) <= 1
 
 
 # --- recordings that have the table, without it ------------------------------------------------------------------------
@@ -148,10 +161,11 @@ def without_events(trace: Trace) -> Trace:
 def added(trace: Trace) -> list[float]:
     """What 1 us and 10 us of every call, and kernels twice as long, add to the run [s]."""
     run = Run.of(build(trace))
-    curve = run.distance("api", draws=0).curve
-    return [float(curve(s)) - run.profile.seconds for s in (1e-6, 1e-5)] + [
-        float(run.distance(over="kernel").curve(2.0)) - run.profile.seconds
-    ]
+    away = Distance.of(run, "api")
+    unchanged = no_change(len(away.ready.run))
+    longer = replace(unchanged, ratio=np.where(away.ready.run.kind == "kernel", 2.0, 1.0))
+    times = [*away.replay.seconds(away.change(np.array([[1e-6], [1e-5]]))), away.replay.seconds(longer)]
+    return [float(t) - run.seconds for t in times]
 
 
 RECORDINGS = (
