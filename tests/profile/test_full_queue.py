@@ -22,15 +22,17 @@ LAUNCH, OWN, DELIVERY, BACK = 2_000, 1_000, 5_000, 1_000
 
 def simulated(count: int, kernel: float, slack: float = 0.0) -> np.ndarray:
     """Begin and end of every launch and kernel [ns], rows of (call begins, call ends, kernel begins, kernel ends)."""
-    rows, host = np.zeros((count, 4)), 0.0
+    rows: list[tuple[float, float, float, float]] = []
+    host = end = 0.0
     for i in range(count):
         begin = host + OWN
         host = begin + LAUNCH + slack
         if i >= DEPTH:
-            host = max(host, rows[i - DEPTH, 3] + BACK + slack)
-        start = max(begin + DELIVERY, rows[i - 1, 3] if i else 0.0)
-        rows[i] = begin, host, start, start + kernel
-    return rows
+            host = max(host, rows[i - DEPTH][3] + BACK + slack)
+        start = max(begin + DELIVERY, end)
+        end = start + kernel
+        rows.append((begin, host, start, end))
+    return np.array(rows)
 
 
 def run_of(times: np.ndarray) -> Profile:
@@ -42,11 +44,13 @@ def run_of(times: np.ndarray) -> Profile:
     )
 
 
-def replayed(profile: Profile, ratio: float = 1.0, slack: float = 0.0) -> float:
+def compiled(profile: Profile) -> TimelineReplay:
+    return TimelineReplay.compiled(dependencies(profile), *grouped(profile))
+
+
+def replayed(timeline: TimelineReplay, ratio: float = 1.0, slack: float = 0.0) -> float:
     """The run time with kernels that take `ratio` times as long and launches that take `slack` [ns] more."""
-    run, piece = grouped(profile)
-    timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
-    change = no_change(len(run))
+    run, change = timeline.run, no_change(len(timeline.run))
     change = replace(change, ratio=np.where(run.kind == "kernel", ratio, 1.0), added=np.where(run.kind == "launch", slack * 1e-9, 0.0))
     return float(timeline.seconds(change)) * 1e9
 
@@ -59,26 +63,27 @@ def seconds_of(times: np.ndarray) -> float:
 @pytest.mark.parametrize("kernel", [10_000, 40_000, 100_000])
 @pytest.mark.parametrize("count", [2_000, 3_000, 4_000, 10_000])
 def test_a_full_queue_is_found_however_many_launches_it_holds_back(count: int, kernel: int) -> None:
-    profile = run_of(simulated(count, kernel))
-    graph = dependencies(profile)
+    recorded = simulated(count, kernel)
+    timeline = compiled(run_of(recorded))
+    graph = timeline.graph
     assert (graph.kind == EDGE["queue"]).sum() == count - DEPTH
     assert not graph.residual_ns.any() and not graph.clipped_ns.any()
-    assert replayed(profile) == pytest.approx(seconds_of(simulated(count, kernel)), abs=0.01), "the identity"
+    assert replayed(timeline) == pytest.approx(seconds_of(recorded), abs=0.01), "the identity"
     for ratio in (0.3, 0.5, 2.0):
-        assert replayed(profile, ratio=ratio) == pytest.approx(seconds_of(simulated(count, ratio * kernel)), rel=0.002)
+        assert replayed(timeline, ratio=ratio) == pytest.approx(seconds_of(simulated(count, ratio * kernel)), rel=0.002)
     for slack in (1_000, 5_000, 50_000):
-        assert replayed(profile, slack=slack) == pytest.approx(seconds_of(simulated(count, kernel, slack)), rel=0.002)
+        assert replayed(timeline, slack=slack) == pytest.approx(seconds_of(simulated(count, kernel, slack)), rel=0.002)
 
 
 def test_slack_that_the_queue_hides_costs_nothing() -> None:
     """5 us more a launch of 100 us kernels: the GPU is never short of work."""
-    profile = run_of(simulated(3_000, 100_000))
-    assert replayed(profile, slack=5_000) - replayed(profile) < 20_000
+    timeline = compiled(run_of(simulated(3_000, 100_000)))
+    assert replayed(timeline, slack=5_000) - replayed(timeline) < 20_000
 
 
 def test_slack_never_makes_it_faster() -> None:
-    profile = run_of(simulated(3_000, 10_000))
-    times = [replayed(profile, slack=slack) for slack in (0, 10, 1_000, 5_000, 20_000)]
+    timeline = compiled(run_of(simulated(3_000, 10_000)))
+    times = [replayed(timeline, slack=slack) for slack in (0, 10, 1_000, 5_000, 20_000)]
     assert times == sorted(times)
 
 

@@ -55,8 +55,8 @@ def taking_turns(r: Random, turns: int, calls: int, lag: float, jitter: float) -
 @pytest.mark.parametrize("jitter", [0.0, 0.05, 0.5])
 def test_threads_that_take_turns_hand_over_both_ways(jitter: float) -> None:
     r = np.random.default_rng(1)
-    found = [pairs(*taking_turns(r, 16, int(r.integers(10, 60)), 2_000, jitter)) for _ in range(100)]
-    assert sum(f == {(0, 1), (1, 0)} for f in found) >= 95
+    found = [pairs(*taking_turns(r, 16, int(r.integers(10, 60)), 2_000, jitter)) for _ in range(40)]
+    assert sum(f == {(0, 1), (1, 0)} for f in found) >= 38
     assert edges(*taking_turns(r, 16, 20, 2_000, 0.0))[0] == (0, 1, 5_000)
 
 
@@ -128,10 +128,10 @@ def of_all_lengths(r: Random) -> Calls:
 
 @pytest.mark.parametrize(("kind", "threads"), [(at_random, 2), (at_random, 8), (in_steps, 2), (in_steps, 8), (of_all_lengths, 2)])
 def test_independent_threads_have_no_order(kind: Callable[[Random], Calls], threads: int) -> None:
-    """At most 1 run in 1,000 may be taken for one with hand-overs: of 2,000 runs of each kind, no more than chance allows (5 is 2 %)."""
+    """At most 1 run in 1,000 may be taken for one with hand-overs: no more runs of each kind than chance allows in 98 % of tests."""
     r = np.random.default_rng(4)
-    runs = 2_000 if threads == 2 else 500
-    assert sum(bool(pairs(*(kind(r) for _ in range(threads)))) for _ in range(runs)) <= (5 if threads == 2 else 3)
+    runs, most = (1_000, 3) if threads == 2 else (200, 1)
+    assert sum(bool(pairs(*(kind(r) for _ in range(threads)))) for _ in range(runs)) <= most
 
 
 def rhythm(r: Random, steps: int, jitter: float) -> Calls:
@@ -141,11 +141,11 @@ def rhythm(r: Random, steps: int, jitter: float) -> Calls:
     return begins.astype(np.int64), (begins + 0.5 * busy * period / calls).astype(np.int64)
 
 
-@pytest.mark.parametrize(("jitter", "most"), [(0.01, 10), (0.001, 10), (0.0, 40)])
+@pytest.mark.parametrize(("jitter", "most"), [(0.01, 5), (0.001, 5), (0.0, 20)])
 def test_threads_of_one_period_seldom_look_like_a_hand_over(jitter: float, most: int) -> None:
     r = np.random.default_rng(5)
     found = 0
-    for _ in range(2_000):
+    for _ in range(1_000):
         steps = int(r.integers(3, 30))
         found += bool(pairs(rhythm(r, steps, jitter), rhythm(r, steps, jitter)))
     assert found <= most
