@@ -2,6 +2,7 @@
 
 use rquickjs::promise::MaybePromise;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Error, Function, Runtime, String as Text};
+use std::cell::RefCell;
 use std::fmt;
 use std::hint::black_box;
 
@@ -25,52 +26,97 @@ impl fmt::Display for ScriptError {
 
 impl std::error::Error for ScriptError {}
 
+/// An engine that has loaded its sources.
+struct Engine {
+    sources: Vec<String>,
+    memory: usize,
+    context: Context,
+    runtime: Runtime,
+}
+
+thread_local! {
+    /// The engine of the thread's last call: loading a library again takes longer than most answers.
+    static KEPT: RefCell<Option<Engine>> = const { RefCell::new(None) };
+}
+
 /// Load `sources` in order, then return what the global function `name` answers to each input; a promise is waited for.
 ///
 /// The engine uses at most `memory` bytes.  These are asked for beforehand and given back, so that a process under a limit is
-/// refused here and does not run dry half way.
+/// refused here and does not run dry half way.  A thread's engine is kept for its next call with the same sources and memory; what
+/// fails in it is asked again of a new one, so that no answer depends on earlier calls that failed or filled it.
 ///
 /// # Errors
 /// [`ScriptError::Memory`] where `memory` is not to be had or does not suffice, [`ScriptError::Failed`] where the script throws.
 pub fn run(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Result<Vec<String>, ScriptError> {
+    drop(black_box(reserved(memory)?));
+    if let Some(engine) = KEPT.take().filter(|engine| engine.memory == memory && engine.sources == sources)
+        && let Ok(answers) = engine.answers(name, inputs)
+    {
+        engine.keep();
+        return Ok(answers);
+    }
     let ended = run_once(sources, name, inputs, memory);
     // A script may catch that memory ran out, and throw another error later: then it succeeds where there is more.
     if matches!(ended, Err(ScriptError::Failed(..))) && run_once(sources, name, inputs, memory.saturating_mul(4)).is_ok() {
         return Err(ScriptError::Memory);
     }
-    ended
+    let (engine, answers) = ended?;
+    engine.keep();
+    Ok(answers)
 }
 
-/// [`run`] without the question why it failed.
-fn run_once(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Result<Vec<String>, ScriptError> {
-    drop(black_box(reserved(memory)?));
-    let runtime = Runtime::new().map_err(|_| ScriptError::Memory)?;
-    // the rest is for the answers, whose allocation cannot fail without ending the process
-    runtime.set_memory_limit(memory - memory / 8);
-    // unreachable cycles are looked for at a quarter of it: at QuickJS's 256 KiB the library itself is searched again and again
-    runtime.set_gc_threshold(memory / 4);
-    let context = Context::full(&runtime).map_err(|_| ScriptError::Memory)?;
-    let mut answers = Vec::new();
-    let ended = context.with(|ctx| {
-        let mut answer = |ctx: &Ctx<'_>| -> rquickjs::Result<()> {
-            for source in sources {
-                ctx.eval::<(), _>(*source)?;
-            }
-            let function: Function<'_> = ctx.globals().get(name)?;
-            for input in inputs {
-                let called: MaybePromise<'_> = function.call((*input,))?;
-                let answer: Text<'_> = called.finish()?;
-                answers.push(answer.to_string()?);
-            }
-            Ok(())
-        };
-        answer(&ctx).catch(&ctx).map_err(|error| message(&error))
-    });
-    match ended {
-        Ok(()) => Ok(answers),
-        Err(None) => Err(ScriptError::Memory),
-        Err(Some(message)) => Err(ScriptError::Failed(answers.len(), message)),
+/// [`run`] in a new engine, without the question why it failed.
+fn run_once(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Result<(Engine, Vec<String>), ScriptError> {
+    let engine = Engine::new(sources, memory)?;
+    let answers = engine.answers(name, inputs)?;
+    Ok((engine, answers))
+}
+
+impl Engine {
+    /// Start an engine and load `sources` in order.
+    fn new(sources: &[&str], memory: usize) -> Result<Self, ScriptError> {
+        drop(black_box(reserved(memory)?));
+        let runtime = Runtime::new().map_err(|_| ScriptError::Memory)?;
+        // the rest is for the answers, whose allocation cannot fail without ending the process
+        runtime.set_memory_limit(memory - memory / 8);
+        // unreachable cycles are looked for at a quarter of it: at QuickJS's 256 KiB the library itself is searched again and again
+        runtime.set_gc_threshold(memory / 4);
+        let context = Context::full(&runtime).map_err(|_| ScriptError::Memory)?;
+        let loaded =
+            context.with(|ctx| sources.iter().try_for_each(|source| ctx.eval::<(), _>(*source)).catch(&ctx).map_err(|e| message(&e)));
+        loaded.map_err(|message| failed(0, message))?;
+        Ok(Self { sources: sources.iter().map(|&source| source.to_owned()).collect(), memory, context, runtime })
     }
+
+    /// Return what the global function `name` answers to each input.
+    fn answers(&self, name: &str, inputs: &[&str]) -> Result<Vec<String>, ScriptError> {
+        let mut answers = Vec::new();
+        let ended = self.context.with(|ctx| {
+            let mut answer = |ctx: &Ctx<'_>| -> rquickjs::Result<()> {
+                let function: Function<'_> = ctx.globals().get(name)?;
+                for input in inputs {
+                    let called: MaybePromise<'_> = function.call((*input,))?;
+                    let answer: Text<'_> = called.finish()?;
+                    answers.push(answer.to_string()?);
+                }
+                Ok(())
+            };
+            answer(&ctx).catch(&ctx).map_err(|error| message(&error))
+        });
+        ended.map_err(|message| failed(answers.len(), message))?;
+        Ok(answers)
+    }
+
+    /// Keep this engine for the thread's next call, without what its answers left behind.
+    fn keep(self) {
+        self.runtime.run_gc();
+        KEPT.set(Some(self));
+    }
+}
+
+/// The error of a script that threw; without a message memory ran out.
+fn failed(answered: usize, message: Option<String>) -> ScriptError {
+    message.map_or(ScriptError::Memory, |message| ScriptError::Failed(answered, message))
 }
 
 /// Room for `bytes`, or the error that it is not to be had.
@@ -111,6 +157,22 @@ mod tests {
     fn each_input_gets_its_answer() {
         let doubled = answers("globalThis.f = t => t + t", &["a", "\u{b5}\u{1f600}"], MEMORY);
         assert_eq!(doubled, Ok(vec!["aa".to_owned(), "\u{b5}\u{1f600}\u{b5}\u{1f600}".to_owned()]));
+    }
+
+    #[test]
+    fn a_kept_engine_answers_as_a_new_one() {
+        let leaves = "globalThis.f = t => { if (t == 'x') throw Error('no'); globalThis[t] = Array(1000).fill(t); return t + t }";
+        for _ in 0..3 {
+            assert_eq!(answers(leaves, &["a", "b"], MEMORY), Ok(vec!["aa".to_owned(), "bb".to_owned()]));
+            assert_eq!(answers(leaves, &["a", "x"], MEMORY), Err(ScriptError::Failed(1, "no".to_owned())));
+        }
+        // another source, another engine
+        assert_eq!(answers("globalThis.f = t => t", &["a"], MEMORY), Ok(vec!["a".to_owned()]));
+        // what earlier calls fill does not keep a later one from its memory
+        let fills = "const all = []; globalThis.f = t => { all.push(Array(200000).fill(t)); return all.length > 0 ? t : '' }";
+        for _ in 0..20 {
+            assert_eq!(answers(fills, &["a"], 8 << 20), Ok(vec!["a".to_owned()]));
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ class Figure:
 
 
 def draw(figures: Iterable[Figure]) -> list[Figure]:
-    """Render figures to SVG.  Draw many at once: the engine starts in 0.15 s, a figure takes some 60 ms.
+    """Render figures to SVG.  A thread starts its engine once, in 0.15 s; a figure takes some 60 ms.
 
     Raises
     ------
