@@ -130,8 +130,8 @@ def test_an_application_is_replayed_under_every_assumption() -> None:
         assert one.partners == (2, 4) and not one.lacking and one.compute_seconds[32] > 0
         gain, increase = one.compared()
         assert (gain.what, increase.what, increase.ranks) == ("gain", "increase", 32)
-        assert gain.found_low == min(g.gain for g in one.found) and gain.found_high == max(g.gain for g in one.found)
-        slow = [g.hostcopy_seconds for g in one.found], [g.gpudirect_seconds for g in one.found]
+        assert gain.found_low == min(g.gain for g in one.gains) and gain.found_high == max(g.gain for g in one.gains)
+        slow = [g.hostcopy_seconds for g in one.gains], [g.gpudirect_seconds for g in one.gains]
         assert [increase.found_low, increase.found_high] == pytest.approx(sorted(b / a - 1 for a, b in slow))
     gains = [c for r in found for c in r.compared() if c.what == "gain"]
     over = spans(found)
@@ -148,7 +148,7 @@ def test_an_application_is_replayed_under_every_assumption() -> None:
 def test_a_share_that_no_compute_gives_is_said() -> None:
     app = replace(application("Minisweep"), shares={32: 0.2})
     one = next(replayed(app, OF_THE_PAPER, ranks=(32,), ranks_per_node=(1,)))
-    assert one.lacking == (32,) and not one.found
+    assert one.lacking == (32,) and not one.gains
     assert [c.verdict for c in one.compared()] == ["no such share", "no such share"]
     assert [c.spanned for c in spans([one])] == ["not at all"] * 2
 

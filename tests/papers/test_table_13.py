@@ -24,7 +24,7 @@ from turnbuckle.papers.table_13 import TECHNOLOGIES, Cell, Statement, statements
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "table-13.md"
 #: What every worker collects comes from the table as printed; recomputing it takes seconds, and is left to the tests.
-PRINTED = {(s.subject, s.quantity): s.text for s in PAPER.all if s.at == "Table 13"}
+PRINTED = {(s.subject, s.quantity): s.text for s in PAPER.all if s.place == "Table 13"}
 
 
 @cache
@@ -58,7 +58,7 @@ def test_a_cell_holds_together(key: tuple[str, str]) -> None:
     assert (cell.recomputed is None) == (cell.verdict == "n/r")
     if cell.recomputed is None:
         assert cell.low is None and cell.high is None
-        assert "–" in cell.printed or cell.known.low <= float(cell.printed) <= cell.known.high
+        assert "–" in cell.printed or cell.number.low <= float(cell.printed) <= cell.number.high
         return
     assert cell.low is not None and cell.high is not None and cell.low <= cell.recomputed <= cell.high
     overlaps = "–" in cell.printed or (cell.low <= printed(cell.printed).high + 1e-9 and cell.high >= printed(cell.printed).low - 1e-9)
@@ -123,12 +123,12 @@ def test_headlines() -> None:
 
 def test_intervals_of_statements_are_the_extremes_of_the_cells() -> None:
     """The median gain again, from the cells by hand."""
-    known = [cell.known for cell in table_13() if cell.technology == "CPU-GPU integration"]
+    known = [cell.number for cell in table_13() if cell.technology == "CPU-GPU integration"]
     low, high = (statistics.median(getattr(k, end) for k in known) for end in ("low", "high"))
     s = sentence("median gain of CPU-GPU integration [%]")
     assert (s.low, s.high) == (pytest.approx(100 * (low - 1)), pytest.approx(100 * (high - 1)))
     assert all(
-        cell.known.low == cell.known.high
+        cell.number.low == cell.number.high
         for cell in table_13()
         if cell.technology == "CPU cores a GPU" and cell.printed.isdigit() and cell.recomputed is None
     )

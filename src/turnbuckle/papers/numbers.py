@@ -106,12 +106,12 @@ def swept(function: Callable[..., float], *inputs: Interval) -> Interval:
     return Interval(nominal, float(function(*low)), float(function(*high)))
 
 
-class Said(NamedTuple):
+class PrintedNumber(NamedTuple):
     """Number that a paper prints: subject, quantity, a place (a size, a bin, a row), text, unit and source in the paper."""
 
     subject: str
     quantity: str
-    at: str
+    place: str
     text: str
     unit: str
     source: str
@@ -128,28 +128,28 @@ class Paper:
     file: str
 
     @cached_property
-    def all(self) -> tuple[Said, ...]:
+    def all(self) -> tuple[PrintedNumber, ...]:
         """Return every number of the file."""
         text = (files("turnbuckle.papers") / f"{self.file}.csv").read_text(encoding="utf-8")
-        return tuple(Said(*row) for row in list(csv.reader(text.splitlines()))[1:])
+        return tuple(PrintedNumber(*row) for row in list(csv.reader(text.splitlines()))[1:])
 
     def texts(self, subject: str, quantity: str) -> dict[str, str]:
         """Return the numbers of one kind, as printed, by their place.  Raise `KeyError` for a kind that the file does not hold."""
-        texts = {p.at: p.text for p in self.all if (p.subject, p.quantity) == (subject, quantity)}
+        texts = {p.place: p.text for p in self.all if (p.subject, p.quantity) == (subject, quantity)}
         if not texts:
             raise KeyError((self.file, subject, quantity))
         return texts
 
-    def text(self, subject: str, quantity: str, at: str | None = None) -> str:
-        """Return one number as printed; `at` may be left out where there is only one.  Raise `KeyError` otherwise."""
+    def text(self, subject: str, quantity: str, place: str | None = None) -> str:
+        """Return one number as printed; `place` may be left out where there is only one.  Raise `KeyError` otherwise."""
         texts = self.texts(subject, quantity)
-        if at is None and len(texts) == 1:
+        if place is None and len(texts) == 1:
             return next(iter(texts.values()))
-        return texts[at or ""]
+        return texts[place or ""]
 
-    def number(self, subject: str, quantity: str, at: str | None = None) -> Interval:
+    def number(self, subject: str, quantity: str, place: str | None = None) -> Interval:
         """Return one number with the interval of its digits."""
-        return printed(self.text(subject, quantity, at))
+        return printed(self.text(subject, quantity, place))
 
 
 @dataclass(frozen=True)

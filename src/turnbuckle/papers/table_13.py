@@ -59,7 +59,7 @@ class Cell(Declared):
     note: str = ""
 
     @property
-    def known(self) -> Interval:
+    def number(self) -> Interval:
         """Return the recomputed number, or else the printed one, with its interval; whole cores are exact."""
         if self.recomputed is None or self.low is None or self.high is None:
             return exact(float(self.printed)) if self.technology == "CPU cores a GPU" and self.printed.isdigit() else printed(self.printed)
@@ -128,7 +128,7 @@ def table_13() -> list[Cell]:
 
 @cache
 def _cells() -> tuple[Cell, ...]:
-    order = list(dict.fromkeys(s.subject for s in tables.PAPER.all if s.at == "Table 13"))
+    order = list(dict.fromkeys(s.subject for s in tables.PAPER.all if s.place == "Table 13"))
     cells = [*_closer(), *_cores(), *_apart(), *_gpus(), *_memory(), *_chain()]
     return tuple(sorted(cells, key=lambda c: (TECHNOLOGIES.index(c.technology), order.index(c.application))))
 
@@ -328,7 +328,7 @@ def statements() -> list[Statement]:
     out = []
     for line in table_rows("papers/ecp/section_11.csv"):
         cells, function = [c for c in table_13() if c.technology == line["technology"]], _function(line["function"])
-        intervals = [c.known for c in cells]
+        intervals = [c.number for c in cells]
         low, high = sorted(function(values) for values in ([k.low for k in intervals], [k.high for k in intervals]))
         as_printed, recomputed = function([float(c.printed) for c in cells]), function([k.value for k in intervals])
         without = function([float(c.printed) if c.is_bound else k.value for c, k in zip(cells, intervals, strict=True)])

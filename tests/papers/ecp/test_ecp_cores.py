@@ -7,7 +7,7 @@ import pytest
 from published_rows import misprint
 
 from turnbuckle.papers.ecp.cores import PAPER, parameters, recompute
-from turnbuckle.papers.numbers import Recomputed, Said
+from turnbuckle.papers.numbers import PrintedNumber, Recomputed
 from turnbuckle.questions.cores.laws import exponential_cores, exponential_seconds
 from turnbuckle.questions.cores.question import cores_per_gpu
 from turnbuckle.questions.cores.runs import Runs
@@ -37,8 +37,8 @@ def test_a_report_that_printed_the_limit_would_be_reproduced(monkeypatch: pytest
     assert (rows["R.eq6"].verdict, rows["R.eq6"].resolution) == ("reproduced", "")
 
 
-@pytest.mark.parametrize("said", [p for p in PAPER.all if p.quantity != "limit"], ids=lambda p: f"{p.subject} {p.quantity} {p.at}")
-def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+@pytest.mark.parametrize("said", [p for p in PAPER.all if p.quantity != "limit"], ids=lambda p: f"{p.subject} {p.quantity} {p.place}")
+def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: PrintedNumber) -> None:
     """A number that changes nothing has no place in the file."""
     assert with_misprints(monkeypatch, {said.text: f"{float(said.text) * 0.9:g}"}) != ROWS
 

@@ -8,7 +8,7 @@ from published_rows import misprint
 from turnbuckle.papers.ecp.dag import PAPER, recompute
 from turnbuckle.papers.models.dag.tasks import INTEGRATED
 from turnbuckle.papers.models.dag.tiers import fabric
-from turnbuckle.papers.numbers import Recomputed, Said
+from turnbuckle.papers.numbers import PrintedNumber, Recomputed
 
 
 def with_misprints(monkeypatch: pytest.MonkeyPatch, misprints: dict[str, str]) -> dict[str, Recomputed]:
@@ -16,8 +16,8 @@ def with_misprints(monkeypatch: pytest.MonkeyPatch, misprints: dict[str, str]) -
     return {row.id: row for row in recompute()}
 
 
-@pytest.mark.parametrize("said", PAPER.all, ids=lambda p: f"{p.subject} {p.quantity} {p.at}")
-def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+@pytest.mark.parametrize("said", PAPER.all, ids=lambda p: f"{p.subject} {p.quantity} {p.place}")
+def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: PrintedNumber) -> None:
     """A number that changes nothing has no place in the file; one that is judged, or judged by, changes a verdict."""
     before = {row.id: row for row in recompute()}
     after = with_misprints(monkeypatch, {said.text: f"{float(said.text) * 1.37:.4g}"})

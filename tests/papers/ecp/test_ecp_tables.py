@@ -38,7 +38,7 @@ def test_inputs_are_the_papers() -> None:
         seen.add((said.subject, said.quantity, said.at))
         for text in said.text.split("–") if "/" not in said.text else ():
             printed(text)
-    assert len([s for s in PAPER.all if s.at == "Table 13"]) == 57
+    assert len([s for s in PAPER.all if s.place == "Table 13"]) == 57
     for app, kinds in (("Epsilon", ("control",)), ("Sigma", ("GPU", "control", "data")), ("GTC-P", ("GPU", "control", "data"))):
         for kind in kinds:
             rows = [float(t) for t in PAPER.texts(app, f"{kind} function, time").values()]

@@ -16,7 +16,6 @@ from turnbuckle.papers.models.mdm.cost import (
     PRIOR_LOG_SD,
     Intervals,
     MdmDevice,
-    implied_cycle_rate,
     instructions_per_cycle,
     modelled_duration,
     read_intervals,
@@ -78,7 +77,6 @@ def test_a_modelled_duration_never_comes_without_its_prior() -> None:
     found = modelled_duration(28e9, 2.0, 28, 1e9)
     assert (found.value, PRIOR_LOG_SD) == (0.5, 0.5)
     assert math.log(found.high / found.value) == pytest.approx(NINETY * 0.5) == pytest.approx(math.log(found.value / found.low))
-    assert implied_cycle_rate(28e9, 2.0, found.value) == pytest.approx(28e9)
 
 
 def test_times_weigh_intervals(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_machine_alone_says_what_its_memories_give(summit: Machine) -> None:
     at = memories(summit)
     assert float(at.regular["hbm"][0, 0]) == pytest.approx(900e9 * 0.874)
     assert float(at.regular["ddr"][0, 0]) == pytest.approx(50e9 * 0.928), "the link is narrower than the host's memory"
-    assert "link.h2d.bandwidth" in at.said["ddr"]
+    assert "link.h2d.bandwidth" in at.sources["ddr"]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.machine import Change, Parameter, load
-from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
-from turnbuckle.papers.row_slack.binned_slack import binned_penalty, seed_S, table_two, total_penalty
-from turnbuckle.papers.row_slack.surface import Point
+from turnbuckle.papers.row_slack.binned_slack import beside, binned, binned_penalty, published_surface, seed_S, table_two, total_penalty
+from turnbuckle.papers.row_slack.surface import Point, Surface
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.summary.compared import bin_counts
 

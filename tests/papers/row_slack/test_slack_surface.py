@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from turnbuckle.foundation.errors import TurnbuckleError, UnitError, UsageError
-from turnbuckle.papers.row_slack import Proxy, Surface, modelled, modelled_surface, published_surface, read_surface
+from turnbuckle.papers.row_slack.binned_slack import published_surface
+from turnbuckle.papers.row_slack.proxy import Proxy, modelled
+from turnbuckle.papers.row_slack.surface import Surface, modelled_surface, read_surface
 
 GOOD = """# runs of ours
 size [MiB], threads, slack [us], run time [s], kernel, calls

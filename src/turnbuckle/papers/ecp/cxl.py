@@ -75,8 +75,8 @@ def _identification() -> Iterator[Recomputed]:
     yield stated("R.CXL.ts", "yes", f"{words}{together}", setting is not None and setting.low <= cxl.START_UP <= setting.high)
     settings = cxl.pcie_settings(link.generation, link.lanes)
     fit = cxl.identified(settings, _anchors())
-    kinds = ", ".join(sorted({f"{i.way} at MPS {i.link.mps}" for i in fit}))
-    fits = any((i.way, i.link) == ("both", link) for i in fit)
+    kinds = ", ".join(sorted({f"{i.direction} at MPS {i.link.mps}" for i in fit}))
+    fits = any((i.direction, i.link) == ("both", link) for i in fit)
     yield stated("R.CXL.scan", "-", f"{len(fit)} of {len(settings)}: {kinds}", fits)
 
 

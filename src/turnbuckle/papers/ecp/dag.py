@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnbuckle.papers.models.dag.tiers import block_share, put_speedup, resident_blocks
-from turnbuckle.papers.numbers import Paper, Recomputed, exact, judged, not_printed, swept
+from turnbuckle.papers.numbers import Paper, Recomputed, judged, not_printed, swept
 
 PAPER = Paper("ecp/dag")
 
@@ -23,20 +22,19 @@ def _blocks() -> Iterator[Recomputed]:
     processors, warps, warps_per_block = (
         float(PAPER.text("V100", q)) for q in ("multiprocessors", "warps a multiprocessor", "warps a block")
     )
-    text = PAPER.text("V100", "blocks resident")
-    blocks = resident_blocks(processors, warps, warps_per_block)
-    yield judged("R.8.4.blocks", text, blocks)
+    blocks = processors * warps / warps_per_block
+    yield judged("R.8.4.blocks", PAPER.text("V100", "blocks resident"), blocks)
     peak, few = PAPER.number("V100", "memory bandwidth"), float(PAPER.text("V100", "supernodes at full bandwidth"))
     for name, end, count in (("lo", "lower", blocks), ("hi", "upper", few)):
-        bandwidth = swept(block_share, peak, exact(count))
+        bandwidth = peak.times(1 / count)
         yield judged(f"R.8.4.{name}", PAPER.text("V100", "bandwidth of a block", end), bandwidth, note=f"{count:.0f} blocks share it")
 
 
 def _puts() -> Iterator[Recomputed]:
     device, host = (float(PAPER.text("put", "time", f"started by the {who}")) for who in ("GPU", "host"))
-    yield judged("R.5.4.put", PAPER.text("put", "ratio"), put_speedup(device, host, 0.0))
+    yield judged("R.5.4.put", PAPER.text("put", "ratio"), device / host)
     left = PAPER.number("put", "synchronisation left")
-    speedup = swept(lambda rest: put_speedup(device, host, rest), left)
+    speedup = swept(lambda rest: device / (host + rest), left)
     tenth = f"a tenth of the {device - host:g} us between the two puts is {(device - host) / 10:g} us"
     yield judged("R.5.4.int", PAPER.text("put", "speedup"), speedup, note=f"{device:g} us over {host:g} + {left.value:g} us; {tenth}")
 

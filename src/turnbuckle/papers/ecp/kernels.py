@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from turnbuckle.papers.models.mdm.cost import PRIOR_LOG_SD, implied_cycle_rate
+from turnbuckle.papers.models.mdm.cost import PRIOR_LOG_SD
 from turnbuckle.papers.numbers import Paper, Recomputed, not_printed, stated
 
 PAPER = Paper("ecp/kernels")
@@ -31,15 +31,10 @@ def ipc_errors() -> dict[str, float]:
 
 
 def cycle_rates() -> dict[str, float]:
-    """Return the cycles per second that Tables 1 and 7 together imply, by application [Hz]."""
-    return {
-        app: implied_cycle_rate(
-            PAPER.number(app, "instructions").value,
-            PAPER.number(app, "IPC", "calculated").value,
-            PAPER.number(app, "kernel time").value * 1e-6,
-        )
-        for app in APPLICATIONS
-    }
+    """Return the cycles per second, of all SMs together, that Tables 1 and 7 imply, by application: instructions / (IPC x seconds) [Hz]."""
+    places = (("instructions",), ("IPC", "calculated"), ("kernel time",))
+    numbers = {app: [PAPER.number(app, *place).value for place in places] for app in APPLICATIONS}
+    return {app: instructions / (ipc * time * 1e-6) for app, (instructions, ipc, time) in numbers.items()}
 
 
 def _divergence() -> Iterator[Recomputed]:

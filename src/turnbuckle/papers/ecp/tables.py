@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference, fraction_benefit, fraction_penalty
 from turnbuckle.foundation.units import parse
-from turnbuckle.papers.models.node.cost import Staged, aggregate_ratio, all_on_node, fraction_speedup, gain, needed_share, staged_share
+from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, staged_share
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, exact, judged, not_printed, overlap, printed, stated, swept
 
 #: Numbers that the report prints in these places (``ecp/tables.csv``).
@@ -233,10 +233,10 @@ def _mean_calls() -> Iterator[Recomputed]:
         wrong = []
         for mean in means:
             kind = mean.quantity.removesuffix("mean call")
-            calls, unit = float(PAPER.text(app, f"{kind}calls", mean.at)), parse(f"1 {mean.unit}", "s")
-            mean_call = swept(lambda t, calls=calls, unit=unit: t / calls / unit, PAPER.number(app, f"{kind}time", mean.at))
+            calls, unit = float(PAPER.text(app, f"{kind}calls", mean.place)), parse(f"1 {mean.unit}", "s")
+            mean_call = swept(lambda t, calls=calls, unit=unit: t / calls / unit, PAPER.number(app, f"{kind}time", mean.place))
             if not overlap(mean_call, printed(mean.text)):
-                wrong.append(f"{mean.at}: {mean_call.value:.2f} {mean.unit}, printed {mean.text}")
+                wrong.append(f"{mean.place}: {mean_call.value:.2f} {mean.unit}, printed {mean.text}")
         right = f"{len(means) - len(wrong)} of {len(means)}"
         yield stated(f"R.{table}.avg", f"{len(means)} rows", right, not wrong, note="; ".join(wrong) or "every row")
 
@@ -246,7 +246,7 @@ def node_ratio() -> float:
     pair, gpus, path = (
         PAPER.number("Cori-GPU", q).value for q in ("bandwidth of a GPU pair", "GPUs of a node", "measured bandwidth of a node pair")
     )
-    return float(aggregate_ratio(gpus, parse(f"{pair} GB/s", "B/s"), parse(f"{path} GB/s", "B/s")))
+    return gpus * pair / path
 
 
 def fat_node(app: str) -> Interval:
@@ -310,7 +310,7 @@ def _closer_gpus() -> Iterator[Recomputed]:
     note = f"{recomputed.value:.2f} rounds to 1.1; the text has 12 %"
     yield judged("R.T13.sig", PAPER.text("Sigma", "GPU-GPU integration"), recomputed, note=note)
     text, factor = PAPER.text("GTC-P", "speedup of faster GPU links"), PAPER.number("GTC-P", "bandwidth change on the node").value
-    share = float(needed_share(float(text), factor))
+    share = (1 - 1 / float(text)) / (1 - 1 / factor)
     missing = f"the share of run time in messages within a node is not printed; {text} needs {share:.1%} of it limited by bandwidth"
     yield not_printed("R.8.3", text, missing)
 
@@ -349,7 +349,7 @@ def _no_sum(columns: dict[str, str], major: str) -> str:
 
 def column(name: str) -> dict[str, float]:
     """Return one column of Table 13 as printed, by application, without ranges."""
-    return {s.subject: float(s.text) for s in PAPER.all if s.at == "Table 13" and s.quantity == name and "–" not in s.text}
+    return {s.subject: float(s.text) for s in PAPER.all if s.place == "Table 13" and s.quantity == name and "–" not in s.text}
 
 
 def _summary() -> Iterator[Recomputed]:

@@ -98,7 +98,7 @@ def _print(console: Terminal, replays: Sequence[Any], setup: Any) -> None:
     for app in dict.fromkeys(r.application.name for r in replays):
         of_application = [r for r in replays if r.application.name == app]
         about = of_application[0].application
-        several = sorted({g.ranks for r in of_application for g in r.found} | {n for r in of_application for n in r.lacking})
+        several = sorted({g.ranks for r in of_application for g in r.gains} | {n for r in of_application for n in r.lacking})
         rises = [n for n in about.increases if any(c.what == "increase" and c.ranks == n for r in of_application for c in r.compared())]
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("assumed", overflow="fold", ratio=3)

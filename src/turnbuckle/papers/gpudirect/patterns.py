@@ -84,7 +84,7 @@ def application(name: str) -> Application:
         fix = did_you_mean(name.lower(), names) or ", ".join(NAMES)
         raise error_of("A093.setup", found=clipped(name), fix=fix)
     name = names[name.lower()]
-    text = {(s.quantity, s.at): s for s in (*PAPER.all, *MORE.all) if s.subject == name}
+    text = {(s.quantity, s.place): s for s in (*PAPER.all, *MORE.all) if s.subject == name}
 
     def size(quantity: str, place: str) -> float | None:
         row = text.get((quantity, place))
@@ -265,7 +265,7 @@ class Replayed:
     assumption: str
     pattern: Pattern
     partners: tuple[int, int]
-    found: tuple[Gain, ...]
+    gains: tuple[Gain, ...]
     compute_seconds: dict[int, float]
     lacking: tuple[int, ...]
 
@@ -277,10 +277,10 @@ class Replayed:
     def compared(self) -> Iterator[Compared]:
         """Compare the replays with each printed range."""
         app = self.application
-        gain = [g.gain for g in self.found] or [float("nan")]
+        gain = [g.gain for g in self.gains] or [float("nan")]
         yield Compared(app.name, self.assumption, "gain", 0, *app.gain, min(gain), max(gain))
         for ranks, (low, high) in app.increases.items():
-            one_per_node, six_per_node = (next((g for g in self.found if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
+            one_per_node, six_per_node = (next((g for g in self.gains if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
             if ranks in self.lacking:
                 yield Compared(app.name, self.assumption, "increase", ranks, low, high, float("nan"), float("nan"))
             elif one_per_node and six_per_node:
@@ -370,5 +370,5 @@ class Answered(Declared):
         return [
             {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
             for r in self.replays
-            for g in r.found
+            for g in r.gains
         ]

@@ -21,11 +21,9 @@ from turnbuckle.papers.models.dgemm.question import (
     by_alpha,
     copy_seconds,
     host_seconds,
-    offload_seconds,
     operations,
-    peak_rate,
 )
-from turnbuckle.papers.models.power.question import part_named, power_exponent, preset, rate_at_power, rate_of
+from turnbuckle.papers.models.power.question import part_named, power_exponent, preset
 from turnbuckle.papers.numbers import Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
 from turnbuckle.profile.summary.offload import disaggregation_penalty, offload_ratio_limit
 
@@ -38,9 +36,9 @@ def recompute() -> list[Recomputed]:
     return [*_offload(), *_links(), *_dgemm(), *_design_points(), *_far_2022(), *_far_2026(), *_milc(), *_figures()]
 
 
-def _value(subject: str, quantity: str, at: str | None = None) -> float:
+def _value(subject: str, quantity: str, place: str | None = None) -> float:
     """Return one number in its printed unit; counts have commas."""
-    text = PAPER.text(subject, quantity, at)
+    text = PAPER.text(subject, quantity, place)
     return _WORDS.get(text) or float(text.replace(",", ""))
 
 
@@ -54,9 +52,8 @@ def _offload() -> Iterator[Recomputed]:
         limit = float(offload_ratio_limit(alpha))
         note = "the paper: twice the offload time breaks even" if place == "first" else "the paper: less than 80 % of the host's time"
         yield judged(name, text, limit, note=note)
-    cores, clock, per_cycle = (_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
-    peak = peak_rate(cores, clock * 1e9, per_cycle) * 1e-12
-    yield judged("N.3.cpu", PAPER.text("DGEMM", "host rate"), peak)
+    peak = math.prod(_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
+    yield judged("N.3.cpu", PAPER.text("DGEMM", "host rate"), peak * 1e-3)
     rates = PAPER.number("DGEMM", "accelerator rate"), PAPER.number("DGEMM", "host rate")
     yield judged("N.3.alpha", PAPER.text("DGEMM", "acceleration"), swept(_over, *rates))
 
@@ -75,7 +72,7 @@ def _speedup(size: float, bandwidth: float) -> float:
     """Return the speed-up over the host without launch time, with kernels alpha times as fast as the host."""
     times = by_alpha(_value("DGEMM", "acceleration"), _value("DGEMM", "host rate") * 1e12)
     host = float(host_seconds(size, times.host_rate))
-    return host / float(offload_seconds(times.at(size), copy_seconds(size, bandwidth), 0.0))
+    return host / float(times.seconds_of(size) + copy_seconds(size, bandwidth))
 
 
 def _dgemm() -> Iterator[Recomputed]:
@@ -105,14 +102,14 @@ def _dgemm() -> Iterator[Recomputed]:
 
 def _design_points() -> Iterator[Recomputed]:
     efficiency, full = PAPER.number("trend", "rate per watt", "2026"), _value("on-board", "power")
-    on_board = swept(lambda e: float(rate_of(e, full)), efficiency)
+    on_board = efficiency.times(full)
     yield judged("N.T1.obtf", PAPER.text("on-board", "rate"), on_board)
     printed_rate, a100 = PAPER.number("on-board", "rate"), exact(_value("DGEMM", "accelerator rate"))
     yield judged("N.T1.obx", PAPER.text("on-board", "times an A100"), swept(_over, printed_rate, a100))
     share, half = PAPER.number("discrete", "share of the on-board rate").times(0.01), _value("discrete", "power")
 
     def on_a_card(rate: float, kept: float) -> float:
-        return float(rate_at_power(rate, half, full, power_exponent(kept, half / full)))
+        return float(rate * (half / full) ** power_exponent(kept, half / full))
 
     reduced_rate = swept(on_a_card, printed_rate, share)
     yield judged(
@@ -149,7 +146,7 @@ def _far_2022() -> Iterator[Recomputed]:
     yield stated("N.F9.dgemm", f"<{below:g}%", f"{penalty:.2f}%", penalty < below)
     size = _value("DGEMM", "size from which the accelerator pays")
     copies, kernel, host = _product(size)
-    ratio = host / float(offload_seconds(kernel, copies, _value("2022", "launch time") * 1e-6))
+    ratio = host / (kernel + copies + _value("2022", "launch time") * 1e-6)
     yield stated("N.F9.512", f"{size:g}^2", f"T_c/T_a at {size:g}: {ratio:.2f}", ratio < 1)
 
 
@@ -183,7 +180,7 @@ def _far_2026() -> Iterator[Recomputed]:
     carried = (copies - fixed) * _reached("h2d", "PCIe 4")
     moved = _copy(carried, 2 * _value("discrete", "latency") * 1e-6, _reached("h2d", "PCIe 6"))
     computed = _faster(kernel, _value("discrete", "times an A100"))
-    total = float(offload_seconds(computed, moved, _value("2026", "launch time") * 1e-6))
+    total = computed + moved + _value("2026", "launch time") * 1e-6
     added = _value("2022", "latency added by the network") * 1e-6
     low, high = (100 * float(disaggregation_penalty(added, total, launch)) for launch in (False, True))
     seen = _value("MILC", "disaggregation penalty", "2026")

@@ -15,7 +15,7 @@ from turnbuckle.cost.pcie import Pcie
 from turnbuckle.machine.hops import fibre_metres
 from turnbuckle.papers.numbers import Recomputed, judged, not_printed, printed, stated
 from turnbuckle.papers.row_slack.binned_slack import PAPER, seed_S, table_two, total_penalty
-from turnbuckle.papers.row_slack.proxy import iterations_for, matrix_bytes, modelled
+from turnbuckle.papers.row_slack.proxy import modelled
 
 _LINK = (4, 16)  # PCIe generation and lanes of an A100 (data sheet); the paper names the GPU only
 
@@ -50,8 +50,9 @@ def _table_two() -> Iterator[Recomputed]:
     aim, fewest, most = (PAPER.text("proxy", q) for q in ("kernel time aimed at", "fewest iterations", "most iterations"))
     for order in sizes:
         power = int(order.partition("^")[2])
-        yield judged(f"S.T2.mib{power}", sizes[order], matrix_bytes(2**power) / 2**20)
-        number = iterations_for(float(kernels[order]) * 1e-6, float(aim), int(fewest), int(most))
+        yield judged(f"S.T2.mib{power}", sizes[order], 4 * 4**power / 2**20)
+        # as many as take the time aimed at, within the ends of section III-C
+        number = min(max(math.ceil(float(aim) / (float(kernels[order]) * 1e-6)), int(fewest)), int(most))
         yield judged(f"S.T2.N{power}", counts[order], float(number))
     implied, link = [p.size_bytes / p.copy_seconds for p in table_two()], Pcie(*_LINK).raw_bandwidth
     note = f"if a copy is a third of what the loop needs beyond its kernels: above none, and below the {link * 1e-9:.1f} GB/s of the link"

@@ -15,7 +15,6 @@ in_turn         the GPU serves the threads strictly in turn instead, one iterati
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -42,24 +41,6 @@ WAITING: Final[dict[Waits, tuple[int, ...]]] = {"calls": (0, 1, 2, 3), "copies":
 _MOST_LOOPS: Final = 1_000_000
 _LONGEST_SLACK: Final = 1e4
 _CALL_CLASS: Final = ("copy", "copy", "launch", "copy", "sync")
-
-
-def matrix_bytes(order: int) -> int:
-    """Return the size of a square matrix of single precision numbers [B].
-
-    >>> matrix_bytes(512) == 2**20
-    True
-    """
-    return 4 * order * order
-
-
-def iterations_for(kernel_seconds: float, aim: float, fewest: int, most: int) -> int:
-    """Return the iterations whose kernels take at least `aim` together [s], within `fewest` and `most` (section III-C).
-
-    >>> iterations_for(0.362710, 30.0, 5, 1000)
-    83
-    """
-    return min(max(math.ceil(aim / kernel_seconds), fewest), most)
 
 
 @dataclass(frozen=True)

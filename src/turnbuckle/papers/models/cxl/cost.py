@@ -164,7 +164,7 @@ def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
 class Identified:
     """Setting of PCIe that explains all anchors, and its range of start-ups."""
 
-    way: Way  #: direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``
+    direction: Way  #: direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``
     link: Pcie
     #: ranges, low, high: start-ups that each anchor allows, and their common range [s]
     ranges: tuple[tuple[float, float], ...]

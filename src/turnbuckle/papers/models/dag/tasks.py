@@ -25,7 +25,7 @@ from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.models.dag.supernodes import INDEX_BYTES, LARGEST_GRAPH, Supernodes
-from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, block_bandwidth, put_speedup, tier_between
+from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, block_bandwidth, tier_between
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
 Layout = Literal["2d", "columns", "rows"]
@@ -36,7 +36,7 @@ Queue = Literal["receiver", "link"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 VARIANTS: Final[tuple[What, ...]] = get_args(What)
 #: GPU-initiated put of 6.5 us, host-initiated of 2 us, a tenth of the synchronisation between them left (section 5.4).
-INTEGRATED: Final = put_speedup(6.5e-6, 2.0e-6, 0.5e-6)
+INTEGRATED: Final = 6.5 / (2.0 + 0.5)
 #: Messages inside a node, from NVLink to InfiniBand (section 7.4).
 DISAGGREGATED: Final = 4.0
 

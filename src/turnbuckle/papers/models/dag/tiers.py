@@ -54,24 +54,6 @@ def next_power_of_two(size_bytes: ArrayLike) -> Float:
     return np.where(sizes > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
 
 
-def resident_blocks(multiprocessors: float, warps: float = 64, warps_per_block: float = 8) -> float:
-    """Return the number of thread blocks that a GPU holds at once: multiprocessors x warps / warps per block (section 8.4).
-
-    >>> resident_blocks(80)
-    640.0
-    """
-    return multiprocessors * warps / warps_per_block
-
-
-def block_share(peak: float, blocks: float) -> float:
-    """Return the memory bandwidth of each of `blocks` that share it evenly [B/s].
-
-    >>> block_share(828e9, 640) / 1e9, block_share(828e9, 160) / 1e9
-    (1.29375, 5.175)
-    """
-    return peak / blocks
-
-
 def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, merged: float = 1.0) -> Float:
     """Return the memory bandwidth of one supernode's thread block [B/s].
 
@@ -86,21 +68,6 @@ def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, mer
     [5.2, 4.14, 1.3]
     """
     return np.clip(peak / np.maximum(np.asarray(active, dtype=np.float64), 1.0), low, high * merged)
-
-
-def put_speedup(device_seconds: float, host_seconds: float, synchronising_seconds: float) -> float:
-    """Return how much faster a put that the GPU starts becomes without most of its synchronisation: device / (host + rest).
-
-    Parameters
-    ----------
-    device_seconds : time of a put started by the GPU, over a proxy thread on the host [s].
-    host_seconds : time of a put started by the host [s].
-    synchronising_seconds : remaining synchronisation between the two [s]; 0 gives the ratio of both puts.
-
-    >>> put_speedup(6.5, 2.0, 0.5), put_speedup(6.5, 2.0, 0.0)
-    (2.6, 3.25)
-    """
-    return device_seconds / (host_seconds + synchronising_seconds)
 
 
 def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, gpus_per_node: int) -> Int:
@@ -215,11 +182,6 @@ def _shipped() -> dict[str, list[dict[str, str]]]:
     return out
 
 
-def fabrics() -> tuple[str, ...]:
-    """Return the names of the shipped machines."""
-    return tuple(_shipped())
-
-
 def fabric(name: str = DEFAULT) -> Fabric:
     """Return a shipped machine, each of its numbers with a source.  Raises A043 for an unknown name.
 
@@ -228,7 +190,7 @@ def fabric(name: str = DEFAULT) -> Fabric:
     """
     if name not in _shipped():
         refuse_several(name, "machine")
-        raise error_of("A043.machine", found=repr(name)[:60], fix=did_you_mean(name, fabrics()) or None, names=", ".join(fabrics()))
+        raise error_of("A043.machine", found=repr(name)[:60], fix=did_you_mean(name, _shipped()) or None, names=", ".join(_shipped()))
     rows = _shipped()[name]
     numbers = {r["quantity"]: r["value"] for r in rows if not r["size_bytes"]}
     tiers: dict[str, Tier] = {}
@@ -239,12 +201,12 @@ def fabric(name: str = DEFAULT) -> Fabric:
         elif f"{tier} latency" in numbers:
             tiers[tier] = Tier.plain(float(numbers[f"{tier} latency"]), float(numbers[f"{tier} bandwidth"]))
     peak, processors = float(numbers["memory bandwidth"]), float(numbers["multiprocessors"])
-    most = resident_blocks(processors, float(numbers["warps a multiprocessor"]), float(numbers["warps a block"]))
+    most = processors * float(numbers["warps a multiprocessor"]) / float(numbers["warps a block"])  # blocks resident at once (section 8.4)
     fewest = processors * float(numbers["fewest blocks a multiprocessor"])
     sources = {r["quantity"]: r["source"] for r in rows if r["source"]}
     assumed = tuple(dict.fromkeys(r["quantity"] for r in rows if r["nature"] == "assumption"))
     groups = int(numbers["GPUs a socket"]), int(numbers["GPUs a node"])
-    return Fabric(name, numbers["title"], tiers, *groups, peak, block_share(peak, most), block_share(peak, fewest), sources, assumed)
+    return Fabric(name, numbers["title"], tiers, *groups, peak, peak / most, peak / fewest, sources, assumed)
 
 
 def read_tiers(path: str | Path, base: Fabric) -> Fabric:

@@ -76,15 +76,6 @@ def host_seconds(size: Float | float, host_rate: Float | float) -> Float:
     return np.asarray(operations(size) / host_rate)
 
 
-def peak_rate(cores: float, clock: float, operations_per_cycle: float) -> float:
-    """Return the peak of a CPU [FLOP/s]: cores x clock [Hz] x operations per cycle and core.
-
-    >>> peak_rate(64, 2.45e9, 16) / 1e12
-    2.5088
-    """
-    return cores * clock * operations_per_cycle
-
-
 def copy_seconds(size: Float | float, bandwidth: Float | float, latency: Float | float = 0.0, element_bytes: float = DOUBLE) -> Float:
     """Return the time of two matrices in and one out [s]: 3 (L + e N^2 / BW).
 
@@ -93,11 +84,6 @@ def copy_seconds(size: Float | float, bandwidth: Float | float, latency: Float |
     """
     matrix_bytes = element_bytes * np.asarray(size, dtype=np.float64) ** 2
     return np.asarray(COPIES * loggp_seconds(matrix_bytes, latency, bandwidth))
-
-
-def offload_seconds(kernel_seconds: Float | float, copies: Float | float, launch: Float | float) -> Float:
-    """Return T_a [s]: launch + copies + kernel."""
-    return np.asarray(launch + copies + kernel_seconds)
 
 
 def break_even_bandwidth(
@@ -134,7 +120,7 @@ class KernelTimes:
     host_rate: float = HOST_RATE
     alpha: float = math.nan
 
-    def at(self, size: Float | float) -> Float:
+    def seconds_of(self, size: Float | float) -> Float:
         """Return the kernel time [s] at some sizes.  Raises A160 a size beyond those measured."""
         return self._along(np.asarray(size, dtype=np.float64), self.seconds)
 
@@ -363,11 +349,11 @@ def study(
 
     def over(size: float, kernel: float) -> Float:
         copies = copy_seconds(size, bandwidth, latency, element_bytes)[None, :]
-        return np.asarray(host_seconds(size, host_rate) / offload_seconds(kernel, copies, launch[:, None]))
+        return np.asarray(host_seconds(size, host_rate) / (launch[:, None] + copies + kernel))
 
     products = []
     for n in chosen:
-        host, kernel, ends = float(host_seconds(n, host_rate)), float(times.at(n)), times.ends(n)
+        host, kernel, ends = float(host_seconds(n, host_rate)), float(times.seconds_of(n)), times.ends(n)
         least, most = ends or (kernel, kernel)
         needed = np.array([break_even_bandwidth(n, host_rate, kernel, float(s), 1.0, latency, element_bytes) for s in launch])
         # a kernel slower than the host never pays, so its limit is 0
@@ -393,7 +379,7 @@ def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: F
         for j, carried in enumerate(bandwidth):
 
             def pays(n: Float, started: float = float(started), carried: float = float(carried)) -> Bool:
-                spent = offload_seconds(times.at(n), copy_seconds(n, carried, latency, element_bytes), started)
+                spent = started + copy_seconds(n, carried, latency, element_bytes) + times.seconds_of(n)
                 return np.asarray(spent < host_seconds(n, host_rate))
 
             lost = np.flatnonzero(~pays(grid))

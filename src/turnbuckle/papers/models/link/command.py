@@ -115,7 +115,7 @@ def _links(names: tuple[str, ...], machines: list[MachineName], way: str, settin
     from turnbuckle.papers.models.on_machine import wire
 
     links = [Chosen(link, link.name) for name in names for part in name.split(",") if part.strip() for link in [named(part)]]
-    for machine in (load(one) for word in machines for one in (listed([word]) if isinstance(word, str) else [word])):
+    for machine in (load(name) for word in machines for name in (listed([word]) if isinstance(word, str) else [word])):
         latency = machine.value("link.d2h.latency" if way == "write" else "link.h2d.latency")
         links.append(Chosen(wire(machine), machine.name, latency or 0.0))
     if not links:

@@ -206,12 +206,3 @@ def modelled_duration(instructions: float, ipc: float, sms: float, clock: float,
     seconds = instructions / (ipc * sms * clock)
     wide = math.exp(NINETY * log_sd)
     return Interval(seconds, seconds / wide, seconds * wide)
-
-
-def implied_cycle_rate(instructions: float, ipc: float, seconds: float) -> float:
-    """Return the cycles per second, of all SMs together, that a duration implies: instructions / (IPC x seconds) [Hz].
-
-    >>> implied_cycle_rate(1e9, 0.5, 1.0)
-    2000000000.0
-    """
-    return instructions / (ipc * seconds)

@@ -116,7 +116,7 @@ def _print_memory(console: Console, answer: UnifiedMemory) -> None:
         shortest = show(answer.shortest_seconds, "s")
         hint = f"if every launch took as long as the shortest of its kernel: {shortest} of kernels (a hint, no bound)"
         console.print(Text(hint, "dim"))
-    for name, words in answer.said.items():
+    for name, words in answer.sources.items():
         if words:
             console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
     print_findings(console, answer.findings)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -68,7 +68,7 @@ class Memories:
     flops : floating-point rate [FLOP/s]; nan where unknown.
     regular, irregular : bandwidth by memory [B/s]; nan where unknown.
     h2d, d2h : bandwidths at which pages move [B/s].
-    said : description of each number with its source.
+    sources : description of each number with its source.
     """
 
     flops: Float
@@ -76,21 +76,12 @@ class Memories:
     irregular: dict[Memory, Float]
     h2d: Float
     d2h: Float
-    said: dict[str, str]
+    sources: dict[str, str]
 
     def costs(self, memory: Memory) -> Costs:
         """Return the seconds per unit of work in one memory."""
-        h2d, d2h = rate_cost(self.h2d), rate_cost(self.d2h)
-        return Costs(rate_cost(self.flops), rate_cost(self.regular[memory]), rate_cost(self.irregular[memory]), h2d, d2h)
-
-
-def rate_cost(of: Float) -> Float:
-    """Return the seconds per unit from the units per second.
-
-    >>> float(rate_cost(np.array(4.0)))
-    0.25
-    """
-    return rate(of)  # one over it, whichever way round
+        # one over each rate: `rate` turns a cost into a rate, and back
+        return Costs(*(rate(r) for r in (self.flops, self.regular[memory], self.irregular[memory], self.h2d, self.d2h)))
 
 
 def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS, seed: int = SEED) -> Memories:
@@ -245,7 +236,7 @@ class UnifiedMemory(Declared):
     basis: str
     overlap: Overlap | None
     rows: tuple[Compared, ...]
-    said: Mapping[str, str]
+    sources: Mapping[str, str]
     measured_seconds: float | None = None
     migrated_bytes: Mapping[str, int] = field(default_factory=dict)
     shortest_seconds: float | None = None
@@ -281,7 +272,7 @@ def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> Uni
         )
         for i, name in enumerate(names)
     )
-    return UnifiedMemory("numbers", overlap, rows, costs.said)
+    return UnifiedMemory("numbers", overlap, rows, costs.sources)
 
 
 def _work(table: Table, costs: Memories) -> Work:
@@ -359,8 +350,8 @@ def from_profile(
         if not with_counts.all() and memory_bound in (None, (0.0, 1.0))
         else ()
     )
-    volumes = {str(d): int(b) for d, b in moved.group_by("direction").agg(_bytes()).sort("direction").iter_rows()}
-    sources = {k: v for k, v in costs.said.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
+    volumes = {str(d): int(b) for d, b in moved.group_by("direction").agg(pl.col("size_bytes").sum()).sort("direction").iter_rows()}
+    sources = {k: v for k, v in costs.sources.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
     return UnifiedMemory("recording", None, rows, sources, profile.seconds, volumes, run.shortest, memory_bound, flaws)
 
 
@@ -393,10 +384,6 @@ def _extreme(least: Float, most: Float, rest: float, factor: Float, sign: float)
         best = ratio
         time = np.where(sign * factor > sign * best, most, least)
     return best if math.isfinite(best) else 1.0
-
-
-def _bytes() -> Any:
-    return pl.col("size_bytes").sum()
 
 
 def _recorded(profile: Profile) -> _Recorded:

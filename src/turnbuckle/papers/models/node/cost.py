@@ -1,14 +1,5 @@
 """Gains of a run whose messages move from the network into a node (Austin et al. 2021, section 8).
 
-    fraction_speedup(communication, p2p, off_node, bandwidth_ratio)     S = 1 / (1 - c p o (1 - 1/k))         section 8.1, Table 12
-    aggregate_ratio(gpus, link_bandwidth, shared_bandwidth)             k, where one link per GPU replaces one shared path
-    path_ratio(size_bytes, now_latency, now_bandwidth, ...)             k of messages with a latency
-    staged_share(parts, bandwidth_factor)                               run time left, in shares of now       section 8.2
-    all_on_node(parts)                                                  the same parts with every stage on the node
-    tree_stages(ranks, ranks_per_node)                                  (stages on the node, stages) of a binary tree
-    needed_share(speedup, bandwidth_ratio)                              the share of run time that a speed-up needs
-    gain(before, after)                                                 before / after - 1
-
 Shares are of the run time and lie in [0, 1].  Every part that is not named keeps its time, and so do latencies and the wait for
 a late rank.  MPI time is not all transfer, so the result is the most that a run can gain.
 """
@@ -43,21 +34,6 @@ def fraction_speedup(communication: Float | float, p2p: Float | float, off_node:
     """
     moved = np.asarray(communication, dtype=np.float64) * p2p * off_node
     return fraction_benefit(moved, bandwidth_ratio)
-
-
-def aggregate_ratio(gpus: Float | float, link_bandwidth: Float | float, shared_bandwidth: Float | float) -> Float:
-    """Return the bandwidth of all links of a node over that of the one path that they shared: n BW_link / BW_shared.
-
-    Parameters
-    ----------
-    gpus : n, number of GPUs that send at once.
-    link_bandwidth : bandwidth of each GPU's new link [B/s].
-    shared_bandwidth : measured bandwidth of the path that all GPUs share now [B/s].
-
-    >>> round(float(aggregate_ratio(8, 25e9, 24e9)), 1)
-    8.3
-    """
-    return np.asarray(np.asarray(gpus, dtype=np.float64) * link_bandwidth / shared_bandwidth)
 
 
 def path_ratio(
@@ -132,17 +108,6 @@ def tree_stages(ranks: int, ranks_per_node: int) -> tuple[int, int]:
     nodes = -(-ranks // ranks_per_node)
     across = min(max(nodes - 1, 0).bit_length(), stages)
     return stages - across, stages
-
-
-def needed_share(speedup: Float | float, bandwidth_ratio: Float | float) -> Float:
-    """Return the share of run time that bandwidth must limit for a speed-up: (1 - 1/S) / (1 - 1/k).
-
-    A result above 1 means that no run can reach the speed-up.
-
-    >>> round(float(needed_share(1.17, 4)), 3)
-    0.194
-    """
-    return np.asarray((1.0 - 1.0 / np.asarray(speedup, dtype=np.float64)) / (1.0 - 1.0 / np.asarray(bandwidth_ratio, dtype=np.float64)))
 
 
 def gain(before: Float | float, after: Float | float) -> Float:

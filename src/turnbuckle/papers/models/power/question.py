@@ -96,7 +96,7 @@ class Trend:
     spread_years: float  #: sum of squares of the years about their mean
     count: int
 
-    def at(self, year: float) -> Interval:
+    def efficiency(self, year: float) -> Interval:
         """Return the rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
         away = year - self.year
         value = self.log2 + self.slope * away
@@ -110,24 +110,6 @@ def _two_to(power: float) -> float:
     return 2.0**power if power < sys.float_info.max_exp else math.inf
 
 
-def doubled(efficiency: float, years: float, doubling_years: float) -> float:
-    """Return the rate per watt after some years: e 2^(years / D).
-
-    >>> doubled(19.5e12 / 400, 6, 3) / 1e12
-    0.195
-    """
-    return float(efficiency * 2.0 ** (years / doubling_years))
-
-
-def rate_of(efficiency: Float | float, power: float) -> Float | float:
-    """Return the rate of a part [FLOP/s] from its rate per watt and its power.
-
-    >>> round(rate_of(0.19, 700))
-    133
-    """
-    return efficiency * power
-
-
 def power_exponent(rate_ratio: float, power_ratio: float) -> float:
     """Return x of F ~ P^x from one chip at two powers.
 
@@ -139,15 +121,6 @@ def power_exponent(rate_ratio: float, power_ratio: float) -> float:
     0.394
     """
     return math.log(rate_ratio) / math.log(power_ratio)
-
-
-def rate_at_power(rate: Float | float, power: float, reference_power: float, exponent: float) -> Float | float:
-    """Return the rate at another power: F (P / P0)^x.
-
-    >>> round(rate_at_power(133.0, 350, 700, power_exponent(0.76, 0.5)), 2)
-    101.08
-    """
-    return rate * math.pow(power / reference_power, exponent)
 
 
 @cache
@@ -242,7 +215,7 @@ def design_points(
     full = efficiency.times(package)
 
     def at_power(power: float) -> Interval:
-        return full.times(float(rate_at_power(1.0, power, package, exponent)))
+        return full.times((power / package) ** exponent)
 
     less = f"of {package:g} W, to the power {exponent:.3f}"
     stem = f"{year:g}"
@@ -318,7 +291,7 @@ def preset(base: Part, year: float, doubling_years: float, which: Rate = "best")
     >>> round(preset(part_named("A100-SXM4-40GB"), 2026, 3.0).value / 1e12, 3)
     0.195
     """
-    value = doubled(base.rate(which) / base.power, year - base.year, doubling_years)
+    value = base.rate(which) / base.power * 2.0 ** ((year - base.year) / doubling_years)
     return Interval(value, value, value)
 
 
@@ -364,7 +337,7 @@ def power_study(
         used: tuple[Part, ...] = (base,)
     else:
         used, trend = tuple(parts), fitted(parts, which)
-        efficiency, doubling = trend.at(year), trend.doubling_years
+        efficiency, doubling = trend.efficiency(year), trend.doubling_years
         basis = f"least squares through {len(used)} parts of {min(p.year for p in used):g} to {max(p.year for p in used):g}"
         if base is not None:
             ends = [preset(base, year, years, which).value for years in (doubling.low, doubling.value, doubling.high)]
