@@ -34,8 +34,8 @@ def test_inputs_are_the_papers() -> None:
     seen = set()
     for said in PAPER.all:
         assert said.source.startswith(("Table", "section", "sections")) and said.unit, said
-        assert (said.subject, said.quantity, said.at) not in seen, said
-        seen.add((said.subject, said.quantity, said.at))
+        assert (said.subject, said.quantity, said.place) not in seen, said
+        seen.add((said.subject, said.quantity, said.place))
         for text in said.text.split("–") if "/" not in said.text else ():
             printed(text)
     assert len([s for s in PAPER.all if s.place == "Table 13"]) == 57

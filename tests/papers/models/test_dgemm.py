@@ -147,7 +147,7 @@ def test_measured_times_go_through_the_points_and_not_beyond() -> None:
     assert times.seconds_of(np.array([1000.0, 2000.0])) == pytest.approx([2e-3, 8e-3])
     assert 2e-3 < float(times.seconds_of(1500)) < 8e-3
     for beyond in (999.0, 2001.0):
-        refused("A160", times.at, beyond)
+        refused("A160", times.seconds_of, beyond)
     refused("A160", study, times, sizes=[4096])
     never = study(measured([100, 200], [1.0, 1.0], "slow"))
     assert np.isnan(never.pays_from).all() and all(p.ratio_limit == 0.0 and np.isinf(p.needed).all() for p in never.products)

@@ -104,7 +104,7 @@ def test_the_trend_of_the_shipped_parts() -> None:
     best, vector = fitted(modules), fitted(modules, "vector")
     assert 2.5 < best.doubling_years.value < 3.7 < vector.doubling_years.value < 5
     assert best.doubling_years.low < 3.0 < best.doubling_years.high
-    assert best.at(2026).low < 0.19e12 < best.at(2026).high
+    assert best.efficiency(2026).low < 0.19e12 < best.efficiency(2026).high
 
 
 def test_parts_of_a_user(tmp_path: Path) -> None:
