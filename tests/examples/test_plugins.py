@@ -1,4 +1,4 @@
-"""The example packages of third parties, built and installed by pip: a reader, a question, machines, a charge, a predictor of kernels."""
+"""The example packages of third parties, built and installed: a reader, a question, machines, a charge, a predictor of kernels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+from collections.abc import Iterator
+from contextlib import chdir
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +31,14 @@ shown = script("docs/examples.py")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all example packages, as pip installs them without a network."""
+    """A folder with all example packages: the content of the wheels that their build backend makes, which is what pip installs."""
     place = tmp_path_factory.mktemp("site")
-    sources = [shutil.copytree(plugin, tmp_path_factory.mktemp("sources") / plugin.name) for plugin in PLUGINS]
-    words = ("install", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target", place)
-    subprocess.run([sys.executable, "-m", "pip", *words, *sources], capture_output=True, check=True)
+    for plugin in PLUGINS:
+        about = tomllib.loads((plugin / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+        with chdir(plugin):
+            wheel = import_module(about["build-backend"]).build_wheel(str(place))
+        with zipfile.ZipFile(place / wheel) as packed:
+            packed.extractall(place)
     return place
 
 
@@ -45,23 +52,55 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(site: Path, place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process that has the packages installed."""
+#: Program that answers a line after the other: the words of a command line, or a text of Python.
+_ANSWERS = """
+import contextlib, io, json, sys
+from turnbuckle.cli.run import run
+for line in sys.stdin:
+    asked, code, out, err = json.loads(line), 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        if isinstance(asked, str):
+            exec(asked, {})
+        else:
+            sys.argv = ["turnbuckle", *asked]
+            code = run(asked)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+class Installed:
+    """A process that has the packages installed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def run(self, asked: str | list[str]) -> tuple[int, str, str]:
+        """Run a text of Python or the words of a command line, and return exit code, output and error output."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        code, out, err = json.loads(self.process.stdout.readline())
+        return code, out, err
+
+    def turnbuckle(self, *words: str) -> str:
+        """Return what the command line prints."""
+        code, out, err = self.run(list(words))
+        assert code == 0, err
+        return out
+
+    def python(self, text: str) -> str:
+        """Return what a text of Python prints."""
+        return self.run(text)[1]
+
+
+@pytest.fixture(scope="module")
+def installed(site: Path, place: Path) -> Iterator[Installed]:
     env = {**os.environ, **shown.TERMINAL, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(place / "cache")}
-    return subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, check=False, cwd=place)
-
-
-def asked(site: Path, place: Path, *words: str) -> str:
-    """Return what the command line prints with the packages installed."""
-    done = started(site, place, "-m", "turnbuckle", *words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def python(site: Path, place: Path, code: str) -> str:
-    done = started(site, place, "-c", code)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    start = [sys.executable, "-c", _ANSWERS]
+    with subprocess.Popen(start, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=place) as process:
+        yield Installed(process)
+        assert process.stdin
+        process.stdin.close()
 
 
 def test_each_open_door_has_an_example() -> None:
@@ -74,13 +113,13 @@ def test_each_open_door_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
-def test_a_readme_shows_what_the_package_does(plugin: Path, site: Path, place: Path) -> None:
+def test_a_readme_shows_what_the_package_does(plugin: Path, installed: Installed) -> None:
     steps = [step for block in shown.blocks((plugin / "README.md").read_text(encoding="utf-8")) for step in block.steps]
     assert steps
     for step in steps:
         program, *words = step.code.split()
         assert program == "turnbuckle" and step.shown
-        assert shown.differences(step, asked(site, place, *words).splitlines(), 0) == []
+        assert shown.differences(step, installed.turnbuckle(*words).splitlines(), 0) == []
 
 
 def test_the_guide_shows_pieces_of_the_packages() -> None:
@@ -90,7 +129,7 @@ def test_the_guide_shows_pieces_of_the_packages() -> None:
     assert [piece for piece in pieces if not any(piece in text for text in texts)] == []
 
 
-def test_the_log_of_a_run_is_the_run(site: Path, place: Path) -> None:
+def test_the_log_of_a_run_is_the_run(installed: Installed, place: Path) -> None:
     """What a recording holds of calls, kernels and copies comes back from a log of the same rows."""
     with sample() as path:
         trace = read(path).trace
@@ -117,7 +156,7 @@ def test_the_log_of_a_run_is_the_run(site: Path, place: Path) -> None:
     )
     copies = trace.copies.filter(pl.col("direction").is_in(list(ways)))
     wanted = (trace.kernels["end_ns"].sum(), copies["size_bytes"].sum(), trace.api.height, trace.kernels.height)
-    assert python(site, place, code).split() == [str(number) for number in wanted]
+    assert installed.python(code).split() == [str(number) for number in wanted]
 
 
 @pytest.mark.parametrize(
@@ -129,10 +168,10 @@ def test_the_log_of_a_run_is_the_run(site: Path, place: Path) -> None:
         ("kind,name,id,start_ns,end_ns,stream,bytes\nkernel,a,1,0,5,7,\nkernel,b,2,9,x,7,\nh2d,,3,9,20,7,\n", 0, "P162"),
     ],
 )
-def test_a_log_that_is_damaged_is_refused_or_counted(text: str, exit_code: int, said: str, site: Path, place: Path) -> None:
+def test_a_log_that_is_damaged_is_refused_or_counted(text: str, exit_code: int, said: str, installed: Installed, place: Path) -> None:
     (place / "damaged.log").write_text("# event-log 1\n" + text, encoding="utf-8")
-    done = started(site, place, "-m", "turnbuckle", "inspect", "damaged.log")
-    assert done.returncode == exit_code and said in done.stdout + done.stderr
+    code, out, err = installed.run(["inspect", "damaged.log"])
+    assert code == exit_code and said in out + err
 
 
 def test_idle_stretches_are_those_that_a_plain_loop_finds() -> None:
@@ -149,24 +188,24 @@ def test_idle_stretches_are_those_that_a_plain_loop_finds() -> None:
         assert idle.covered(began, ended, start, end).tolist() == inside
 
 
-def test_a_question_answers_in_python_and_with_options_of_every_verb(site: Path, place: Path) -> None:
-    printed = json.loads(asked(site, place, "model", "idle", "run.sqlite", "--top", "2", "--part", "steady", "--format", "json"))
+def test_a_question_answers_in_python_and_with_options_of_every_verb(installed: Installed) -> None:
+    printed = json.loads(installed.turnbuckle("model", "idle", "run.sqlite", "--top", "2", "--part", "steady", "--format", "json"))
     assert len(printed["rows"]) == 2 and printed["provenance"]["profile"]["file"] == "run.sqlite"
     code = "import turnbuckle as tb; print([r['seconds'] for r in tb.model.idle('run.sqlite', top=2, part='steady')['rows']])"
-    assert json.loads(python(site, place, code)) == [row["seconds"] for row in printed["rows"]]
-    assert " idle " in asked(site, place, "model", "--help")
+    assert json.loads(installed.python(code)) == [row["seconds"] for row in printed["rows"]]
+    assert " idle " in installed.turnbuckle("model", "--help")
 
 
-def test_a_machine_stands_in_the_catalogue_and_has_no_remark(site: Path, place: Path) -> None:
-    assert "l40s-x8" in asked(site, place, "machines", "list")
+def test_a_machine_stands_in_the_catalogue_and_has_no_remark(installed: Installed) -> None:
+    assert "l40s-x8" in installed.turnbuckle("machines", "list")
     code = "import turnbuckle as tb; print(*(tb.Machine.load(name).value('link.h2d.bandwidth') for name in ('l40s-x8', 'l40s')))"
-    narrow, wide = map(float, python(site, place, code).split())
+    narrow, wide = map(float, installed.python(code).split())
     assert narrow * 2 == pytest.approx(wide, rel=0.01)
     file = ROOT / "examples/plugins/narrow-slot/narrow_slot/machines/l40s-x8.toml"
-    assert "0 remarks" in asked(site, place, "machines", "check", str(file))
+    assert "0 remarks" in installed.turnbuckle("machines", "check", str(file))
 
 
-def test_a_charge_adds_what_it_states_and_nothing_at_the_identity(site: Path, place: Path) -> None:
+def test_a_charge_adds_what_it_states_and_nothing_at_the_identity(installed: Installed) -> None:
     code = """
 import turnbuckle as tb
 from turnbuckle.foundation import registry
@@ -179,14 +218,14 @@ for on in ("self", "gh200", "cdi-row-link"):
     print(seconds(on, "encryption") - seconds(on))
 print(size / 4.5e9)
 """
-    same, inside, outside, every = map(float, python(site, place, code).split())
+    same, inside, outside, every = map(float, installed.python(code).split())
     assert same == inside == 0.0
     assert 0 < outside <= every * (1 + 1e-9), "of copies behind kernels the sum charges what can be felt"
 
 
-def test_a_predictor_is_asked_for_each_target(site: Path, place: Path) -> None:
+def test_a_predictor_is_asked_for_each_target(installed: Installed) -> None:
     words = ("project", "run.sqlite", "--on", "h100-sxm5,v100-sxm2,cdi-row-link", "--kernels", "waves", "--format", "json", "--draws", "0")
-    done = json.loads(asked(site, place, *words))
+    done = json.loads(installed.turnbuckle(*words))
     faster, slower, same = done["projections"]
     assert {c["basis"] for answer in (faster, slower) for c in answer["kernels"]["classes"]} == {"given"}
     assert faster["kernels"]["seconds"] < faster["kernels"]["measured_seconds"] < slower["kernels"]["seconds"]
