@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts import script
 
 from turnbuckle.cli.run import run as cli
 from turnbuckle.mpi import schedules
@@ -51,10 +52,16 @@ def test_the_commands_fit_the_file(
 ) -> None:
     """Nearly all are answered where nothing is damaged: a command that no sound file passes tries nothing."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # a sweep without --workers starts no processes
     seed = next(s for s in built if s.format == format)
     codes = []
     for k, (_, words) in enumerate(cases.commands(format)):
-        filled = {"{f}": str(seed.folder / seed.anchor), "{s}": str(seeds.SAMPLE), "{in}": str(seed.folder), "{o}": str(tmp_path / f"{k}")}
+        filled = {
+            "{f}": str(seed.folder / seed.anchor),
+            "{s}": str(seeds.EXAMPLES / "dgemm-like-synthetic.sqlite"),
+            "{in}": str(seed.folder),
+            "{o}": str(tmp_path / f"{k}"),
+        }
         given = [next((w.replace(key, value) for key, value in filled.items() if key in w), w) for w in words]
         monkeypatch.setattr("sys.argv", ["turnbuckle", *given])
         codes.append((cli(given), words, capsys.readouterr().err))
@@ -85,12 +92,12 @@ def test_each_kind_of_damage_is_done(built: list[seeds.Seed], tmp_path: Path) ->
         if not whole.is_file():
             continue
         changed = 0
-        for number in range(12):
+        for number in range(8):
             path = tmp_path / whole.name
             path.write_bytes(whole.read_bytes())
             done.add(damage.damage(path, random.Random(number)).split(":")[0].split(" ")[0])
             changed += path.read_bytes() != whole.read_bytes()
-        assert changed >= 9, seed
+        assert changed >= 6, seed
     assert done >= {"SQL", "JSON", "text", "packed", "cut"}
 
 
@@ -171,18 +178,18 @@ def test_the_judge_sees_each_kind_of_failure(tmp_path: Path) -> None:
     assert (found[""][0], found["uncoded"][0], found["  "][0]) == ("answered", "refused", "interrupted")
 
 
-def test_a_short_run_fails_nowhere(tmp_path: Path) -> None:
+def test_a_short_run_fails_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # what the clock and the size of the machine decide, signals and limits, is left to `make fuzz`
-    words = ["--seed=1", "--kinds=damage,odd,output,words", "--count=12", "--jobs=1", "--repository-only", f"--output={tmp_path / 'kept'}"]
-    ran = subprocess.run([sys.executable, str(FUZZ / "run.py"), *words], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.splitlines()[0].split() == ["format", "cases", *OUTCOMES, "FAILURES"]
-    assert "12 cases of" in ran.stdout and not list((tmp_path / "kept").iterdir())
+    words = ["--seed=2", "--kinds=damage,odd,output,words", "--count=10", "--jobs=1", "--repository-only", f"--output={tmp_path / 'kept'}"]
+    code, printed = script("validation/fuzz/run.py").main(words), capfd.readouterr().out
+    assert code == 0, printed
+    assert printed.splitlines()[0].split() == ["format", "cases", *OUTCOMES, "FAILURES"]
+    assert "10 cases of" in printed and not list((tmp_path / "kept").iterdir())
 
 
-def test_a_case_can_be_repeated_and_its_files_are_kept(tmp_path: Path) -> None:
+def test_a_case_can_be_repeated_and_its_files_are_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--seed=1", "--case=3", "--repository-only", "--only=runs", f"--output={tmp_path}"]
-    ran = subprocess.run([sys.executable, str(FUZZ / "run.py"), *words], capture_output=True, text=True, check=False)
+    script("validation/fuzz/run.py").main(words)
     about = (tmp_path / "case-3" / "case.txt").read_text(encoding="utf-8")
-    assert "runs" in ran.stdout and "turnbuckle cores" in about
+    assert "runs" in capfd.readouterr().out and "turnbuckle cores" in about
     assert "run.py --seed 1 --only 'runs' --repository-only --case 3" in about and (tmp_path / "case-3" / "in").is_dir()

@@ -94,7 +94,7 @@ OTHERS = {
     "case": "3 validate {f}\n1 validate {f} --format json -o {o}.json\n1 validate --cases {in} --format csv",
     "runs": "3 cores {f} --draws 100\n1 cores {f} --draws 100 --format csv -o {o}.csv\n1 cores {f} --draws 100 --charts {o}",
     "surface": "1 slack {s} --published {f} --draws 0",
-    "starvation": "1 slack {s} --starvation {f} --published modelled --draws 0",
+    "starvation": "1 slack {s} --starvation {f} --draws 0",
     "work": "1 model memory {f} --on summit --memories {in}/memories.csv",
     "memories": "1 model memory {in}/work.csv --on summit --memories {f}",
     "intervals": "1 model mdm {f} --warps 8 --miss-rate 40%",

@@ -134,10 +134,12 @@ def cases(place: Path, kept: Path, given: argparse.Namespace, repeat: str) -> It
                     if key.data.wait():
                         raise SystemExit(f"a server of the fuzzer ended with {key.data.returncode}: a defect of the fuzzer")
     finally:
+        chosen.close()
         for server in servers:
             if server.poll() is None:
                 server.terminate()
-                server.wait()
+            with server:  # which waits, and closes its output
+                pass
 
 
 def main(words: Sequence[str] | None = None) -> int:
