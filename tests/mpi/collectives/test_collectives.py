@@ -17,7 +17,8 @@ from refusals import refused
 
 from turnbuckle.mpi.collectives.collectives import ALGORITHMS, Pattern, buffers, operation_of, pattern
 
-RANKS = range(1, 34)
+#: Both sides of each power of two, and what is far from any.
+RANKS = (*range(1, 14), 15, 16, 17, 23, 31, 32, 33)
 Message = tuple[int, int, float]
 
 
@@ -33,7 +34,7 @@ def backwards(steps: list[list[Message]]) -> list[list[Message]]:
 
 
 def roots(ranks: int) -> list[int]:
-    return list(range(ranks)) if ranks <= 9 else sorted({0, 1, ranks // 2, ranks - 1})
+    return list(range(ranks)) if ranks <= 6 else sorted({0, 1, ranks // 2, ranks - 1})
 
 
 def spread(steps: list[list[Message]], held: list[list[int]], units: float, first: str = "latest", root: int = 0) -> list[list[list[int]]]:
@@ -55,7 +56,7 @@ def spread(steps: list[list[Message]], held: list[list[int]], units: float, firs
             else:
                 order = sorted(came, key=lambda u: (u in have, (u - t) % len(held) if first == "own" else (u - t + root) % len(held)))
             count = round(share * units)
-            assert count == pytest.approx(share * units) and count <= len(order), (s, t, share)
+            assert math.isclose(count, share * units, rel_tol=1e-6) and count <= len(order), (s, t, share)
             inside.append(order[:count])
             # what is carried comes in its own order
             held[t] += [u for u in order[:count][:: -1 if first == "latest" else 1] if u not in held[t]]
@@ -302,7 +303,7 @@ def test_rabenseifner_halves_and_gathers() -> None:
 def test_a_reduce_by_rabenseifner_gathers_at_its_root() -> None:
     for ranks in RANKS:
         power, number = halves(ranks, 0)
-        for root in range(ranks):
+        for root in roots(ranks):
             held, active, rest = halved(steps_of(pattern("reduce", "rabenseifner", ranks, root)), ranks, 0)
             whole = [set(active[r]) if r in number else set() for r in range(ranks)]
             assert all(held[r][u] == set(range(ranks)) for r in range(ranks) for u in whole[r])
@@ -437,13 +438,13 @@ EVERY = [(o, a) for o, all_of in ALGORITHMS.items() for a in all_of]
 
 
 @pytest.mark.parametrize(("operation", "algorithm"), EVERY)
-@given(st.integers(1, 40))
-def test_nobody_talks_to_himself_or_twice_to_one_in_a_step(operation: str, algorithm: str, ranks: int) -> None:
-    p = pattern(operation, algorithm, ranks)
-    assert (p.source != p.target).all() and (np.diff(p.step) >= 0).all()
-    assert (p.share > 0).all() or operation == "barrier" or algorithm == "linear_sync"
-    each = list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist(), strict=True))
-    assert len(each) == len(set(each)) and set(p.step.tolist()) == set(range(int(p.step.max(initial=-1)) + 1))
+def test_nobody_talks_to_himself_or_twice_to_one_in_a_step(operation: str, algorithm: str) -> None:
+    for ranks in RANKS:
+        p = pattern(operation, algorithm, ranks)
+        assert (p.source != p.target).all() and (np.diff(p.step) >= 0).all()
+        assert (p.share > 0).all() or operation == "barrier" or algorithm == "linear_sync"
+        each = list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist(), strict=True))
+        assert len(each) == len(set(each)) and set(p.step.tolist()) == set(range(int(p.step.max(initial=-1)) + 1))
 
 
 @pytest.mark.parametrize(("operation", "algorithm"), EVERY)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hostile_names import SAMPLE, Ran
+from runs import read_once
 
 from turnbuckle.foundation.settings import settings_of
 from turnbuckle.foundation.units import show
@@ -17,6 +18,12 @@ from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.messages import Messages, Traffic
 
 Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    with read_once():
+        yield
 
 
 def test_a_real_run(turnbuckle: Run, shared: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hostile_names import SAMPLE, Ran
+from runs import read_once
 
 Run = Callable[..., Ran]
 
@@ -20,6 +21,12 @@ RECORDINGS = {
     "dumpi": ("dumpi/bgp_7rank/testbgp.meta", "DUMPI 1.1.0 trace", 7),
     "pmpi": ("goal/sphot_pmpi_4rank/htor-coll-rank-0.dat", "PMPI text trace of collprof 0.9", 4),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    with read_once():
+        yield
 
 
 @pytest.fixture(params=RECORDINGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from turnbuckle.profile.profile import build
 US = 1000
 
 
+@cache
 def traffic() -> Traffic:
     """Two ranks compute for 100 us, exchange, compute for 50 us, and exchange again; rank 0 sends both times.
 

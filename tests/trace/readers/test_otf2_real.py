@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ REPLAYS: tuple[Replay, ...] = ("sum", "timeline")
 OTHERS = ("hip_two_gpu_mi300", "pingpong_2rank", "sstmacro_halo_10rank", "stencil4d_32rank")
 
 
+@cache
 def archive(shared: Path, name: str) -> Trace:
     kind = "otf2" if name in OTHERS else "otf2-local"
     return read(next((shared / "traces" / kind / name).rglob("*.otf2")), use_cache=False)

@@ -24,12 +24,8 @@ CHAINS: Final = 4
 
 def step(source: Int | list[int], target: Int | list[int] | int, share: Float | list[float] | float) -> Step:
     """Return the messages of one step; a single target or share applies to all."""
-    sources = np.asarray(source, np.int64)
-    return (
-        sources,
-        np.broadcast_to(np.asarray(target, np.int64), sources.shape),
-        np.broadcast_to(np.asarray(share, np.float64), sources.shape),
-    )
+    sources, targets, shares = np.asarray(source, np.int64), np.asarray(target, np.int64), np.asarray(share, np.float64)
+    return sources, targets if targets.ndim else np.full_like(sources, target), shares if shares.ndim else np.full(len(sources), share)
 
 
 def rounds(ranks: int) -> Iterator[int]:
