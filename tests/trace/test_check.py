@@ -17,7 +17,7 @@ from turnbuckle.trace import check as module
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
 
 #: Every example joins whole tables.
-COSTLY = settings(max_examples=100)
+COSTLY = settings(max_examples=50)
 
 HOUR = 3_600_000_000_000
 NAMES = pl.Series(["cudaLaunchKernel", "cudaGraphLaunch_v10000", "cuGraphLaunch", "cudaMemcpyAsync"], dtype=pl.String)

@@ -123,11 +123,10 @@ def graphs(draw: st.DrawFn) -> MessageGraph:
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n.shape).__name__)
-@pytest.mark.parametrize("p", [PLAIN, LEGACY], ids=["plain", "legacy"])
-def test_it_is_what_simpy_says(network: Network, p: Protocol) -> None:
-    @given(graphs())
+def test_it_is_what_simpy_says(network: Network) -> None:
+    @given(graphs(), st.sampled_from([PLAIN, LEGACY]))
     @settings(max_examples=30)
-    def same(graph: MessageGraph) -> None:
+    def same(graph: MessageGraph, p: Protocol) -> None:
         expected, tied = simulated(graph, network, p)
         assume(not tied)
         assert seconds(graph, network, p) == pytest.approx(expected, abs=2e-12)

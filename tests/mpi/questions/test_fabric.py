@@ -46,7 +46,8 @@ def room(shape: FatTree | Torus | Dragonfly | None) -> int:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_longest_route_is_the_longest_that_the_replay_takes(shape: FatTree | Torus | Dragonfly | None) -> None:
-    for cards in range(2, room(shape) + 1):
+    full = room(shape)
+    for cards in sorted({2, 3, full // 3, full // 2 + 1, full - 1, full} - {0, 1}):
         network = Network(cards, 1e9, 1e-6, shape)
         last = cards - 1
         longest = max(carried(network, [(a, last)])[: -cards or None].sum() for a in range(last))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from runs import read_once
 
 from turnbuckle.foundation.settings import settings_of
 from turnbuckle.foundation.units import show
+from turnbuckle.mpi.questions.gpudirect import question
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.messages import Messages, Traffic
 
@@ -106,8 +108,17 @@ def test_no_verdict_where_most_of_the_traffic_is_missing(turnbuckle: Run, shared
 
 
 @pytest.mark.parametrize("file", ["otf2/stencil4d_32rank/traces.otf2", "otf2-local/scorep-netpipe-2r/archive/traces.otf2"])
-def test_the_study_of_a_real_run(turnbuckle: Run, shared: Path, tmp_path: Path, file: str) -> None:
+def test_the_study_of_a_real_run(turnbuckle: Run, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     recording = shared / "traces" / file
+    made: list[question.GpuDirectStudy] = []
+
+    def made_once(*asked: Any, **options: Any) -> question.GpuDirectStudy:
+        """One study is shown as a table, as figures, as JSON and as CSV."""
+        made[:] = made or [study(*asked, **options)]
+        return made[0]
+
+    study = question.study
+    monkeypatch.setattr(question, "study", made_once)
     words = ("model", "messages", recording, "--costs", "seed_G", "--ranks-per-node", "1,2", "--study")
     ran = turnbuckle(*words)
     assert ran.code == 0, ran.err
@@ -116,14 +127,14 @@ def test_the_study_of_a_real_run(turnbuckle: Run, shared: Path, tmp_path: Path, 
     assert "parts of the run times" in said and "steps of parameters" in said and "links: a NIC counts as saturated" in said
     ran = turnbuckle(*words[:-1], "--charts", tmp_path, "--format", "json")
     about = json.loads(ran.out)
-    study = about["study"]
-    assert study["said"].startswith("GPUDirect helps" if "stencil" in file else "it is undecided whether GPUDirect helps")
+    deep = about["study"]
+    assert deep["said"].startswith("GPUDirect helps" if "stencil" in file else "it is undecided whether GPUDirect helps")
     assert about["gains"] == json.loads(turnbuckle(*words[:-1], "--format", "json").out)["gains"], "the study rests on the same replays"
-    assert sum(c["count"] for c in study["sizes"] if c["ranks_per_node"] == 1) >= about["messages"] - about["collectives"]
-    assert {(s["ranks_per_node"], s["per"]) for s in study["shapes"]} >= {(1, "node"), (2, "node"), (2, "gpu")}
-    assert {p["parameter"] for p in study["differences"]["parameters"]} == {"card_bandwidth", "hop_seconds", "copy_bandwidth", "compute"}
+    assert sum(c["count"] for c in deep["sizes"] if c["ranks_per_node"] == 1) >= about["messages"] - about["collectives"]
+    assert {(s["ranks_per_node"], s["per"]) for s in deep["shapes"]} >= {(1, "node"), (2, "node"), (2, "gpu")}
+    assert {p["parameter"] for p in deep["differences"]["parameters"]} == {"card_bandwidth", "hop_seconds", "copy_bandwidth", "compute"}
     if "netpipe" in file:
-        edges = [c["size_bytes"] for c in study["crossovers"] if c["between"]]
+        edges = [c["size_bytes"] for c in deep["crossovers"] if c["between"]]
         assert edges == [pytest.approx(28_571, rel=1e-3)], "two ranks alone on their network: the closed form"
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == sorted(f"messages-{n}.{e}" for n in ("by-size", "node-shapes", "links", "traffic", "cards") for e in ("svg", "csv"))
@@ -137,10 +148,11 @@ def test_what_is_varied_cannot_be_set(turnbuckle: Run, word: str) -> None:
     assert ran.code == 2 and "error[A051]" in ran.err and "turnbuckle sweep" in ran.err
 
 
-def test_figures_into_no_folder(turnbuckle: Run, shared: Path, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
+def test_figures_into_no_folder(turnbuckle: Run, tmp_path: Path) -> None:
+    blocked, schedule = tmp_path / "file", tmp_path / "ring.goal"
     blocked.write_text("x")
-    ran = turnbuckle("model", "messages", shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2", "--charts", blocked)
+    schedule.write_text(GOAL)
+    ran = turnbuckle("model", "messages", schedule, "--ranks-per-node", "1", "--charts", blocked)
     assert ran.code != 0 and "error[R001" in ran.err
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -158,6 +158,8 @@ def of_traffic(seed: int) -> Program:
 
 
 MAKERS: Final = {"shuffled": shuffled, "keeping": keeping, "broken": broken, "traffic": of_traffic}
+#: Seeds of each kind.
+COUNTS: Final = {"shuffled": examples(1500), "keeping": examples(1500), "broken": examples(1500), "traffic": examples(500)}
 
 
 def outcomes(kind: str, seeds: range) -> Iterator[dict[str, Any]]:
@@ -171,18 +173,21 @@ def outcomes(kind: str, seeds: range) -> Iterator[dict[str, Any]]:
         yield one
 
 
-def judged(kind: str, seeds: range) -> list[dict[str, Any]]:
-    """All outcomes, by a process that must be done in time."""
+@pytest.fixture(scope="module")
+def judged() -> dict[str, list[dict[str, Any]]]:
+    """Return the outcomes of all kinds, by a process that must be done in time."""
     code = (
         "import json, os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); import test_fuzzed_programs as t\n"
-        "for one in t.outcomes(sys.argv[2], range(int(sys.argv[3]), int(sys.argv[4]))): print(json.dumps(one))"
+        "for kind, count in t.COUNTS.items():\n"
+        "    for one in t.outcomes(kind, range(count)): print(json.dumps(one))"
     )
-    command = [sys.executable, "-W", "error", "-c", code, os.pathsep.join(map(str, FOLDERS)), kind, str(seeds.start), str(seeds.stop)]
+    command = [sys.executable, "-W", "error", "-c", code, os.pathsep.join(map(str, FOLDERS))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, f"{kind}, seed {seeds.start + len(lines)}: {done.stderr[-2000:]}"
-    assert len(lines) == len(seeds)
-    return [json.loads(line) for line in lines]
+    lines = iter(done.stdout.splitlines())
+    found = {kind: [json.loads(line) for line in islice(lines, count)] for kind, count in COUNTS.items()}
+    assert done.returncode == 0, f"seeds {dict(zip(found, map(len, found.values()), strict=True))}: {done.stderr[-2000:]}"
+    assert [len(of_kind) for of_kind in found.values()] == list(COUNTS.values())
+    return found
 
 
 # --- what must come of it -------------------------------------------------------------------------------------------------
@@ -246,17 +251,16 @@ def check(kind: str, seed: int, one: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("kind", "count"), [("shuffled", examples(3000)), ("traffic", examples(1000))])
-def test_it_ends_or_names_a_true_circle(kind: str, count: int) -> None:
-    seeds = range(count)
-    stuck = [check(kind, seed, one) for seed, one in zip(seeds, judged(kind, seeds), strict=True)]
+@pytest.mark.parametrize("kind", ["shuffled", "traffic"])
+def test_it_ends_or_names_a_true_circle(judged: dict[str, list[dict[str, Any]]], kind: str) -> None:
+    stuck = [check(kind, seed, one) for seed, one in enumerate(judged[kind])]
     assert 0.05 < np.mean(stuck) < 0.95, "both happen"
 
 
 @pytest.mark.parametrize("kind", ["keeping", "broken"])
-def test_it_ends_or_is_refused(kind: str) -> None:
+def test_it_ends_or_is_refused(judged: dict[str, list[dict[str, Any]]], kind: str) -> None:
     """Resources kept until they are given back; then arrays with anything in them."""
-    found = judged(kind, range(examples(3000)))
+    found = judged[kind]
     codes = {one.get("code", "ends") for one in found}
     assert codes <= {"ends", "A071", "A072"} and len(codes) == 3
     assert all(one.get("found") for one in found if "code" in one), "every refusal says what was found"

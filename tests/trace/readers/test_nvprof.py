@@ -19,7 +19,6 @@ from turnbuckle.papers.models.node.question import closer
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
-from turnbuckle.trace import Trace
 from turnbuckle.trace.readers.nvprof import reader as nvprof
 from turnbuckle.trace.readers.nvprof.clocks import CONTEXT, STREAM, Waits, Work, apart
 from turnbuckle.trace.readers.nvprof.source import call_names
@@ -276,22 +275,22 @@ def test_any_constant_is_found_within_what_the_bounds_leave(ahead: int, steps: l
 
 
 @pytest.fixture(scope="module")
-def real(shared: Path) -> dict[str, Trace]:
-    return {path.name: nvprof.read(path) for path in sorted((shared / "traces" / "nvprof").glob("*/*.nvvp"))}
+def real(shared: Path) -> dict[str, Run]:
+    return {path.name: Run.of(build(nvprof.read(path))) for path in sorted((shared / "traces" / "nvprof").glob("*/*.nvvp"))}
 
 
-def test_real_files_agree_with_their_truth(real: dict[str, Trace], shared: Path) -> None:
+def test_real_files_agree_with_their_truth(real: dict[str, Run], shared: Path) -> None:
     truth = json.loads((shared / "traces" / "truth.json").read_text())
     told = {n: t for k, s in truth.items() if k.startswith("nvprof/") for n, t in s["files"].items() if n.endswith(".nvvp")}
     assert set(told) == set(real) and len(real) == 4
     for name, expected in told.items():
-        trace = real[name]
+        trace = real[name].trace
         rows = trace.facts["tables"]
         for kind in ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION"):
             assert rows[f"CUPTI_ACTIVITY_KIND_{kind}"] == expected[f"rows_{kind}"]
         assert trace.api.height == expected["rows_RUNTIME"] + expected["rows_DRIVER"]
         assert (trace.memsets.height, trace.syncs.height) == (expected["rows_MEMSET"], expected["rows_SYNCHRONIZATION"])
-        shown = Run.of(build(trace)).as_dict()["profile"]
+        shown = real[name].as_dict()["profile"]
         assert shown["kernels"]["count"] == expected["rows_CONCURRENT_KERNEL"]
         assert shown["kernels"]["busy_ns"] == expected["kernel_busy_ns"]
         assert shown["kernel_window_ns"] == expected["kernel_span_ns"]
@@ -305,10 +304,10 @@ def test_real_files_agree_with_their_truth(real: dict[str, Trace], shared: Path)
         assert shown["mpi"] is None and shown["memory"] is None and shown["devices"][0]["discrete"] is None
 
 
-def test_real_files_on_one_clock(real: dict[str, Trace]) -> None:
+def test_real_files_on_one_clock(real: dict[str, Run]) -> None:
     """All four were written with the device's clock one or two days ahead of the host's, wandering by up to 5 ms."""
-    for trace in real.values():
-        profile = build(trace)
+    for seen in real.values():
+        trace, profile = seen.trace, seen.profile
         assert {"P171", "P172"} <= set(codes(profile))
         assert min(trace.table(n)["start_ns"].min() for n in ("api", "kernels", "copies", "memsets")) >= 1000, "after the clock's begin"
         assert codes(profile).get("P111", 0) < 0.001 * trace.kernels.height
@@ -317,18 +316,18 @@ def test_real_files_on_one_clock(real: dict[str, Trace]) -> None:
         assert not {"P170", "P105", "P106", "P173"} & set(codes(profile))
 
 
-def test_real_files_project_onto_themselves(real: dict[str, Trace]) -> None:
-    for trace in real.values():
-        seen = Run.of(build(trace))
+def test_real_files_project_onto_themselves(real: dict[str, Run]) -> None:
+    for seen in real.values():
         (found,) = seen.project(["self"], draws=0).projections
         assert found.seconds == found.measured_seconds == seen.profile.run_time_ns * 1e-9
         with pytest.raises(CannotAnswer, match="MPI"):
             closer(seen.profile, ranks_per_node=1, bandwidth_ratio=2.0)
 
 
-def test_both_ranks_keep_what_a_merge_needs(real: dict[str, Trace]) -> None:
+def test_both_ranks_keep_what_a_merge_needs(real: dict[str, Run]) -> None:
     """Other processes, and starts that lie as far apart as the host's clock says."""
-    for first, second in (list(real.values())[:2], list(real.values())[2:]):
+    traces = [seen.trace for seen in real.values()]
+    for first, second in (traces[:2], traces[2:]):
         assert first.api["process"].unique().to_list() != second.api["process"].unique().to_list()
         apart_ns = second.facts["session_start_utc_ns"] - first.facts["session_start_utc_ns"]
         assert abs(apart_ns) < 1_000_000_000 and "rank" not in first.facts

@@ -249,9 +249,9 @@ def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
     return good, bad
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_changed_bytes_never_do_worse_than_a_coded_error(tmp_path: Path, seed: int) -> None:
-    good, bad = survived(small(1 << 10 if seed % 2 else 1 << 18).write(tmp_path / "a"), random.Random(seed), 200)
+    good, bad = survived(small(1 << 10 if seed % 2 else 1 << 18).write(tmp_path / "a"), random.Random(seed), 150)
     assert good > 10 and bad > 10
 
 
@@ -265,5 +265,5 @@ def test_changed_bytes_of_real_archives(shared: Path, tmp_path: Path, name: str)
             place = tmp_path / part.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(part.read_bytes())
-    good, bad = survived(next(tmp_path.glob("*.otf2")), random.Random(name), 120)
-    assert good > 5 and bad > 10
+    good, bad = survived(next(tmp_path.glob("*.otf2")), random.Random(name), 60)
+    assert good > 2 and bad > 5

@@ -353,11 +353,11 @@ def test_hostile_cells(database: Database) -> None:
 
 
 def test_damaged_files(database: Database, tmp_path: Path) -> None:
-    database.turns(200).db.commit()
+    database.turns(80).db.commit()
     whole = database.path.read_bytes()
     broken = tmp_path / "broken.db"
     outcomes: set[str] = set()
-    for k in range(40):
+    for k in range(20):
         bytes_ = bytearray(whole)
         at = (k * 7919) % len(whole)
         bytes_[at : at + 400] = b"\xff" * min(400, len(whole) - at)

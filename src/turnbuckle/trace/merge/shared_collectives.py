@@ -179,9 +179,10 @@ class Line:
 def line(values: Int | Float, times: Int) -> Line:
     """Fit a line through the medians of up to `_PIECES` pieces of as many values each; it is flat where all values have one time."""
     order = np.argsort(times, kind="stable")
-    pieces = [p for p in np.array_split(order, min(_PIECES, max(1, len(order) // 4))) if len(p)]
-    x = np.array([np.median(times[p]) for p in pieces], dtype=np.float64)
-    y = np.array([np.median(values[p]) for p in pieces], dtype=np.float64)
+    pieces = min(_PIECES, max(1, len(order) // 4))
+    length, longer = divmod(len(order), pieces)
+    blocks = order[: longer * (length + 1)].reshape(longer, length + 1), order[longer * (length + 1) :].reshape(-1, length)
+    x, y = (np.concatenate([np.median(column[block], axis=1) for block in blocks if len(block)]) for column in (times, values))
     middle = float(x.mean())
     away = x - middle
     slope = float((away * (y - y.mean())).sum() / (away**2).sum()) if away.any() else 0.0

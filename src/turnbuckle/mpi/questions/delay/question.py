@@ -133,7 +133,7 @@ def calibrated(trace: Trace, most_bytes: float) -> Setup:
 def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:
     """Return the replayed run time on the network of a setup whose latency is longer by the delay; two links lie between two ranks [s]."""
     far = replace(setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2)
-    return replayed(traffic, far).row.seconds
+    return replayed(traffic, far, followed=False).row.seconds
 
 
 def most_messages(traffic: Traffic) -> int:

@@ -63,7 +63,9 @@ def gains(traffic: Traffic, ranks_per_node: Sequence[int], setup: Setup) -> list
     """
     out = []
     for each in shapes(ranks_per_node):
-        host, direct = (replayed(traffic, replace(setup, ranks_per_node=each, path=path)).row for path in ("hostcopy", "gpudirect"))
+        host, direct = (
+            replayed(traffic, replace(setup, ranks_per_node=each, path=p), followed=False).row for p in ("hostcopy", "gpudirect")
+        )
         out.append(Gain(traffic.ranks, each, host.communication_seconds, direct.communication_seconds, host.seconds, direct.seconds))
     return out
 
@@ -85,7 +87,7 @@ def with_share(pattern: Pattern, ranks: int, share: float, setup: Setup) -> Patt
         if compute > most:
             return None
         candidate = replace(pattern, compute_seconds=compute)
-        communication = replayed(traffic_of(candidate, ranks), shape_setup).row.communication_seconds
+        communication = replayed(traffic_of(candidate, ranks), shape_setup, followed=False).row.communication_seconds
         current = communication / (communication + compute * per_second) if communication > 0 else 0.0
         if abs(current - share) <= SHARE_WITHIN * share:
             return candidate
@@ -104,7 +106,7 @@ def waited(pattern: Pattern, ranks: int, setup: Setup) -> float:
     In a halo of few exchanges the slowest rank does not yet delay all others.
     """
     small = replace(pattern, sizes=(0.0,), sum_bytes=None if pattern.sum_bytes is None else 0.0, compute_seconds=1.0, imbalance=0.1)
-    row = replayed(traffic_of(small, ranks), replace(setup, path="host", ranks_per_node=1)).row
+    row = replayed(traffic_of(small, ranks), replace(setup, path="host", ranks_per_node=1), followed=False).row
     return row.communication_seconds / row.compute_seconds / small.imbalance
 
 
