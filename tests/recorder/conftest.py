@@ -42,7 +42,8 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         return messages[0] or complaint(words, text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CC", "cc -Wall -Wextra -Werror")
+        patch.setenv("CC", "cc -Wall -Wextra -Werror -Wfatal-errors")
+        patch.setenv("MPICC", "mpicc -Werror")
         patch.setattr(toolchain, "complaint", once)
         yield
 

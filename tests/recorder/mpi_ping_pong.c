@@ -175,7 +175,7 @@ static void calls(int rank, int size)
 }
 
 /* Threads that send and receive at once, each under tags of its own. */
-enum { THREADS = 4, TURNS = 500 };
+enum { THREADS = 4, TURNS = 100 };
 
 static void *turns(void *number)
 {

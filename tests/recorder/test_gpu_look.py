@@ -26,6 +26,7 @@ def looked(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         built = {"recorder": str(bench.library), "dependences": str(dependences), "cublas": "no", "cupti": "CUPTI"}
+        monkeypatch.setattr(look, "ITERATIONS", 20)
         monkeypatch.setattr(look, "HERE", tmp_path)  # there is no torch_programs.py
         monkeypatch.setattr(look, "lengths", lambda folder: iter(()))
         monkeypatch.setattr(look, "facts", lambda built: iter(()))
@@ -41,7 +42,7 @@ def looked(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.
 def test_all_is_well_where_all_is_well(looked: Callable[..., Verdicts]) -> None:
     found = looked()
     assert {what: how for what, how in found.items() if how[0] == "BAD"} == {} and len(found) > 40
-    assert "kernels 6400 of 6400" in found["launch: as the program did"][1]
+    assert "kernels 1280 of 1280" in found["launch: as the program did"][1]
     assert found["delayed.after: 20000 ns, 50 iterations"] == ("ok", found["delayed.after: 20000 ns, 50 iterations"][1])
     assert "3250 calls of 3250, each held 20000 ns" in found["delayed.after: 20000 ns, 50 iterations"][1]
     assert found["launch.cupti: clocks"][0] == "note" and "are of both" in found["launch: driver calls in runtime calls"][1]

@@ -465,7 +465,7 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
 def test_a_library_that_a_header_does_not_fit_names_the_compilers_complaint(real: toolchain.Cupti, tmp_path: Path) -> None:
     from turnbuckle.foundation.errors import NativeError
 
-    (tmp_path / "cupti.h").write_text("#include <no_such_cupti.h>\n", encoding="utf-8")
+    (tmp_path / "cupti.h").write_text("#error no such CUPTI\n", encoding="utf-8")
     broken = toolchain.Cupti((tmp_path, *real.includes), real.library, real.version, real.cuda)
     with pytest.raises(NativeError, match="N003") as error:
         toolchain.build(broken, tmp_path / "out" / "a.so")

@@ -30,6 +30,8 @@ LIMIT = 60.0
 #: Kinds of records of the verb's default, and those that must not harm a recording.
 DEFAULT = "api,driver,kernel,memcpy,memset,sync,event,memory,overhead,stream,device,nvtx"
 SLACK_NS, MARK_NS = 20_000, 1000
+#: Iterations of the program that is run in every way.
+ITERATIONS = 100
 #: Clocks that move apart by more within a minute were set, not steered [ns].
 STEP_NS = 100_000
 
@@ -128,7 +130,7 @@ def runs(built: dict[str, str], folder: Path) -> Iterator[Ran]:
     """All runs, the simplest first."""
     own = {"CUDA_INJECTION64_PATH": built["recorder"], "NVTX_INJECTION64_PATH": built["recorder"]}
     if dependences := built.get("dependences"):
-        few = ["iters=100", "warmup=5", "repeats=3"]
+        few = [f"iters={ITERATIONS}", "warmup=5", "repeats=3"]
         yield run("launch.bare", [dependences, "launch", *few], folder, {})
         yield run("launch", [dependences, "launch", *few], folder, own)
         yield run("launch.cupti", [dependences, "launch", *few], folder, own | {"TB_CLOCK": "cupti"})
