@@ -20,9 +20,9 @@ _READ: dict[tuple[str, bytes, str], Run] = {}
 
 
 @cache
-def run_of(path: Path) -> Run:
-    """Read a recording that stays as it is, or return the run that was read before."""
-    return Run.read(path, use_cache=False)
+def run_of(path: Path, part: str | None = None) -> Run:
+    """Read a recording that stays as it is, or a part of it; return the run that was read before."""
+    return Run.read(path, use_cache=False, part=part)
 
 
 def recorded_profile(path: Path) -> Profile:

@@ -113,7 +113,7 @@ def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float
         residual = 1.0 - design_n @ new
         spread = max(1.4826 * float(np.median(np.abs(residual))), 1e-12)
         weight = np.minimum(1.0, HUBER * spread / np.maximum(np.abs(residual), 1e-300))
-        if np.allclose(new, ab_n, rtol=1e-10, atol=0):
+        if (np.abs(new - ab_n) <= 1e-10 * np.abs(ab_n)).all():
             break
         ab_n = new
     residual = 1.0 - design_n @ ab_n

@@ -67,7 +67,7 @@ def asked(seen: Run, target: Machine) -> tuple[Moved, Answer]:
 @cache
 def seen() -> Run:
     with sample() as path:
-        return Run.read(path, use_cache=False, command="turnbuckle export milc-like-synthetic.sqlite --on cdi-row-link")
+        return Run.read(path, use_cache=False, command="turnbuckle export milc-like-synthetic.sqlite --on cdi-row-link", part="0.3s..0.5s")
 
 
 @cache
@@ -186,7 +186,7 @@ def test_at_home_both_halves_are_equal() -> None:
     def bare(e: Event) -> tuple[Any, ...]:
         return e["tid"] // 2, ns(e["ts"]), ns(e["dur"]), e["name"], e["cat"], e["args"].get("bytes"), "flow_in" in e
 
-    assert len(measured) > 10_000 and [bare(e) for e in measured] == [bare(e) for e in projected]
+    assert len(measured) > 1_000 and [bare(e) for e in measured] == [bare(e) for e in projected]
     assert {e["args"]["reason"] for e in projected} == {"still"}
     assert not any("moved_us" in e["args"] for e in projected)
     assert [e["args"]["us"] for e in events(found, "C")] == [0]
@@ -209,7 +209,7 @@ def test_flows_lead_from_calls_to_what_they_started() -> None:
     for half in sides(document()):
         out = {e["bind_id"]: e for e in half if "flow_out" in e}
         into = [e for e in half if "flow_in" in e]
-        assert len(into) == started > 1_000
+        assert len(into) == started > 400
         assert all(out[e["bind_id"]]["args"]["correlation"] == e["args"]["correlation"] for e in into)
         assert all(out[e["bind_id"]]["ts"] <= e["ts"] for e in into)
         assert all("api" in out[e["bind_id"]]["cat"] and "api" not in e["cat"] for e in into)
@@ -337,7 +337,7 @@ def test_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().write(data)
 
     whole = text(*far())
-    monkeypatch.setattr(perfetto, "_AT_ONCE", 100)
+    monkeypatch.setattr(perfetto, "_AT_ONCE", 20)
     sink = Counted()
     count = stream(*far(), sink)
     assert sink.getvalue() == whole

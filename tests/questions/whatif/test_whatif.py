@@ -11,6 +11,7 @@ import pytest
 from hostile_names import Ran
 from refusals import refused
 from rows import Row, call, copy, on_device, profile_of
+from runs import run_of
 
 import turnbuckle as tb
 from turnbuckle.page.changes_section import changes_section
@@ -22,6 +23,7 @@ from turnbuckle.show.text import percent
 
 US = 1_000
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
+PART = "0.3s..0.5s"
 
 
 def asked(**rows: list[Row]) -> Whatif:
@@ -104,7 +106,7 @@ def test_a_pool_spares_what_allocating_takes_and_its_waiting() -> None:
 
 def test_nothing_changed_is_what_project_answers() -> None:
     """One answer: the program as it is has the run times and ranges of `project`."""
-    run = Run.read(SAMPLE)
+    run = run_of(SAMPLE, PART)
     answer, projected = run.whatif(["gh200", "cdi-row-link"], draws=40), run.project(["self", "gh200", "cdi-row-link"], draws=40)
     for unchanged in answer.unchanged:
         p = projected[unchanged.target]
@@ -113,7 +115,7 @@ def test_nothing_changed_is_what_project_answers() -> None:
 
 
 def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
-    run = Run.read(SAMPLE)
+    run = run_of(SAMPLE, PART)
     names = [gain.name for gain in run.whatif(draws=0).gains]
     answer = run.whatif(["gh200", "cdi-row-link"], names, draws=40)
     assert answer.together is not None and len(names) > 2
@@ -127,20 +129,20 @@ def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
 
 
 def test_the_command_line_says_the_same(turnbuckle: Callable[..., Ran]) -> None:
-    said = json.loads(turnbuckle("whatif", SAMPLE, "--on", "gh200", "--draws", 30, "--format", "json").out)
-    made = json.loads(Run.read(SAMPLE).whatif("gh200", draws=30).to_json())
+    said = json.loads(turnbuckle("whatif", SAMPLE, "--part", PART, "--on", "gh200", "--draws", 30, "--format", "json").out)
+    made = json.loads(run_of(SAMPLE, PART).whatif("gh200", draws=30).to_json())
     for key in ("measured_seconds", "draws", "unchanged", "edits", "together"):
         assert said[key] == made[key], key
 
 
 def test_an_edit_that_is_not_offered_is_refused() -> None:
-    error = refused("A436", Run.read(SAMPLE).whatif, apply=["grahp"])
+    error = refused("A436", run_of(SAMPLE, PART).whatif, apply=["grahp"])
     assert "graph" in str(error.lines())
 
 
 def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> None:
     """The saving of a machine is one less the ratio of the answers of `project`; a sentence names the edits that save as much here."""
-    run = Run.read(SAMPLE)
+    run = run_of(SAMPLE)
     answer = run.whatif(["pcie5-x16", "cdi-row-link"], draws=20)
     projected = run.project(["self", "pcie5-x16", "cdi-row-link"], draws=20)
     for unchanged in answer.unchanged:
@@ -156,7 +158,7 @@ def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> Non
 
 def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: Path) -> None:
     """The measured side stays; the other ends when `whatif` says at best; its critical path is that of the changed program."""
-    run = Run.read(SAMPLE)
+    run = run_of(SAMPLE, PART)
     names = ["graph", "later cudaStreamSynchronize"]
     answer = run.whatif(apply=names, draws=0)
     assert answer.together is not None
@@ -181,7 +183,7 @@ def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: 
 
 
 def test_the_figure_shows_each_edit_from_least_to_most_on_each_machine() -> None:
-    answer = Run.read(SAMPLE).whatif(["gh200"], draws=0)
+    answer = run_of(SAMPLE, PART).whatif(["gh200"], draws=0)
     figure = answer.figure()
     assert draw([figure])[0].svg.startswith("<svg")
     assert len(figure.legend) == 2 and len(figure.rows) == answer.table().height
@@ -194,7 +196,7 @@ def test_the_figure_shows_each_edit_from_least_to_most_on_each_machine() -> None
 
 def test_the_report_names_the_best_edits_and_what_they_hang_on() -> None:
     """Four edits, with the shares of `whatif`, and the machine's own saving beside them."""
-    run = Run.read(SAMPLE)
+    run = run_of(SAMPLE, PART)
     section = changes_section(run.project(["pcie5-x16"], draws=20))
     answer = run.whatif(["pcie5-x16"], draws=0)
     own, *rows = section["table"].rows

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -85,12 +87,14 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     size, seconds = _usable(curve)
     if len(size) < MIN_SIZES or size[-1] < MIN_SPAN * size[0]:
         return None
-    line, pieces = _line(size, seconds), _pieces(size, seconds)
-    held = _held_out(size, seconds)
-    apart = _halves(size, seconds)
-    line = _at_least(line, apart)
+    pieces = _pieces(size, seconds)
+    halves = [(size[k::2], seconds[k::2]) for k in (0, 1)]
+    lines = [_line(*half) for half in halves if len(half[0]) >= MIN_SIZES]
+    broken_lines = [_pieces(*half) for half in halves if len(half[0]) >= MIN_SIZES]
+    held = _held_out(halves, broken_lines)
+    line = _at_least(_line(size, seconds), _apart([(half, half) for half in lines]))
     # the first piece gives the latency, the last the rate; their errors are at least the difference between two halves of the points
-    first, last = _halves_of_pieces(size, seconds)
+    first, last = _apart([(half[0], half[-1]) for half in broken_lines])
     pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
     used = pieces[0].latency + size / pieces[-1].rate
     line_errors, piece_errors, used_errors = (
@@ -126,20 +130,15 @@ def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
     return replace(piece, latency_error=latency, rate_error=rate)
 
 
-def _halves(size: Float, seconds: Float) -> tuple[float, float]:
-    """Return half the difference of latency and of rate between lines through every other size, as shares."""
-    if len(size) < 2 * MIN_SIZES:
-        return 0.0, 0.0
-    first, second = _line(size[::2], seconds[::2]), _line(size[1::2], seconds[1::2])
-    return _differ(first.latency, second.latency), _differ(1 / first.rate, 1 / second.rate)
+def _apart(halves: list[tuple[Piece, Piece]]) -> tuple[float, float]:
+    """Return half the difference of latency and of rate between fits of two halves of the points, as shares; 0 for fewer halves.
 
-
-def _halves_of_pieces(size: Float, seconds: Float) -> tuple[float, float]:
-    """Return half the difference for the latency of the first piece and the rate of the last, as shares."""
-    if len(size) < 2 * MIN_SIZES:
+    Each half has the piece that gives its latency and the piece that gives its rate.
+    """
+    if len(halves) < 2:
         return 0.0, 0.0
-    even, odd = _pieces(size[::2], seconds[::2]), _pieces(size[1::2], seconds[1::2])
-    return _differ(even[0].latency, odd[0].latency), _differ(1 / even[-1].rate, 1 / odd[-1].rate)
+    (latency, rate), (other_latency, other_rate) = halves
+    return _differ(latency.latency, other_latency.latency), _differ(1 / rate.rate, 1 / other_rate.rate)
 
 
 def _differ(first: float, second: float) -> float:
@@ -148,18 +147,21 @@ def _differ(first: float, second: float) -> float:
 
 def _pieces(size: Float, seconds: Float) -> tuple[Piece, ...]:
     """Divide the curve where it pays most, repeatedly."""
+    line = cache(lambda a, b: _line(size[a:b], seconds[a:b]))
+
+    def residuals(ends: list[int]) -> Float:
+        return np.concatenate([np.log(seconds[a:b] / line(a, b).seconds(size[a:b])) for a, b in itertools.pairwise(ends)])
+
     ends = [0, len(size)]
     while len(ends) - 1 < MOST_PIECES:
-        now = _criterion(size, seconds, ends)
-        worst = _worst(size, seconds, ends)
         tried = [sorted([*ends, k]) for k in _places(ends)]
         if not tried:
             break
-        best = min(tried, key=lambda e: _criterion(size, seconds, e))
-        if _criterion(size, seconds, best) > now - GAIN or _worst(size, seconds, best) > 0.8 * worst:
+        off, best_off, best = residuals(ends), *min(((residuals(e), e) for e in tried), key=lambda fit: _criterion(fit[0], len(ends)))
+        if _criterion(best_off, len(ends)) > _criterion(off, len(ends) - 1) - GAIN or _worst(best_off) > 0.8 * _worst(off):
             break
         ends = best
-    return tuple(_line(size[a:b], seconds[a:b]) for a, b in itertools.pairwise(ends))
+    return tuple(line(a, b) for a, b in itertools.pairwise(ends))
 
 
 def _places(ends: list[int]) -> list[int]:
@@ -170,22 +172,16 @@ def _places(ends: list[int]) -> list[int]:
     return out
 
 
-def _residuals(size: Float, seconds: Float, ends: list[int]) -> Float:
-    parts = [np.log(seconds[a:b] / _line(size[a:b], seconds[a:b]).seconds(size[a:b])) for a, b in itertools.pairwise(ends)]
-    return np.asarray(np.concatenate(parts))
-
-
-def _criterion(size: Float, seconds: Float, ends: list[int]) -> float:
+def _criterion(residuals: Float, pieces: int) -> float:
     """Return AICc of the log residuals, with residuals beyond three robust deviations pulled in."""
-    off = _residuals(size, seconds, ends)
-    spread = max(1.4826 * float(np.median(np.abs(off))), 1e-4)
-    off = np.clip(off, -10 * spread, 10 * spread)
-    n, k = len(off), 3 * (len(ends) - 1)
-    return n * math.log(max(float((off**2).mean()), 1e-8)) + 2 * k + (2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf)
+    spread = max(1.4826 * float(np.median(np.abs(residuals))), 1e-4)
+    clipped = np.clip(residuals, -10 * spread, 10 * spread)
+    n, k = len(clipped), 3 * pieces
+    return n * math.log(max(float((clipped**2).mean()), 1e-8)) + 2 * k + (2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf)
 
 
-def _worst(size: Float, seconds: Float, ends: list[int]) -> float:
-    return max(float(np.quantile(np.abs(_residuals(size, seconds, ends)), 0.95)), 1e-9)
+def _worst(residuals: Float) -> float:
+    return max(float(np.quantile(np.abs(residuals), 0.95)), 1e-9)
 
 
 def _by_pieces(pieces: tuple[Piece, ...], size: Float) -> Float:
@@ -195,17 +191,13 @@ def _by_pieces(pieces: tuple[Piece, ...], size: Float) -> Float:
     return out
 
 
-def _held_out(size: Float, seconds: Float) -> Float:
+def _held_out(halves: Sequence[tuple[Float, Float]], fits: Sequence[tuple[Piece, ...]]) -> Float:
     """Return the absolute log error of every size as the other half predicts it, inside that half's sizes."""
-    out = []
-    for start in (0, 1):
-        fitted, held = slice(start, None, 2), slice(1 - start, None, 2)
-        n, t = size[fitted], seconds[fitted]
-        if len(n) < MIN_SIZES:
-            continue
-        inside = (size[held] >= n[0]) & (size[held] <= n[-1])
-        out.append(np.abs(np.log(seconds[held][inside] / _by_pieces(_pieces(n, t), size[held][inside]))))
-    return np.concatenate(out) if out else np.zeros(0)
+    out = [np.zeros(0)]
+    for (fitted, _), (size, seconds), pieces in zip(halves, halves[::-1], fits, strict=False):
+        inside = (size >= fitted[0]) & (size <= fitted[-1])
+        out.append(np.abs(np.log(seconds[inside] / _by_pieces(pieces, size[inside]))))
+    return np.concatenate(out)
 
 
 def step_of(curve: Curve) -> tuple[float, float, float] | None:
