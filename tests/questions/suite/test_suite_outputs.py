@@ -20,8 +20,8 @@ from turnbuckle.questions.suite.page import page
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.questions.suite.recorded_figures import panels
-from turnbuckle.questions.suite.tables import of_suite
-from turnbuckle.show.figures.figure import draw
+from turnbuckle.questions.suite.tables import flips_table, of_suite, titles
+from turnbuckle.show.figures.figure import Figure, draw
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 HOSTILE = '=cmd|"/c calc"!A1<script>alert(1)</script>\x1b[31m'
@@ -40,6 +40,11 @@ def suite() -> Suite:
     return of_files(Portfolio(members, offers, "the mix of " + HOSTILE), draws=60)
 
 
+@pytest.fixture(scope="module")
+def drawn(suite: Suite) -> dict[str, Figure]:
+    return {f.name: f for f in draw(figures(suite))}
+
+
 def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
     for short in (True, False):
         tables = of_suite(suite, short=short)
@@ -48,13 +53,15 @@ def test_tables_have_a_cell_for_every_column(suite: Suite) -> None:
             assert {len(row) for row in table.rows} == {len(table.head)}, table.title
 
 
-def test_a_terminal_shows_the_nearest_turns_and_says_how_many_there_are(suite: Suite) -> None:
+def test_a_terminal_and_a_document_show_the_nearest_turns_and_say_how_many_there_are(suite: Suite) -> None:
     many = replace(suite, flips=suite.flips * 9)
-    short, whole = (
-        {t.title.partition(",")[0]: t for t in of_suite(many, short=brief)}["what turns the ranking"] for brief in (True, False)
-    )
-    assert len(short.rows) == 8 < len(whole.rows) and short.title.endswith(f"8 nearest of {len(whole.rows)}")
-    assert [row[4:6] for row in short.rows] == [row[4:6] for row in whole.rows[:8]]
+    whole = flips_table(many, titles(many))
+    assert whole is not None and len(whole.rows) > 12 and "more" not in whole.caption, "the page has them all"
+    for short, most in ((True, 8), (False, 10)):
+        (turns,) = (t for t in of_suite(many, short=short) if t.title.startswith("what turns the ranking"))
+        assert len(turns.rows) == most and turns.title.endswith(f"{most} nearest of {len(whole.rows)}")
+        assert f" {len(whole.rows) - most} more, farther from today's share, are in the JSON document" in turns.caption
+        assert [row[4:6] for row in turns.rows] == [row[4:6] for row in whole.rows[:most]]
 
 
 def test_a_terminal_has_what_work_costs_with_its_range_and_the_price_that_was_given(suite: Suite) -> None:
@@ -64,8 +71,7 @@ def test_a_terminal_has_what_work_costs_with_its_range_and_the_price_that_was_gi
         assert "[" not in brief[1].text + brief[3].text and brief[2] == full[2] and brief[4] == full[4]
 
 
-def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite) -> None:
-    drawn = {f.name: f for f in draw(figures(suite))}
+def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Suite, drawn: dict[str, Figure]) -> None:
     names = ("mix", "map", "parts", "premium", "turn", "kernels", "sizes", "copies", "window", "offload")
     assert list(drawn) == [f"suite-{name}" for name in names]
     assert all(f.svg.startswith("<svg") for f in drawn.values())
@@ -79,8 +85,7 @@ def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Su
             assert list(parts) == list(PARTS) and sum(parts.values()) == pytest.approx(penalty, rel=1e-12)
 
 
-def test_kernels_and_copies_are_those_of_the_recordings(suite: Suite) -> None:
-    drawn = {f.name: f for f in figures(suite)}
+def test_kernels_and_copies_are_those_of_the_recordings(drawn: dict[str, Figure]) -> None:
     run = tb.read(EXAMPLES / "dgemm-like-synthetic.sqlite", use_cache=False)
     seconds = (run.trace.kernels["end_ns"] - run.trace.kernels["start_ns"]).to_numpy() * 1e-9
     row = next(r for r in drawn["suite-kernels"].rows if r["application"] == "dgemm")
@@ -91,9 +96,8 @@ def test_kernels_and_copies_are_those_of_the_recordings(suite: Suite) -> None:
         assert shown == sum(f.bins["count"].sum() for (d, _), f in run.fits.items() if d == direction)
 
 
-def test_what_was_recorded_is_what_inspect_says(suite: Suite) -> None:
+def test_what_was_recorded_is_what_inspect_says(suite: Suite, drawn: dict[str, Figure]) -> None:
     """One answer: the numbers of the figures and of the document are those of `inspect`, program by program."""
-    drawn = {f.name: f for f in figures(suite)}
     for a, member in zip(suite.applications, suite.portfolio.members, strict=True):
         run = member.run(False, "")
         said, document = run.as_dict()["profile"], a.as_dict()["recorded"]
@@ -142,10 +146,10 @@ def test_a_recording_without_kernels_is_in_no_figure_of_kernels(suite: Suite) ->
     )
 
 
-def test_lines_cross_where_the_ranking_turns(suite: Suite) -> None:
+def test_lines_cross_where_the_ranking_turns(suite: Suite, drawn: dict[str, Figure]) -> None:
     turn = nearest_turn(suite)
     assert turn is not None and turn.flips_at is not None
-    rows = next(f for f in figures(suite) if f.name == "suite-turn").rows
+    rows = drawn["suite-turn"].rows
     at = {target: [r["value"] for r in rows if r["series"] == target] for target in (turn.better, turn.worse)}
     better, worse = (ends[0] + turn.flips_at * (ends[1] - ends[0]) for ends in at.values())
     assert better == pytest.approx(worse, rel=1e-12)

@@ -16,8 +16,9 @@ from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, listed, numb
 _NAME: Final = 28
 #: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
 _WIDE: Final = 4
-#: Turns of the ranking that a terminal has room for.
+#: Turns of the ranking that a terminal has room for, and a document.
 _TURNS: Final = 8
+_PRINTED: Final = 10
 
 
 def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
@@ -32,7 +33,7 @@ def of_suite(suite: Suite, *, short: bool = False) -> list[Table]:
         runs_table(suite, named, ranges=not short or len(suite.mixes) <= _WIDE, short=short),
         versus_table(suite, named, today=short),
     )
-    flips, recorded = flips_table(suite, named, short=short), recorded_table(suite, short=short)
+    flips, recorded = flips_table(suite, named, _TURNS if short else _PRINTED, short=short), recorded_table(suite, short=short)
     every = (runs, mix_table(suite, named), versus, money_table(suite, named, short=short), flips, recorded)
     return [table for table in every if table is not None]
 
@@ -226,13 +227,18 @@ def _money(value: Ratio | Estimate | None, divisor: float, *, ranges: bool = Tru
     return Shown(middle if low == high or not ranges else f"{middle} [{low}, {high}]")
 
 
-def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) -> Table | None:
-    """Return at which share of each application the ranking turns; None where no share of one turns it."""
+def flips_table(suite: Suite, named: Mapping[str, str], most: int | None = None, *, short: bool = False) -> Table | None:
+    """Return at which share of each application the ranking turns; None where no share of one turns it.
+
+    Parameters
+    ----------
+    most : turns in the table at most, the nearest to today's shares; all of them if left out.
+    """
     turns = [f for f in suite.flips if f.flips_at is not None or (f.turns or 0.0) > 1.0 - LEVEL]
     turns.sort(key=lambda f: abs((9.0 if f.flips_at is None else f.flips_at) - f.share))
     if not turns:
         return None
-    most, rows = _TURNS if short else len(turns), []
+    rows = []
     for f in turns[:most]:
         machines, application = (_machine(named, f.better), _machine(named, f.worse)), shorten(clean(f.application), _NAME)
         likely = [] if f.turns is None else [Shown(probability(f.turns))]
@@ -252,7 +258,10 @@ def flips_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
         )
     else:
         caption += "At the stated values. Pairs that no share turns are left out."
-    title = "what turns the ranking" + (f", the {most} nearest of {len(turns)}" if len(turns) > most else "")
+    title = "what turns the ranking"
+    if left_out := len(turns) - len(rows):
+        title += f", the {len(rows)} nearest of {len(turns)}"
+        caption += f" {left_out:,} more, farther from today's share, are in the JSON document and the workbook."
     return Table(caption, head, rows, title=title, shown=10)
 
 
