@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Sharer]:
-    with tb.sample() as path:
-        yield ready(tb.read(path))
+def run() -> Sharer:
+    return ready(tb.read(Path(tb.__file__).parent / "examples" / "dgemm-like-synthetic.sqlite"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from refusals import refused
+from runs import run_of
 from strategies import LAW, gpu_traces, trace_of
 
 import turnbuckle as tb
@@ -27,18 +27,29 @@ from turnbuckle.replay.contention.graphs import copies, numbered, with_gaps
 from turnbuckle.replay.timeline import no_change
 from turnbuckle.trace.trace import Trace
 
+EXAMPLES = Path(tb.__file__).parent / "examples"
 REAL = ["cloverleaf_a100_perlmutter", "rodinia_gaussian_rtx3090_b", "jacobi_gh200", "extrap_concurrent_s4", "balinski_gomory_r3"]
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[Run]:
-    with tb.sample() as path:
-        yield tb.read(path)
+def seen() -> Run:
+    return tb.read(EXAMPLES / "dgemm-like-synthetic.sqlite")
 
 
 @pytest.fixture(scope="module")
 def run(seen: Run) -> Sharer:
     return ready(seen)
+
+
+@pytest.fixture(scope="module")
+def many_calls() -> Run:
+    """A run of thousands of calls, so that a turn more or less of one among them does not matter."""
+    return tb.read(EXAMPLES / "milc-like-synthetic.sqlite")
+
+
+@pytest.fixture(scope="module")
+def long_run(many_calls: Run) -> Sharer:
+    return ready(many_calls)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -48,12 +59,13 @@ def test_alone_on_its_own_link_a_run_is_itself(run: Sharer, form: Form) -> None:
     assert run.together(form, 1, bandwidth=run.recorded_bandwidth, latency=run.recorded_latency).penalty == pytest.approx(1.0, abs=rounded)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", REAL)
-def test_real_runs_alone_are_themselves(shared: Path, name: str, form: Form) -> None:
-    real = ready(tb.read(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))))
-    flows = len(real.moved.activity) + (len(real.kernels.activity) if form in ON_ONE_GPU else 0)
-    assert real.together(form, 1).seconds == pytest.approx(real.measured, abs=1e-12 * flows), "each ends on a whole picosecond"
+def test_real_runs_alone_are_themselves(shared: Path, name: str) -> None:
+    real = ready(run_of(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))))
+    for form in FORMS:
+        flows = len(real.moved.activity) + (len(real.kernels.activity) if form in ON_ONE_GPU else 0)
+        rounded = 1e-12 * flows  # each ends on a whole picosecond
+        assert real.together(form, 1).seconds == pytest.approx(real.measured, abs=rounded), form
 
 
 def crowded(made: Sharer) -> bool:
@@ -89,20 +101,20 @@ def test_several_are_never_faster_than_one(run: Sharer) -> None:
         assert all(run.together("loose", k, bandwidth=bandwidth).seconds >= alone * (1 - 1e-9) for k in (2, 3, 7))
 
 
-def test_free_copies_and_no_latency_leave_the_rest_of_the_timeline(seen: Run, run: Sharer) -> None:
+def test_free_copies_and_no_latency_leave_the_rest_of_the_timeline(many_calls: Run, long_run: Sharer) -> None:
     """Infinite bandwidth, no latency: the longest path of the same graph without copies and deliveries."""
-    made = prepared(seen.profile, replace(nething("hold"), replay="timeline"))
+    made = prepared(many_calls.profile, replace(nething("hold"), replay="timeline"))
     assert made.timeline is not None
-    graph = run.graph
+    graph = long_run.graph
     copied = np.zeros(len(graph.activity), dtype=bool)
-    copied[run.moved.activity] = True
+    copied[long_run.moved.activity] = True
     gone = (graph.kind == EDGE["deliver"]) | ((graph.kind == EDGE["run"]) & copied[graph.owner])
     free = made.timeline.on(replace(graph, lag_ns=np.where(gone, 0, graph.lag_ns)))
-    expected = float(free.seconds(no_change(len(made.run)))) + run.beyond
+    expected = float(free.seconds(no_change(len(made.run)))) + long_run.beyond
     for form in FORMS:
-        found = run.together(form, 1, bandwidth=1e15, latency=0.0, law="agochart")
+        found = long_run.together(form, 1, bandwidth=1e15, latency=0.0, law="agochart")
         assert found.seconds == pytest.approx(expected, rel=1e-6)
-    assert expected < run.measured
+    assert expected < long_run.measured
 
 
 @pytest.mark.parametrize("law", ["anchored", "agochart"])
@@ -175,8 +187,8 @@ def test_host_work_on_one_core_takes_its_turn(run: Sharer) -> None:
 
 
 @pytest.mark.parametrize("form", ["loose", "shared"])
-def test_two_recordings_of_one_run_are_that_run_twice(run: Sharer, form: Form) -> None:
-    both, twice = pair(run, run, form), run.together(form, 2)
+def test_two_recordings_of_one_run_are_that_run_twice(long_run: Sharer, form: Form) -> None:
+    both, twice = pair(long_run, long_run, form), long_run.together(form, 2)
     assert both.together == pytest.approx(twice.seconds, rel=1e-9)
     assert both.penalties == pytest.approx((twice.penalty, twice.penalty), rel=0.02), "alike runs end together but for their turns"
     assert 0 <= both.saved < 1
