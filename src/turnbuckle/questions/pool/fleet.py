@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -68,7 +68,7 @@ class Fleet:
 
     def composed(self, reach: int) -> Fleet:
         """Return the hosts with their GPUs in pools that `reach` hosts share: of fixed nodes, in their order, kinds mixed."""
-        order = self._mixed()
+        order = self._mixed
         pool = np.arange(self.hosts) // max(1, min(reach, self.hosts))
         return Fleet(self.cores[order], self.memory[order], pool, np.bincount(pool, self.gpus[order]).astype(np.int64))
 
@@ -79,9 +79,10 @@ class Fleet:
 
     def fewer(self, count: int) -> Fleet:
         """Return `count` of the fixed nodes, kinds in proportion."""
-        kept = np.sort(self._mixed()[:count])
+        kept = np.sort(self._mixed[:count])
         return Fleet(self.cores[kept], self.memory[kept], np.arange(count), self.gpus[kept])
 
+    @cached_property
     def _mixed(self) -> Int:
         """Return the fixed nodes in an order of which every beginning has the kinds in proportion."""
         kind = np.zeros(self.hosts, dtype=np.int64)
@@ -120,8 +121,8 @@ def read_fleet(given: str | Path) -> Fleet:
         raise error_of("A448.shape", where="--nodes", found=clipped(text, 60))
     header, rows = rows_of(path, read_text(path), ",")
     if {"cpu_milli", "gpu", "memory_mib"} <= set(header):
-        at = [header.index(name) for name in ("cpu_milli", "gpu", "memory_mib")]
-        return nodes_of([(*(whole(row[k], path, line) for k in at), 1) for line, row in rows])  # type: ignore[misc]
+        columns = [header.index(name) for name in ("cpu_milli", "gpu", "memory_mib")]
+        return nodes_of([(*(whole(row[k], path, line) for k in columns), 1) for line, row in rows])  # type: ignore[misc]
     table = read_table(path, _COLUMNS, "the nodes")
     count, memory = table.number("count", 1.0), table.number("memory")
     return nodes_of(

@@ -229,7 +229,7 @@ class _Asked:
 
     def by_throughput(self, stream: Stream) -> bool:
         """Return whether throughput is what has to be kept: jobs that stay do not wait."""
-        return self.keep == "throughput" or not bool(np.isfinite(stream.work).all())
+        return self.keep == "throughput" or stream.stays
 
     def least(self, what: str, most: int, enough: Callable[[int], bool]) -> int:
         """Return the smallest count that is enough, looked for near the one of the draw before."""
@@ -350,13 +350,12 @@ class Fixed:
 
 def on_fixed_nodes(stream: Stream, fleet: Fleet, *, keep: Keep, policy: Policy, search: bool, seeds: int, seed: int) -> Fixed:
     """Simulate the jobs and their draws on the fixed nodes, and look for the fewest of these that are enough."""
-    resident = not bool(np.isfinite(stream.work).all())
-    streams = (stream, *(() if resident else (stream.again(seed + k) for k in range(seeds))))
-    asked = _Asked([_Variant(s, "value") for s in streams], "any" if resident else policy, keep, None, stream.drawn is not None)
+    streams = (stream, *(() if stream.stays else (stream.again(seed + k) for k in range(seeds))))
+    asked = _Asked([_Variant(s, "value") for s in streams], "any" if stream.stays else policy, keep, None, stream.drawn is not None)
     unchanged = [UNCHANGED] * len(stream.classes)
     results = [asked.run(fleet, unchanged, v) for v in asked.variants]
     fewest = tuple(_fewest_nodes(asked, fleet, unchanged, results)) if search else None
-    return Fixed(fleet, streams, tuple(results), fewest, resident, asked.policy, keep, seeds, seed, asked.events)
+    return Fixed(fleet, streams, tuple(results), fewest, stream.stays, asked.policy, keep, seeds, seed, asked.events)
 
 
 def beside(
@@ -436,7 +435,7 @@ def _cluster(
     stream = asked.variants[0].stream
     measures: dict[str, Any] = {name: asked.spread([float(getattr(r, name)) for r in results]) for name in _MEASURES}
     counts = np.bincount(stream.class_of, minlength=len(stream.classes)).tolist()
-    each = zip(stream.classes, counts, slow, by_class(stream, results[0]), strict=True)
+    each = zip(stream.classes, counts, slow, by_class(results[0]), strict=True)
     classes = tuple(OfClass(n, count, s, took, waiting) for n, count, s, (took, waiting) in each)
     sizes = (fleet.hosts, fleet.all_gpus, fleet.all_cores, len(fleet.gpus))
     measures |= {"unplaced": results[0].unplaced, "classes": classes, "fewest": fewest}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -30,15 +31,18 @@ class Result:
 
     Attributes
     ----------
+    stream, window : the jobs, and the time in which use is counted [s].
     start, end : of each job [s]; nan where it never started.
     utilisation, core_utilisation : share of GPUs and cores in use, over the window.
     stranded, stranded_cores : share of them that was free while a job for GPUs, or any job, waited.
-    waiting, waiting_95 : mean and 95 % quantile of the time from submission to start [s].
-    useful_gpus : GPUs that jobs would keep in use if they ran as on fixed nodes: throughput.
+    waiting : mean time from submission to start [s]; infinite where the simulation was given up.
+    gpu_seconds : GPUs in use times seconds, in the window; of jobs that stay, GPUs in use at last.
     unplaced : jobs that never started.
     events : submissions and ends.
     """
 
+    stream: Stream
+    window: tuple[float, float]
     start: Float
     end: Float
     utilisation: float
@@ -46,10 +50,30 @@ class Result:
     stranded: float
     stranded_cores: float
     waiting: float
-    waiting_95: float
-    useful_gpus: float
+    gpu_seconds: float
     unplaced: int
     events: int
+
+    # a search asks hundreds of simulations for their mean waiting time alone
+    @cached_property
+    def waiting_95(self) -> float:
+        """Return the 95 % quantile of the time from submission to start [s]."""
+        waited = (self.start - self.stream.arrival)[np.isfinite(self.start)]
+        return float(np.quantile(waited, 0.95)) if waited.size else 0.0
+
+    @cached_property
+    def useful_gpus(self) -> float:
+        """Return the GPUs that jobs would keep in use if they ran as on fixed nodes: throughput."""
+        if self.stream.stays:
+            return self.gpu_seconds
+        length = self.window[1] - self.window[0]
+        if not length > 0:
+            return 0.0
+        ran = np.isfinite(self.start) & np.isfinite(self.end) & (self.end > self.start)
+        inside = np.clip(self.end[ran], *self.window) - np.clip(self.start[ran], *self.window)
+        share = inside / (self.end[ran] - self.start[ran])
+        gpus = (self.stream.parts * self.stream.gpus / MILLI)[ran]
+        return float((gpus * self.stream.work[ran] * share).sum() / length)
 
 
 def simulate(
@@ -80,24 +104,25 @@ def simulate(
     asked: dict[str, Any] = {"policy": policy, "depth": DEPTH, "window": window, "patience": patience}
     asked["classes"] = [(getattr(s, end), s.bandwidth, s.exposed, s.moving) for s in slowdowns]
     out = run_jobs(**jobs, **hosts, pool_gpus=fleet.gpus.astype(np.uint32), **asked)
-    start, ended = out["start"], out["end"]
+    start = out["start"]
     length = window[1] - window[0]
     ran = np.isfinite(start)
     waited = (start - stream.arrival)[ran]
     gpus, cores = fleet.all_gpus * length, fleet.all_cores * length
-    if not np.isfinite(stream.work).all():
+    if stream.stays:
         out |= _staying(stream, fleet, ran)
         gpus, cores = fleet.all_gpus, fleet.all_cores
     return Result(
+        stream=stream,
+        window=window,
         start=start,
-        end=ended,
+        end=out["end"],
         utilisation=out["gpu_seconds"] / gpus if gpus else 0.0,
         core_utilisation=out["core_seconds"] / cores if cores else 0.0,
         stranded=out["stranded_gpu_seconds"] / gpus if gpus else 0.0,
         stranded_cores=out["stranded_core_seconds"] / cores if cores else 0.0,
         waiting=np.inf if out["given_up"] else float(waited.mean()) if waited.size else 0.0,
-        waiting_95=float(np.quantile(waited, 0.95)) if waited.size else 0.0,
-        useful_gpus=_useful(stream, start, ended, window) if np.isfinite(stream.work).all() else out["gpu_seconds"],
+        gpu_seconds=out["gpu_seconds"],
         unplaced=int((~ran).sum()),
         events=out["events"],
     )
@@ -115,24 +140,12 @@ def _staying(stream: Stream, fleet: Fleet, placed: Bool) -> dict[str, float]:
     }
 
 
-def _useful(stream: Stream, start: Float, end: Float, window: tuple[float, float]) -> float:
-    """Return the work done in the window, in GPUs kept in use on fixed nodes."""
-    length = window[1] - window[0]
-    if not length > 0:
-        return 0.0
-    ran = np.isfinite(start) & np.isfinite(end) & (end > start)
-    inside = np.clip(end[ran], *window) - np.clip(start[ran], *window)
-    share = inside / (end[ran] - start[ran])
-    gpus = (stream.parts * stream.gpus / MILLI)[ran]
-    return float((gpus * stream.work[ran] * share).sum() / length)
-
-
-def by_class(stream: Stream, result: Result) -> list[tuple[float, float]]:
+def by_class(result: Result) -> list[tuple[float, float]]:
     """Return the mean slowdown (run time over that on fixed nodes) and the mean waiting time [s] of each class."""
-    out = []
+    stream, out = result.stream, []
     for k in range(len(stream.classes)):
-        mine = (stream.class_of == k) & np.isfinite(result.end)
-        took = (result.end - result.start)[mine]
-        work, waited = stream.work[mine], (result.start - stream.arrival)[mine]
-        out.append((float((took / work).mean()), float(waited.mean())) if mine.any() else (1.0, 0.0))
+        ran = (stream.class_of == k) & np.isfinite(result.end)
+        took = (result.end - result.start)[ran]
+        work, waited = stream.work[ran], (result.start - stream.arrival)[ran]
+        out.append((float((took / work).mean()), float(waited.mean())) if ran.any() else (1.0, 0.0))
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -67,6 +68,11 @@ class Stream:
         """Return the time from the first submission to the last [s]: what ends later counts up to there."""
         return float(self.arrival[0]), float(self.arrival[-1])
 
+    @cached_property
+    def stays(self) -> bool:
+        """Return whether jobs stay once they are placed."""
+        return not bool(np.isfinite(self.work).all())
+
     @property
     def gpu_load(self) -> float:
         """Return the GPUs that the jobs submitted would use on average, from the first submission to the last."""
@@ -105,9 +111,8 @@ class Stream:
         chosen = np.random.Generator(np.random.Philox(seed)).integers(0, days, days)
         rows = np.concatenate([np.arange(self.standing), *(np.arange(first[d], first[d + 1]) for d in chosen)])
         shifts = (np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen))
-        at = np.concatenate([np.zeros(self.standing), *shifts])
         out = self.taken(rows)
-        return replace(out, arrival=out.arrival + at)
+        return replace(out, arrival=out.arrival + np.concatenate([np.zeros(self.standing), *shifts]))
 
     def denser(self, load: float, gpus: int, seed: int) -> Stream:
         """Return as many streams like this one at once, the last in part, as keep a share `load` of `gpus` GPUs in use.  Raises A206."""
@@ -120,7 +125,7 @@ class Stream:
         last = self.again(seed + len(whole))
         chance = np.random.Generator(np.random.Philox(seed)).random(len(last))
         every = [*whole, last.taken(np.flatnonzero(chance < copies - int(copies)))]
-        joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in every]) for name in COLUMNS}
+        joined: dict[str, Any] = {name: np.concatenate([getattr(stream, name) for stream in every]) for name in COLUMNS}
         return replace(self, **joined, drawn=None, standing=0).sorted()
 
     def staying(self) -> Stream:
