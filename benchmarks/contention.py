@@ -38,9 +38,16 @@ LIMIT_SECONDS: Final = 900
 FIDELITIES: Final[tuple[Fidelity, ...]] = ("logp", "flow", "packet")
 #: Messages a CPU second.
 AIMS: Final = {
-    ("logp", 64): 4e6, ("logp", 256): 3e6, ("logp", 1024): 2e6, ("flow", 64): 6e5, ("flow", 256): 4e5, ("flow", 1024): 2e5,
-    ("packet", 64): 1.5e5, ("packet", 256): 1.2e5, ("packet", 1024): 1e5,
-}  # fmt: skip
+    ("logp", 64): 4e6,
+    ("logp", 256): 3e6,
+    ("logp", 1024): 2e6,
+    ("flow", 64): 6e5,
+    ("flow", 256): 4e5,
+    ("flow", 1024): 2e5,
+    ("packet", 64): 1.5e5,
+    ("packet", 256): 1.2e5,
+    ("packet", 1024): 1e5,
+}
 MEMORY_AIM: Final = 100e6
 #: Time of an iteration above its work [us], least and most of others' simulators of one kind: without congestion, with it, by packets
 #: (TraceR with packets of 8 KB, htsim with 4 KB), of any kind.
@@ -58,8 +65,12 @@ SPREAD_SECONDS: Final = 10e-6
 RAGGED: Final = {64: 26, 256: 8, 1024: 3}
 #: SimGrid without the factors it fits to Ethernet, without traffic of acknowledgements; short messages do not wait for their receive.
 PLAIN: Final = (
-    "smpi/bw-factor:0:1", "smpi/lat-factor:0:1", "network/crosstraffic:0", "network/weight-S:0", "smpi/async-small-thresh:65000",
-)  # fmt: skip
+    "smpi/bw-factor:0:1",
+    "smpi/lat-factor:0:1",
+    "network/crosstraffic:0",
+    "network/weight-S:0",
+    "smpi/async-small-thresh:65000",
+)
 #: Our overheads in its words; it charges that of receiving only to messages the sender does not wait for, so all of them are made so.
 OVERHEADS: Final = ("smpi/ois:0:5e-7:0", "smpi/or:0:5e-7:0", "smpi/send-is-detached-thresh:200000")
 #: Iterations of the two runs whose instructions are counted, as others were.

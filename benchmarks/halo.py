@@ -94,13 +94,19 @@ def program(ranks: int, iterations: int, eager_bytes: int = EAGER_BYTES, *, spre
     everyone, nothing = np.arange(ranks, dtype=np.uint32), np.zeros(0, dtype=np.uint32)
     leaves = np.where(size > eager_bytes, Leaves.READY, Leaves.EAGER).astype(np.uint8)
     arrays: dict[str, Any] = {
-        "first": np.arange(ranks + 1, dtype=np.uint32) * np.uint32(iterations * len(order)), "arg": arg.reshape(-1),
+        "first": np.arange(ranks + 1, dtype=np.uint32) * np.uint32(iterations * len(order)),
+        "arg": arg.reshape(-1),
         "code": np.tile(np.array([op for op, _ in order], dtype=np.uint8), ranks * iterations),
-        "work_seconds": work_seconds(ranks, spread_seconds), "resource": nothing, "use_seconds": np.zeros(0), "capacity": nothing,
-        "host": everyone, "source": np.tile(np.repeat(everyone, slots), iterations),
+        "work_seconds": work_seconds(ranks, spread_seconds),
+        "resource": nothing,
+        "use_seconds": np.zeros(0),
+        "capacity": nothing,
+        "host": everyone,
+        "source": np.tile(np.repeat(everyone, slots), iterations),
         "target": np.tile(to.astype(np.uint32).reshape(-1), iterations),
-        "size_bytes": np.tile(size.astype(np.uint64), ranks * iterations), "leaves": np.tile(leaves, ranks * iterations),
-    }  # fmt: skip
+        "size_bytes": np.tile(size.astype(np.uint64), ranks * iterations),
+        "leaves": np.tile(leaves, ranks * iterations),
+    }
     return Program(**arrays)
 
 
@@ -113,9 +119,15 @@ def network(ranks: int, overhead: float = OVERHEAD_SECONDS, *, switch: bool = Fa
     """
     side = round(ranks**0.5)
     return Network(
-        ranks, BANDWIDTH, HOP_SECONDS * (2 if switch else 1), None if switch else FatTree((side, side), (1, side), (1, 1)),
-        latency=4 * HOP_SECONDS, send_overhead=overhead, receive_overhead=overhead, seconds_per_byte=1 / BANDWIDTH,
-    )  # fmt: skip
+        ranks,
+        BANDWIDTH,
+        HOP_SECONDS * (2 if switch else 1),
+        None if switch else FatTree((side, side), (1, side), (1, 1)),
+        latency=4 * HOP_SECONDS,
+        send_overhead=overhead,
+        receive_overhead=overhead,
+        seconds_per_byte=1 / BANDWIDTH,
+    )
 
 
 def closed_seconds(ranks: int, overhead: float = OVERHEAD_SECONDS) -> float:

@@ -81,25 +81,48 @@ class Generator:
         common: Columns = {"deviceId": 0, "contextId": 1, "greenContextId": 0, "globalPid": GLOBAL_PROCESS}
         return {
             "CUPTI_ACTIVITY_KIND_RUNTIME": {
-                "start": start, "end": end, "eventClass": 0, "globalTid": THREAD, "correlationId": correlation, "nameId": kind + 1,
-                "returnValue": 0, "callchainId": None,
+                "start": start,
+                "end": end,
+                "eventClass": 0,
+                "globalTid": THREAD,
+                "correlationId": correlation,
+                "nameId": kind + 1,
+                "returnValue": 0,
+                "callchainId": None,
             },
             "CUPTI_ACTIVITY_KIND_KERNEL": {**common, **self._kernels(end[of[0]], correlation[of[0]])},
             "CUPTI_ACTIVITY_KIND_MEMCPY": {**common, **self._copies(end[of[1]], correlation[of[1]])},
             "CUPTI_ACTIVITY_KIND_MEMSET": {
-                **common, "start": end[of[2]] + 1_900, "end": end[of[2]] + 3_500, "streamId": SET_STREAM,
-                "correlationId": correlation[of[2]], "value": 0, "bytes": 4096, "graphNodeId": None, "memKind": nsys.DEVICE,
+                **common,
+                "start": end[of[2]] + 1_900,
+                "end": end[of[2]] + 3_500,
+                "streamId": SET_STREAM,
+                "correlationId": correlation[of[2]],
+                "value": 0,
+                "bytes": 4096,
+                "graphNodeId": None,
+                "memKind": nsys.DEVICE,
             },
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": {
-                **common, "start": start[of[3]] + 200, "end": end[of[3]] - 150, "streamId": STREAMS[0],
-                "correlationId": correlation[of[3]], "deprecatedSyncType": 3, "syncType": nsys.SYNC_STREAM, "eventId": nsys.NO_ID,
+                **common,
+                "start": start[of[3]] + 200,
+                "end": end[of[3]] - 150,
+                "streamId": STREAMS[0],
+                "correlationId": correlation[of[3]],
+                "deprecatedSyncType": 3,
+                "syncType": nsys.SYNC_STREAM,
+                "eventId": nsys.NO_ID,
                 "eventSyncId": None,
             },
             "NVTX_EVENTS": {
-                "start": start[:: CALLS_EACH] - 100, "end": end[of[3]] + 100, "eventType": nsys.NVTX_PUSH_POP, "globalTid": THREAD,
-                "textId": len(API) + 1, "domainId": 0,
+                "start": start[::CALLS_EACH] - 100,
+                "end": end[of[3]] + 100,
+                "eventType": nsys.NVTX_PUSH_POP,
+                "globalTid": THREAD,
+                "textId": len(API) + 1,
+                "domainId": 0,
             },
-        }  # fmt: skip
+        }
 
     def _kernels(self, released: Ints, correlation: Ints) -> Columns:
         draw, count = self.random, len(released)
@@ -111,17 +134,44 @@ class Generator:
             own = np.flatnonzero(stream == number)
             end[own] = _in_order(released[own] + 1_900, seconds[own])
         shape: Columns = {"gridX": 64 + 16 * which, "gridY": 1 + which % 3, "gridZ": 1, "blockX": 128, "blockY": 1 + which % 2, "blockZ": 1}
-        memory: Columns = {"staticSharedMemory": 1024 * (which % 5), "dynamicSharedMemory": 0, "localMemoryPerThread": 0,
-                           "localMemoryTotal": 127401984, "sharedMemoryExecuted": 32768, "sharedMemoryLimitConfig": 0}  # fmt: skip
-        newer: Columns = {"qmdBulkReleaseDone": None, "qmdPreexitDone": None, "qmdLastCtaDone": None, "graphId": 0, "clusterX": 0,
-                          "clusterY": 0, "clusterZ": 0, "clusterSchedulingPolicy": 0, "maxPotentialClusterSize": 0,
-                          "maxActiveClusters": 0}  # fmt: skip
+        memory: Columns = {
+            "staticSharedMemory": 1024 * (which % 5),
+            "dynamicSharedMemory": 0,
+            "localMemoryPerThread": 0,
+            "localMemoryTotal": 127401984,
+            "sharedMemoryExecuted": 32768,
+            "sharedMemoryLimitConfig": 0,
+        }
+        newer: Columns = {
+            "qmdBulkReleaseDone": None,
+            "qmdPreexitDone": None,
+            "qmdLastCtaDone": None,
+            "graphId": 0,
+            "clusterX": 0,
+            "clusterY": 0,
+            "clusterZ": 0,
+            "clusterSchedulingPolicy": 0,
+            "maxPotentialClusterSize": 0,
+            "maxActiveClusters": 0,
+        }
         name = len(API) + 2 + 2 * which
         return {
-            "start": end - seconds, "end": end, "streamId": stream, "correlationId": correlation, "demangledName": name + 1,
-            "shortName": name, "mangledName": name, "launchType": 1, "cacheConfig": 0, "registersPerThread": 24 + which % 100,
-            **shape, **memory, **newer, "gridId": np.arange(1, count + 1, dtype=np.int64), "graphNodeId": None,
-        }  # fmt: skip
+            "start": end - seconds,
+            "end": end,
+            "streamId": stream,
+            "correlationId": correlation,
+            "demangledName": name + 1,
+            "shortName": name,
+            "mangledName": name,
+            "launchType": 1,
+            "cacheConfig": 0,
+            "registersPerThread": 24 + which % 100,
+            **shape,
+            **memory,
+            **newer,
+            "gridId": np.arange(1, count + 1, dtype=np.int64),
+            "graphNodeId": None,
+        }
 
     def _copies(self, released: Ints, correlation: Ints) -> Columns:
         draw, count = self.random, len(released)
@@ -133,11 +183,16 @@ class Generator:
             end[own] = _in_order(released[own] + 1_700, seconds[own])
         host = np.where(np.arange(count) % COPIES_EACH == 1, nsys.PAGEABLE, nsys.PINNED)
         return {
-            "start": end - seconds, "end": end, "streamId": np.where(inward, IN_STREAM, OUT_STREAM),
-            "correlationId": correlation, "bytes": size,
-            "copyKind": np.where(inward, nsys.H2D, nsys.D2H), "srcKind": np.where(inward, host, nsys.DEVICE),
-            "dstKind": np.where(inward, nsys.DEVICE, host), "copyCount": 1,
-        }  # fmt: skip
+            "start": end - seconds,
+            "end": end,
+            "streamId": np.where(inward, IN_STREAM, OUT_STREAM),
+            "correlationId": correlation,
+            "bytes": size,
+            "copyKind": np.where(inward, nsys.H2D, nsys.D2H),
+            "srcKind": np.where(inward, host, nsys.DEVICE),
+            "dstKind": np.where(inward, nsys.DEVICE, host),
+            "copyCount": 1,
+        }
 
 
 def _insert(database: sqlite3.Connection, table: str, schema: str, columns: Columns, order: Ints | None) -> int:

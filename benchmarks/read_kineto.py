@@ -125,8 +125,12 @@ def by_hta(path: str) -> Told:
 
 
 ROUTES: dict[str, Callable[[str], Told]] = {
-    OURS: by_turnbuckle, PACKED: by_turnbuckle, "json": by_json, "ijson": by_ijson, "HolisticTraceAnalysis": by_hta,
-}  # fmt: skip
+    OURS: by_turnbuckle,
+    PACKED: by_turnbuckle,
+    "json": by_json,
+    "ijson": by_ijson,
+    "HolisticTraceAnalysis": by_hta,
+}
 
 
 def child(route: str, path: str) -> Sample:

@@ -12,16 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+_WORK = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory")
 COLUMNS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
-        "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory",
-    ),
-    "CUPTI_ACTIVITY_KIND_MEMCPY": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind",
-    ),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (*_WORK, "demangledName", "shortName", "registersPerThread", *_SHAPE),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (*_WORK, "bytes", "copyKind", "srcKind", "dstKind"),
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"),
-}  # fmt: skip
+}
 QUERIES = {table: f"SELECT {', '.join(names)} FROM {table}".replace(" end", ' "end"') for table, names in COLUMNS.items()}
 
 # bytes of the columns, rows read, and for each table rows and the sum of (end - start)

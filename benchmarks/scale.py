@@ -59,16 +59,14 @@ def traffic(ranks: int, iterations: int) -> Traffic:
     send, receive = first[:, :, None] + halo.FACES + slot, first[:, to] + slot
     sent, received = (np.broadcast_to(at, send.shape).reshape(-1) for at in (first[:, :, None] + wait, first[:, to] + wait))
     count = send.size
-    messages = Messages(
-        send.reshape(-1), sent, receive.reshape(-1), received, np.full(count, -1), np.full(count, float(halo.FACE_BYTES))
-    )  # fmt: skip
+    messages = Messages(send.reshape(-1), sent, receive.reshape(-1), received, np.full(count, -1), np.full(count, float(halo.FACE_BYTES)))
     gaps = np.zeros((ranks, iterations, calls))
     gaps[:, :, 0] = halo.work_seconds(ranks)[:, None]
     sums = Rounds("allreduce", np.full(iterations, float(halo.SUM_BYTES)), first + wait + 1, 0)
     nothing = np.zeros(ranks * iterations * calls)
     return Traffic(
         ranks, np.repeat(np.arange(ranks), iterations * calls), gaps.reshape(-1), nothing, np.zeros(ranks), messages, (sums,), 1.0, 0
-    )  # fmt: skip
+    )
 
 
 def size_of(one: Program) -> int:
@@ -93,10 +91,21 @@ def child(messages: int, kind: str) -> Row:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(file=sys.stderr)
     return {
-        "name": kind, "ranks": RANKS, "iterations": iterations, "messages": len(one.source), "program": size_of(one),
-        "imported": imported, "loaded": loaded, "peak": peak_bytes(), "built": built, "wall": wall, "cpu": cpu, "told": len(told),
-        "seconds": found.seconds, "events": found.events,
-    }  # fmt: skip
+        "name": kind,
+        "ranks": RANKS,
+        "iterations": iterations,
+        "messages": len(one.source),
+        "program": size_of(one),
+        "imported": imported,
+        "loaded": loaded,
+        "peak": peak_bytes(),
+        "built": built,
+        "wall": wall,
+        "cpu": cpu,
+        "told": len(told),
+        "seconds": found.seconds,
+        "events": found.events,
+    }
 
 
 def measure(messages: int = MESSAGES, kinds: Sequence[str] = KINDS) -> dict[str, Any]:

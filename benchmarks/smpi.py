@@ -42,14 +42,11 @@ from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Progr
 from turnbuckle.replay.contention.network import Backbone, Network
 
 #: Factors from a size on [B].
-BANDWIDTH_FACTOR: Final = {
-    65472: 0.940694, 15424: 0.697866, 9376: 0.58729, 5776: 1.08739, 3484: 0.77493, 1426: 0.608902, 732: 0.341987,
-    257: 0.338112, 0: 0.812084,
-}  # fmt: skip
-LATENCY_FACTOR: Final = {
-    65472: 11.6436, 15424: 3.48845, 9376: 2.59299, 5776: 2.18796, 3484: 1.88101, 1426: 1.61075, 732: 1.9503,
-    257: 1.95341, 0: 2.01467,
-}  # fmt: skip
+FROM_BYTES: Final = (65472, 15424, 9376, 5776, 3484, 1426, 732, 257, 0)
+BANDWIDTH_FACTOR: Final = dict(
+    zip(FROM_BYTES, (0.940694, 0.697866, 0.58729, 1.08739, 0.77493, 0.608902, 0.341987, 0.338112, 0.812084), strict=True)
+)
+LATENCY_FACTOR: Final = dict(zip(FROM_BYTES, (11.6436, 3.48845, 2.59299, 2.18796, 1.88101, 1.61075, 1.9503, 1.95341, 2.01467), strict=True))
 CROSSTRAFFIC: Final = 0.05
 ENVELOPE_BYTES: Final = 16
 #: The platform of the archived traces: links of hosts, the backbone, the latency of each, and the speed of a host.
@@ -118,10 +115,11 @@ def replayed(anchor: Path, *, factors: bool, traced: bool = False) -> Replayed:
     late = factor(LATENCY_FACTOR, size) if factors else np.ones(len(size))
     least = float(late.min(initial=np.inf))
     made = replace(
-        made, leaves=np.full(len(size), Leaves.READY, dtype=np.uint8),
+        made,
+        leaves=np.full(len(size), Leaves.READY, dtype=np.uint8),
         size_bytes=np.round(size / factor(BANDWIDTH_FACTOR, size)) if factors else size,
         delay_seconds=HOPS * HOP_SECONDS * (late - least),
-    )  # fmt: skip
+    )
     platform = network(traffic.ranks, latency=least, cross=CROSSTRAFFIC if factors else 0.0)
     return Replayed(traffic, made, replay(made, platform, "flow", traced=traced), own)
 
@@ -185,37 +183,64 @@ def compared(ours: dict[tuple[int, int], Float], theirs: dict[tuple[int, int], F
     a, b = mine[:, 1] - mine[:, 0], other[:, 1] - other[:, 0]
     apart = np.abs(a - b)
     return {
-        "messages": len(a), "correlation": float(np.corrcoef(a, b)[0, 1]), "ours": float(a.mean()), "theirs": float(b.mean()),
-        "median": float(np.median(apart)), "most": float(apart.max()),
-    }  # fmt: skip
+        "messages": len(a),
+        "correlation": float(np.corrcoef(a, b)[0, 1]),
+        "ours": float(a.mean()),
+        "theirs": float(b.mean()),
+        "median": float(np.median(apart)),
+        "most": float(apart.max()),
+    }
 
 
 # --- one collective at a time -----------------------------------------------------------------------------------------
 
 #: Operation, our algorithm, and SMPI's name for it.
 NAMED: Final = (
-    ("bcast", "binomial", "binomial_tree"), ("bcast", "linear", "flattree"), ("bcast", "scatter_allgather", "scatter_rdb_allgather"),
-    ("bcast", "scatter_ring", "scatter_LR_allgather"), ("bcast", "pipeline", "ompi_pipeline"),
+    ("bcast", "binomial", "binomial_tree"),
+    ("bcast", "linear", "flattree"),
+    ("bcast", "scatter_allgather", "scatter_rdb_allgather"),
+    ("bcast", "scatter_ring", "scatter_LR_allgather"),
+    ("bcast", "pipeline", "ompi_pipeline"),
     ("bcast", "split_binary", "ompi_split_bintree"),
-    ("reduce", "binomial", "binomial"), ("reduce", "linear", "default"), ("reduce", "linear_in_turn", "ompi_basic_linear"),
-    ("reduce", "rabenseifner", "scatter_gather"), ("reduce", "pipeline", "ompi_pipeline"),
-    ("reduce", "binary_levels", "ompi_binary"), ("reduce", "in_order_binary", "ompi_in_order_binary"),
+    ("reduce", "binomial", "binomial"),
+    ("reduce", "linear", "default"),
+    ("reduce", "linear_in_turn", "ompi_basic_linear"),
+    ("reduce", "rabenseifner", "scatter_gather"),
+    ("reduce", "pipeline", "ompi_pipeline"),
+    ("reduce", "binary_levels", "ompi_binary"),
+    ("reduce", "in_order_binary", "ompi_in_order_binary"),
     ("reduce", "binomial", "ompi_binomial"),
-    ("allreduce", "recursive_doubling", "rdb"), ("allreduce", "ring", "lr"), ("allreduce", "rabenseifner", "rab_rdb"),
+    ("allreduce", "recursive_doubling", "rdb"),
+    ("allreduce", "ring", "lr"),
+    ("allreduce", "rabenseifner", "rab_rdb"),
     ("allreduce", "linear + binomial", "default"),
-    ("allgather", "bruck", "bruck"), ("allgather", "recursive_doubling", "rdb"), ("allgather", "ring", "NTSLR"),
-    ("allgather", "neighbor_exchange", "ompi_neighborexchange"), ("allgather", "linear", "spreading_simple"),
-    ("alltoall", "bruck", "bruck"), ("alltoall", "pairwise", "pair"), ("alltoall", "shifted", "ring"),
+    ("allgather", "bruck", "bruck"),
+    ("allgather", "recursive_doubling", "rdb"),
+    ("allgather", "ring", "NTSLR"),
+    ("allgather", "neighbor_exchange", "ompi_neighborexchange"),
+    ("allgather", "linear", "spreading_simple"),
+    ("alltoall", "bruck", "bruck"),
+    ("alltoall", "pairwise", "pair"),
+    ("alltoall", "shifted", "ring"),
     ("alltoall", "linear", "basic_linear"),
-    ("reduce_scatter", "ring", "ompi_ring"), ("reduce_scatter", "recursive_halving", "ompi_basic_recursivehalving"),
-    ("reduce_scatter", "butterfly", "ompi_butterfly"), ("reduce_scatter", "shifted", "mpich_pair"),
+    ("reduce_scatter", "ring", "ompi_ring"),
+    ("reduce_scatter", "recursive_halving", "ompi_basic_recursivehalving"),
+    ("reduce_scatter", "butterfly", "ompi_butterfly"),
+    ("reduce_scatter", "shifted", "mpich_pair"),
     ("reduce_scatter", "recursive_doubling", "mpich_rdb"),
-    ("gather", "binomial", "ompi_binomial"), ("gather", "linear", "default"), ("gather", "linear_in_turn", "ompi_basic_linear"),
+    ("gather", "binomial", "ompi_binomial"),
+    ("gather", "linear", "default"),
+    ("gather", "linear_in_turn", "ompi_basic_linear"),
     ("gather", "linear_sync", "ompi_linear_sync"),
-    ("scatter", "binomial", "ompi_binomial"), ("scatter", "linear", "default"), ("scatter", "linear_in_turn", "ompi_basic_linear"),
-    ("barrier", "dissemination", "ompi_bruck"), ("barrier", "recursive_doubling", "ompi_recursivedoubling"),
-    ("barrier", "linear", "ompi_basic_linear"), ("barrier", "double_ring", "ompi_doublering"), ("barrier", "binomial", "ompi_tree"),
-)  # fmt: skip
+    ("scatter", "binomial", "ompi_binomial"),
+    ("scatter", "linear", "default"),
+    ("scatter", "linear_in_turn", "ompi_basic_linear"),
+    ("barrier", "dissemination", "ompi_bruck"),
+    ("barrier", "recursive_doubling", "ompi_recursivedoubling"),
+    ("barrier", "linear", "ompi_basic_linear"),
+    ("barrier", "double_ring", "ompi_doublering"),
+    ("barrier", "binomial", "ompi_tree"),
+)
 PROGRAM: Final = r"""
 #include <mpi.h>
 #include <stdio.h>

@@ -40,9 +40,12 @@ def commands(file: str, folder: str) -> dict[str, list[str]]:
     """The command lines by name, the floor first."""
     fresh = [sys.executable, "-c", CALL]
     asked = {
-        "--help": ["--help"], "inspect": ["inspect", file], "project": ["project", file], "FILE alone": [file],
+        "--help": ["--help"],
+        "inspect": ["inspect", file],
+        "project": ["project", file],
+        "FILE alone": [file],
         "report": ["report", file, "--output", f"{folder}/report.html"],
-    }  # fmt: skip
+    }
     recordings = {"project": file, "messages": str(goal(Path(folder), TURNS))}
     for model, (_, options, values) in SWEEPS.items():
         for name, some in (("one point", values[:1]), (f"{POINTS} points", values)):

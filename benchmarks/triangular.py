@@ -86,8 +86,15 @@ def phases(matrix: Any, folder: Path | None) -> tuple[dict[str, float], dict[str
     done(f"tasks on {GPUS} GPUs")
     run = solve(tasks, machine)
     done("critical path")
-    facts = {"rows": len(triangle), "entries": triangle.entries, "supernodes": len(found), "levels": levels,
-             "tasks": len(tasks.bytes), "edges": len(tasks.source), "path": run.tasks}  # fmt: skip
+    facts = {
+        "rows": len(triangle),
+        "entries": triangle.entries,
+        "supernodes": len(found),
+        "levels": levels,
+        "tasks": len(tasks.bytes),
+        "edges": len(tasks.source),
+        "path": run.tasks,
+    }
     return spent, facts
 
 

@@ -111,10 +111,11 @@ def prune(place: Path) -> None:
         package
         for processor in PROCESSORS
         for package in run(
-            "cargo", "tree", "--offline", "--locked", "--workspace", "--all-features", "--prefix=none", "--format={p}",
-            f"--target={processor}-unknown-linux-gnu", cwd=place,
+            *("cargo", "tree", "--offline", "--locked", "--workspace", "--all-features", "--prefix=none", "--format={p}"),
+            f"--target={processor}-unknown-linux-gnu",
+            cwd=place,
         ).splitlines()
-    }  # fmt: skip
+    }
     kept = {tuple(line.split()[:2]) for line in used if line}
     for crate in (place / "vendor").iterdir():
         package = tomllib.loads((crate / "Cargo.toml").read_text(encoding="utf-8"))["package"]
@@ -164,9 +165,16 @@ def wheels(processors: tuple[str, ...]) -> None:
         words = ("--release", "--locked", "--strip", "--zig", "--auditwheel=check", f"--compatibility={PLATFORM}")
         target = BUILD / "target"
         run(
-            "maturin", "build", *words, f"--target={processor}-unknown-linux-gnu", "--out", DIST,
-            cwd=place, CARGO_TARGET_DIR=str(target), TURNBUCKLE_COMMIT=commit,
-        )  # fmt: skip
+            "maturin",
+            "build",
+            *words,
+            f"--target={processor}-unknown-linux-gnu",
+            "--out",
+            DIST,
+            cwd=place,
+            CARGO_TARGET_DIR=str(target),
+            TURNBUCKLE_COMMIT=commit,
+        )
         (wheel,) = DIST.glob(f"*-{PLATFORM}_{processor}.whl")
         if lacking := left_out(wheel, place / DATA):
             raise SystemExit(f"{wheel.name} lacks {', '.join(lacking)}")

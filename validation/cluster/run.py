@@ -50,9 +50,17 @@ def cluster(words: argparse.Namespace, log: str) -> AbstractContextManager[Any]:
     from dask_jobqueue import SLURMCluster
 
     made = SLURMCluster(
-        queue=words.queue, cores=1, processes=1, memory=words.memory, interface=words.interface, walltime="00:10:00", python=sys.executable,
-        log_directory=log, scheduler_options={"dashboard_address": None}, local_directory=log,
-    )  # fmt: skip
+        queue=words.queue,
+        cores=1,
+        processes=1,
+        memory=words.memory,
+        interface=words.interface,
+        walltime="00:10:00",
+        python=sys.executable,
+        log_directory=log,
+        scheduler_options={"dashboard_address": None},
+        local_directory=log,
+    )
     made.scale(words.workers)
     return made
 

@@ -75,29 +75,46 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
     }
     runs = sum(len(p.seconds) for _, p in every)
     lines = [
-        "# Run time at added distance, measured and predicted", "",
+        "# Run time at added distance, measured and predicted",
+        "",
         f"{len(found)} programs, {len(every)} points, {runs:,} runs with delayed calls or slowed copies, "
         f"{sum(len(o.undelayed) for o in found)} without. "
         "Off: predicted over measured run time (median of the runs), less one; positive: predicted too long.",
         f"Machine: {about.get('processor', '')}, {about.get('cores', '')} cores (virtual); load when it began and ended: "
-        f"{', '.join(f'{x:.1f}' for x in about.get('load', []))}.", "",
-        "| what was changed | points | timeline | sum | nothing changes | in the 90 % interval |", "| --- | --: | --: | --: | --: | --: |",
-    ]  # fmt: skip
+        f"{', '.join(f'{x:.1f}' for x in about.get('load', []))}.",
+        "",
+        "| what was changed | points | timeline | sum | nothing changes | in the 90 % interval |",
+        "| --- | --: | --: | --: | --: | --: |",
+    ]
     for words, pairs in groups.items():
         lines.append(f"| {words} | {len(pairs)} | {' | '.join(_off(pairs, m) for m in NAMES)} | {_held(pairs)} |")
     lines.append(f"| **all** | {len(every)} | {' | '.join(_off(every, m) for m in NAMES)} | {_held(every)} |")
     noise = [abs(s / statistics.median(o.undelayed) - 1) for o in found for s in o.undelayed]
     lines += [
-        "", "Median / worst. The undelayed runs of a program are off their own median by "
+        "",
+        "Median / worst. The undelayed runs of a program are off their own median by "
         f"{statistics.mean(noise):.1%} on average, {max(noise):.0%} at most: no prediction from one run can be better.",
         f"Refused by the product: {', '.join(f'{n} ({c})' for n, c in refused.items()) or 'none'}.",
-        "", "## Every call that crosses to the device delayed", "", *_matrix(found, lambda p: p.plain),
-        "", "## Some classes of calls, or the delay before the call", "", *_matrix(found, lambda p: not p.plain and not p.slower),
-        "", "## Less bandwidth", "", *_matrix(found, lambda p: p.slower > 0),
-        "", "## What a class carries", "",
-        "By how much the run gets shorter where one class is not delayed, of what all delays cost; measured, then predicted.", "",
-        "| program | class | measured | predicted |", "| --- | --- | --: | --: |",
-    ]  # fmt: skip
+        "",
+        "## Every call that crosses to the device delayed",
+        "",
+        *_matrix(found, lambda p: p.plain),
+        "",
+        "## Some classes of calls, or the delay before the call",
+        "",
+        *_matrix(found, lambda p: not p.plain and not p.slower),
+        "",
+        "## Less bandwidth",
+        "",
+        *_matrix(found, lambda p: p.slower > 0),
+        "",
+        "## What a class carries",
+        "",
+        "By how much the run gets shorter where one class is not delayed, of what all delays cost; measured, then predicted.",
+        "",
+        "| program | class | measured | predicted |",
+        "| --- | --- | --: | --: |",
+    ]
     for one in found:
         for p in one.points:
             whole = next((w for w in one.points if w.plain and w.delay_ns == p.delay_ns), None)
@@ -107,10 +124,15 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
                 told = (whole.predicted["timeline"] - p.predicted["timeline"]) / (whole.predicted["timeline"] - one.recorded)
                 lines.append(f"| {one.name} | {p.classes[4:]} | {was:.0%} | {told:.0%} |")
     lines += [
-        "", "## Tolerances", "", "The delay at which the run is longer by a share; measured: a straight line between two points. "
-        "Within the noise: the undelayed runs alone differ by as much.", "",
-        "| program | share | predicted [us] | measured [us] | off |", "| --- | --- | --: | --: | --: |",
-    ]  # fmt: skip
+        "",
+        "## Tolerances",
+        "",
+        "The delay at which the run is longer by a share; measured: a straight line between two points. "
+        "Within the noise: the undelayed runs alone differ by as much.",
+        "",
+        "| program | share | predicted [us] | measured [us] | off |",
+        "| --- | --- | --: | --: | --: |",
+    ]
     for one in found:
         for share, told, seen in one.tolerances:
             off = "within the noise" if not one.shows(share) else f"{told / seen - 1:+.0%}" if told and seen else ""

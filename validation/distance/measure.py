@@ -67,9 +67,14 @@ def look() -> dict[str, Any]:
     env = {**os.environ, "LD_PRELOAD": str(BUILD / "awaiting")}
     told = subprocess.run([str(BUILD / "look"), str(host_core()), str(DEVICE_CORE)], env=env, capture_output=True, text=True, check=True)
     return {
-        "cores": len(cores()), "processor": model, "kernel": platform.release().split("-")[0], "idle_states_us": states,
-        "host_core": host_core(), "device_core": DEVICE_CORE, **json.loads(told.stdout),
-    }  # fmt: skip
+        "cores": len(cores()),
+        "processor": model,
+        "kernel": platform.release().split("-")[0],
+        "idle_states_us": states,
+        "host_core": host_core(),
+        "device_core": DEVICE_CORE,
+        **json.loads(told.stdout),
+    }
 
 
 def build() -> Path:
@@ -112,9 +117,15 @@ def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: S
     stolen, start = steal(), time.monotonic()
     try:
         ran = subprocess.run(
-            command, env=env, cwd=folder, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S,
+            command,
+            env=env,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
             preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"longer than {PATIENCE_S:g} s"}
     wall = time.monotonic() - start
@@ -169,9 +180,15 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
             word = classes.get(name, "other")
             count[word] = count.get(word, 0) + 1
     return {
-        "seconds": (until - begin) / 1e9, "whole_s": (last - first) / 1e9, "window_ns": [begin - first, until - first],
-        "calls": count, "delayed": delayed, "waited_s": waited / 1e9, "copied_bytes": copied, "bytes": path.stat().st_size,
-    }  # fmt: skip
+        "seconds": (until - begin) / 1e9,
+        "whole_s": (last - first) / 1e9,
+        "window_ns": [begin - first, until - first],
+        "calls": count,
+        "delayed": delayed,
+        "waited_s": waited / 1e9,
+        "copied_bytes": copied,
+        "bytes": path.stat().st_size,
+    }
 
 
 def keep(trace: Path, target: Path) -> None:
@@ -244,18 +261,31 @@ def publish(journal: Journal, programs: Mapping[str, Any], about: Mapping[str, A
 def machine(copy_bytes_per_s: float) -> str:
     """The machine as far as `look` measured it: what its link reaches."""
     lines = [
-        "# An OpenCL device on a processor: its copies are copies of one core (validation/distance/programs/look.c).", "",
-        "[machine]", 'name = "opencl-processor"', 'title = "OpenCL device on a processor"',
-        'summary = "PoCL with one worker thread on a core of its own."', f"year = {date.today().year}", 'coupling = "c2c"',
+        "# An OpenCL device on a processor: its copies are copies of one core (validation/distance/programs/look.c).",
+        "",
+        "[machine]",
+        'name = "opencl-processor"',
+        'title = "OpenCL device on a processor"',
+        'summary = "PoCL with one worker thread on a core of its own."',
+        f"year = {date.today().year}",
+        'coupling = "c2c"',
         'recognise = ["pthread"]',
-    ]  # fmt: skip
+    ]
     for way in ("h2d", "d2h"):
         lines += [
-            "", f"[link.{way}.bandwidth]", f'value = "{copy_bytes_per_s / 1e9:.4g} GB/s"', 'error = "10 %"', 'nature = "measured"',
+            "",
+            f"[link.{way}.bandwidth]",
+            f'value = "{copy_bytes_per_s / 1e9:.4g} GB/s"',
+            'error = "10 %"',
+            'nature = "measured"',
             'source = "validation/distance/machine.json, copy_bytes_per_s"',
-            "", f"[link.{way}.latency]", 'value = "100 ns"', 'error = "50 %"', 'nature = "assumption"',
+            "",
+            f"[link.{way}.latency]",
+            'value = "100 ns"',
+            'error = "50 %"',
+            'nature = "assumption"',
             'source = "a call of memcpy; what a copy costs besides is in the recording"',
-        ]  # fmt: skip
+        ]
     return "\n".join([*lines, ""])
 
 

@@ -35,9 +35,10 @@ from turnbuckle.recorder import opencl_layer
 
 #: Programs of programs.toml that say when their loop began and ended, and that one core is done with within half a second.
 PROGRAMS = (
-    "shape_sync", "shape_async", "shape_copy", "shape_host", "shape_reduce", "shape_stream", "clesperanto_blobs", "reikna_fft",
-    "reikna_matrix", "scan_and_sort", "loopy_heat", "molecular_dynamics", "random_numbers", "conjugate_gradient",
-)  # fmt: skip
+    *("shape_sync", "shape_async", "shape_copy", "shape_host", "shape_reduce", "shape_stream"),
+    *("clesperanto_blobs", "reikna_fft", "reikna_matrix", "scan_and_sort", "loopy_heat"),
+    *("molecular_dynamics", "random_numbers", "conjugate_gradient"),
+)
 #: How far behind in the list the other two stand that a program is measured beside.
 STEPS = (1, 4)
 #: A loop that began so much after its moment is measured again [ns].
@@ -83,9 +84,15 @@ def run(chosen: Sequence[str], programs: Mapping[str, Any], layer: Path, folder:
         env = {key: value for key, value in env.items() if not key.startswith("TB_")}
         env |= {**opencl_layer.environment(layer, env), "TB_TRACE": str(place / f"%p{SUFFIX}"), "LOOP_FROM_NS": str(begin)}
         process = subprocess.Popen(
-            words(programs[name]["command"]), env=env, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )  # fmt: skip
+            words(programs[name]["command"]),
+            env=env,
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
         running.append(process)
     ended = []
     for process in running:

@@ -201,10 +201,24 @@ def document(text: str, rng: random.Random) -> tuple[str, str]:
             depth = rng.choice((100, 100_000))
             literal = rng.choice(
                 (
-                    "[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "9" * 5000, "1e999", "-0", "NaN", "-Infinity",
-                    '"\\ud800"', '"\\u0000"', "01", '{"ts":1,"ts":2}', "1.7976931348623159e308", "[" * depth, '"', "tru", "0." + "3" * 5000,
+                    "[" * depth + "]" * depth,
+                    '{"a":' * depth + "1" + "}" * depth,
+                    "9" * 5000,
+                    "1e999",
+                    "-0",
+                    "NaN",
+                    "-Infinity",
+                    '"\\ud800"',
+                    '"\\u0000"',
+                    "01",
+                    '{"ts":1,"ts":2}',
+                    "1.7976931348623159e308",
+                    "[" * depth,
+                    '"',
+                    "tru",
+                    "0." + "3" * 5000,
                 )
-            )  # fmt: skip
+            )
         said.append(f"{what} at {key!r:.30}")
     out = json.dumps(whole, indent=rng.choice((None, 1)), ensure_ascii=rng.random() < 0.5, allow_nan=True)
     return out.replace(f'"{_HOLE}"', literal) if literal else out, ", ".join(said) + (f" {literal[:20]}" if literal else "")

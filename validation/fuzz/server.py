@@ -397,9 +397,17 @@ def serve(seeds: list[Seed], given: argparse.Namespace) -> Iterator[dict[str, An
             repeat = f"python validation/fuzz/run.py --seed {given.seed}{given.words} --case {number}"
             keep(case, ran, place, given.kept / f"case-{number}", repeat)
         yield {
-            "number": number, "format": case.format, "seed": case.seed, "kind": case.kind, "done": case.done, "command": shown(case.words),
-            "outcome": outcome, "failures": ran.failures, "cpu": ran.cpu, "rss": ran.rss,
-        }  # fmt: skip
+            "number": number,
+            "format": case.format,
+            "seed": case.seed,
+            "kind": case.kind,
+            "done": case.done,
+            "command": shown(case.words),
+            "outcome": outcome,
+            "failures": ran.failures,
+            "cpu": ran.cpu,
+            "rss": ran.rss,
+        }
         number += given.step
     unlocked(place)
 

@@ -114,9 +114,11 @@ def clocks() -> dict[str, str]:
 def machine() -> dict[str, object]:
     """GPU, driver, processor and date; no name of a host or a user."""
     about: dict[str, object] = {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "cores": os.cpu_count(), "kernel": os.uname().release,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": os.cpu_count(),
+        "kernel": os.uname().release,
         "arch": os.uname().machine,
-    }  # fmt: skip
+    }
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         about["cpu"] = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
@@ -218,9 +220,11 @@ def _slack(place: Place, managed: bool) -> list[Job]:
         out.append(Job(f"{name}.bare", place.program(line, repeats=3, cap_s=5), {}, 40))
         out.append(Job(f"{name}.after", command, place.injected(SLACK_NS=0, SLACK_STATS=counts), 90, (counts,)))
     ways: dict[str, dict[str, object]] = {
-        "before": {"SLACK_WHERE": "before"}, "copy_only": {"SLACK_CLASSES": "copy"}, "launch_only": {"SLACK_CLASSES": "launch"},
+        "before": {"SLACK_WHERE": "before"},
+        "copy_only": {"SLACK_CLASSES": "copy"},
+        "launch_only": {"SLACK_CLASSES": "launch"},
         "sync_only": {"SLACK_CLASSES": "sync"},
-    }  # fmt: skip
+    }
     for name in ("vecadd_small", "vecadd_pinned_async", "jacobi_check1", "jacobi_check10", "pipeline_overlap", "smallk_stream", "cg"):
         for label, settings in ways.items():
             counts = place.work / f"{name}.{label}.stats.json"

@@ -201,10 +201,19 @@ def run(experiment: Experiment, recordings: Recordings) -> Result:
         left[parameter] = both[0] / measured - 1.0
         summed_left = both[1]
     return Result(
-        experiment, part.seconds, measured, timeline, summed, serial, left, summed_left / measured - 1.0,
+        experiment,
+        part.seconds,
+        measured,
+        timeline,
+        summed,
+        serial,
+        left,
+        summed_left / measured - 1.0,
         trust(recorded.profile, recorded.replay).explained,
-        (calls[0], calls[1]), recordings.seconds(experiment.source), recordings.seconds(experiment.target),
-    )  # fmt: skip
+        (calls[0], calls[1]),
+        recordings.seconds(experiment.source),
+        recordings.seconds(experiment.target),
+    )
 
 
 def table(results: list[Result]) -> pl.DataFrame:
@@ -212,19 +221,33 @@ def table(results: list[Result]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "source": r.experiment.source, "target": r.experiment.target, "phase": r.experiment.phase, "change": r.experiment.change,
-                "source_seconds": r.source, "measured_seconds": r.measured, "timeline_seconds": r.timeline, "sum_seconds": r.summed,
-                "serial_seconds": r.serial, "timeline_error": r.left["stated"], "sum_error": r.summed / r.measured - 1.0,
-                "serial_error": r.serial / r.measured - 1.0, "timeline_of_change": r.of_change(r.timeline),
-                "sum_of_change": r.of_change(r.summed), "explained_path": r.explained,
-                **{f"error_with_{p}": r.left[p] for p in PARAMETERS}, "sum_error_with_all": r.summed_left,
-                "source_calls": r.calls[0], "target_calls": r.calls[1], "source_run_seconds": r.run_source,
-                "measured_run_seconds": r.run_measured, "timeline_run_seconds": r.run_timeline,
+                "source": r.experiment.source,
+                "target": r.experiment.target,
+                "phase": r.experiment.phase,
+                "change": r.experiment.change,
+                "source_seconds": r.source,
+                "measured_seconds": r.measured,
+                "timeline_seconds": r.timeline,
+                "sum_seconds": r.summed,
+                "serial_seconds": r.serial,
+                "timeline_error": r.left["stated"],
+                "sum_error": r.summed / r.measured - 1.0,
+                "serial_error": r.serial / r.measured - 1.0,
+                "timeline_of_change": r.of_change(r.timeline),
+                "sum_of_change": r.of_change(r.summed),
+                "explained_path": r.explained,
+                **{f"error_with_{p}": r.left[p] for p in PARAMETERS},
+                "sum_error_with_all": r.summed_left,
+                "source_calls": r.calls[0],
+                "target_calls": r.calls[1],
+                "source_run_seconds": r.run_source,
+                "measured_run_seconds": r.run_measured,
+                "timeline_run_seconds": r.run_timeline,
             }
             for r in results
         ],
         infer_schema_length=None,
-    )  # fmt: skip
+    )
 
 
 def left_out(folder: Path) -> list[tuple[str, str, str]]:
@@ -261,26 +284,46 @@ def markdown(results: list[Result], out: list[tuple[str, str, str]]) -> str:
     head = ("pair", "stated change", "source [ms]", "measured [ms]")
     first = [
         (
-            name(r), r.experiment.change, f"{r.source * 1e3:.2f}", f"{r.measured * 1e3:.2f}", f"{r.timeline * 1e3:.2f}",
-            _percent(r.left["stated"]), _percent(r.summed / r.measured - 1), _percent(r.serial / r.measured - 1),
-            f"{r.of_change(r.timeline):.2f}", f"{r.of_change(r.summed):.2f}", f"{r.explained:.0%}",
+            name(r),
+            r.experiment.change,
+            f"{r.source * 1e3:.2f}",
+            f"{r.measured * 1e3:.2f}",
+            f"{r.timeline * 1e3:.2f}",
+            _percent(r.left["stated"]),
+            _percent(r.summed / r.measured - 1),
+            _percent(r.serial / r.measured - 1),
+            f"{r.of_change(r.timeline):.2f}",
+            f"{r.of_change(r.summed):.2f}",
+            f"{r.explained:.0%}",
         )
         for r in results
-    ]  # fmt: skip
+    ]
     second = [(name(r), *(_percent(r.left[p]) for p in ("stated", *PARAMETERS)), _percent(r.summed_left)) for r in results]
     third = [
-        (name(r), f"{r.run_source * 1e3:.1f}", f"{r.run_measured * 1e3:.1f}", f"{r.run_timeline * 1e3:.1f}",
-         _percent(r.run_timeline / r.run_measured - 1), f"{r.calls[0]} → {r.calls[1]}")
-        for r in results if r.experiment.phase is None
-    ]  # fmt: skip
-    return "\n\n".join(
         (
-            lines((*head, "timeline [ms]", "timeline", "sum", "no overlap", "timeline / change", "sum / change", "path explained"), first),
-            lines(("pair", "stated", *(f"+ {p}" for p in PARAMETERS), "sum, all"), second),
-            lines(("pair", "source run [ms]", "measured run [ms]", "predicted run [ms]", "error", "host calls"), third),
-            lines(("set", "files", "why no number"), out),
+            name(r),
+            f"{r.run_source * 1e3:.1f}",
+            f"{r.run_measured * 1e3:.1f}",
+            f"{r.run_timeline * 1e3:.1f}",
+            _percent(r.run_timeline / r.run_measured - 1),
+            f"{r.calls[0]} → {r.calls[1]}",
         )
-    ) + "\n"  # fmt: skip
+        for r in results
+        if r.experiment.phase is None
+    ]
+    return (
+        "\n\n".join(
+            (
+                lines(
+                    (*head, "timeline [ms]", "timeline", "sum", "no overlap", "timeline / change", "sum / change", "path explained"), first
+                ),
+                lines(("pair", "stated", *(f"+ {p}" for p in PARAMETERS), "sum, all"), second),
+                lines(("pair", "source run [ms]", "measured run [ms]", "predicted run [ms]", "error", "host calls"), third),
+                lines(("set", "files", "why no number"), out),
+            )
+        )
+        + "\n"
+    )
 
 
 def placed(page: str, tables: str) -> str:

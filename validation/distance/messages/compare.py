@@ -58,15 +58,18 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
     wire = f"{2 * (setup.hop_seconds or 0) * 1e9:.0f} ns"
     wire += f" + n / {setup.card_bandwidth / 1e9:.2f} GB/s" if setup.card_bandwidth and setup.card_bandwidth < UNLIMITED else ""
     lines = [
-        "# Run time at added message latency, measured and predicted", "",
+        "# Run time at added message latency, measured and predicted",
+        "",
         f"{len(measured)} programs on {results['ranks']} ranks, {len(table)} points, "
         f"up to {max((len(p.seconds) for p in table), default=0)} runs each, {results['mpi']}. "
         f"Load of the machine, the runs among it: {min(loads):.1f} to {max(loads):.1f}; core time kept by its host: {stolen:.1f} s.",
-        f"The network, from `{CALIBRATION}` alone: each end {overhead}, the way {wire}.", "",
-        "Off: predicted over measured run time (median of the runs), less one. Positive: predicted too long.", "",
+        f"The network, from `{CALIBRATION}` alone: each end {overhead}, the way {wire}.",
+        "",
+        "Off: predicted over measured run time (median of the runs), less one. Positive: predicted too long.",
+        "",
         "| program | messages | undelayed [ms] (spread) | replay undelayed | " + " | ".join(words(d) for d in delays) + " |",
         "| --- | --- | --- | --- |" + " --- |" * len(delays),
-    ]  # fmt: skip
+    ]
     for program in measured:
         at = {row.delay_ns: row for row in program.points}
         cells = [f"{at[d].off():+.1%}" if d in at else "" for d in delays]
@@ -78,26 +81,36 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
     others = [row for row in table if row.program != CALIBRATION]
     counted = [row for row in others if row.measured > 1.1 * row.base]
     lines += [
-        "", f"Without `{CALIBRATION}`, {len(others)} points: "
-        + "; ".join(f"{title} {_off([row.off(kind) for row in others])}" for kind, title in NAMES.items()) + ".",
+        "",
+        f"Without `{CALIBRATION}`, {len(others)} points: "
+        + "; ".join(f"{title} {_off([row.off(kind) for row in others])}" for kind, title in NAMES.items())
+        + ".",
         f"Of what the delay added, where that is over 10 % of the run ({len(counted)} points): "
-        + "; ".join(f"{title} {_off([row.added_off(kind) for row in counted])}" for kind, title in NAMES.items()) + ".",
+        + "; ".join(f"{title} {_off([row.added_off(kind) for row in counted])}" for kind, title in NAMES.items())
+        + ".",
         f"Inside the spread of the measured runs themselves: "
         f"{sum(min(row.seconds) <= row.predicted['logp'] <= max(row.seconds) for row in table)} "
         f"of {len(table)} (logp).",
-        "", "## Run times [ms]: measured, predicted (logp)", "",
-        "| program | " + " | ".join(words(d) for d in delays) + " |", "| --- |" + " --- |" * len(delays),
-    ]  # fmt: skip
+        "",
+        "## Run times [ms]: measured, predicted (logp)",
+        "",
+        "| program | " + " | ".join(words(d) for d in delays) + " |",
+        "| --- |" + " --- |" * len(delays),
+    ]
     for program in measured:
         at = {row.delay_ns: row for row in program.points}
         cells = [f"{at[d].measured * 1e3:.2f}, {at[d].predicted['logp'] * 1e3:.2f}" if d in at else "" for d in delays]
         lines.append(f"| {program.name} | " + " | ".join(cells) + " |")
     late = {(p["program"], p["delay_ns"]): p["waited_ns"] - p["delay_ns"] for p in results["points"] if "waited_ns" in p}
     lines += [
-        "", "## How much later than due receives went on that had to wait [us]", "",
-        "Mean of a run, median of the runs. Predictions are for a delay that is longer by it.", "",
-        "| program | " + " | ".join(words(d) for d in delays) + " |", "| --- |" + " --- |" * len(delays),
-    ]  # fmt: skip
+        "",
+        "## How much later than due receives went on that had to wait [us]",
+        "",
+        "Mean of a run, median of the runs. Predictions are for a delay that is longer by it.",
+        "",
+        "| program | " + " | ".join(words(d) for d in delays) + " |",
+        "| --- |" + " --- |" * len(delays),
+    ]
     for program in measured:
         cells = [f"{late[program.name, d] / 1e3:.2f}" if (program.name, d) in late else "" for d in delays]
         lines.append(f"| {program.name} | " + " | ".join(cells) + " |")

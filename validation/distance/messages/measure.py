@@ -86,9 +86,14 @@ def run(command: str, layer: Path, delay_ns: int, ranks: int, folder: Path) -> d
     stolen = steal()
     try:
         ran = subprocess.run(
-            [*start, *words], cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, errors="replace",
+            [*start, *words],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            errors="replace",
             timeout=PATIENCE_S,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"longer than {PATIENCE_S:g} s"}
     loops = _LOOP.findall(ran.stdout)
@@ -181,9 +186,14 @@ def about(ranks: int) -> dict[str, Any]:
     model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
     told = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     return {
-        "processor": model, "cores": os.cpu_count(), "kernel": platform.release().split("-")[0], "mpi": told, "options": OPTIONS,
-        "ranks": ranks, "most_bytes": MOST_BYTES,
-    }  # fmt: skip
+        "processor": model,
+        "cores": os.cpu_count(),
+        "kernel": platform.release().split("-")[0],
+        "mpi": told,
+        "options": OPTIONS,
+        "ranks": ranks,
+        "most_bytes": MOST_BYTES,
+    }
 
 
 def results(journal: Journal, facts: Mapping[str, Any], kept: Mapping[str, float]) -> dict[str, Any]:
