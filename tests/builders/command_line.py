@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import runs
 from cyclopts import App, core
 from cyclopts.argument import ArgumentCollection
 from hostile_names import EVIL, SAMPLE, SECRETS, Ran
@@ -48,6 +49,13 @@ def _without_words(options: ArgumentCollection) -> ArgumentCollection:
         option.tokens = []
         option.children = ArgumentCollection(copies[id(child)] for child in option.children)
     return ArgumentCollection(copies.values())
+
+
+@pytest.fixture(scope="module")
+def read_once() -> Iterator[None]:
+    """Read a recording once for all tests of a module."""
+    with runs.read_once():
+        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -59,6 +60,26 @@ def document(ran: Ran) -> dict[str, Any]:
     found = json.loads(ran.out, parse_constant=refuse)
     assert found["schema_version"] == 1
     return dict(found)
+
+
+#: Answers the command lines of its last argument, and prints exit code, stdout and stderr of each.
+ANSWERED = """import contextlib, io, json, sys
+from turnbuckle.cli.run import run
+answers = []
+for words in json.loads(sys.argv.pop()):
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words)
+    answers.append((code, *(stream.buffer.getvalue().decode() for stream in (out, err))))
+print(json.dumps(answers))
+"""
+
+
+def all_of(lines: Sequence[Sequence[str]], start: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> list[Ran]:
+    """Answer command lines one after the other in a process of their own, which begins with `start`."""
+    command = [sys.executable, "-c", start + ANSWERED, json.dumps(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **(env or {})}, cwd=cwd)
+    return [Ran(*answer) for answer in json.loads(done.stdout)]
 
 
 def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,7 @@ from hostile_names import SAMPLE
 
 from turnbuckle.cli import limits
 from turnbuckle.cli import run as cli_run
+from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import InternalError, ProfileError, UsageError
 
 MAIN = "from turnbuckle.cli import main; main()"
@@ -98,14 +99,18 @@ def test_numpy_starts_no_threads_of_which_a_recorded_program_would_know(monkeypa
     subprocess.run([sys.executable, "-c", start], check=True)
 
 
-def test_small_questions_load_neither_scipy_nor_what_another_verb_draws() -> None:
+def test_small_questions_load_neither_scipy_nor_what_another_verb_draws_nor_the_readers_of_other_formats() -> None:
     start = (
-        f"import sys; from turnbuckle import cli; sys.argv = ['turnbuckle', 'project', {str(SAMPLE)!r}]\n"
+        f"import sys; from turnbuckle import cli; sys.argv = ['turnbuckle', {str(SAMPLE)!r}]\n"
         "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
-        "print({name.split('.')[0] for name in sys.modules} & {'scipy', 'jinja2'}, file=sys.stderr)"
+        "print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "set()"
+    modules = set(done.stderr.split())
+    others = {entry.place for name, entry in registry.entries("readers").items() if name not in ("nsys", "kineto")}
+    untimed = {entry.place for entry in registry.entries("untimed").values()}
+    assert registry.entries("readers")["nsys"].place in modules and not modules & (others | untimed)
+    assert not {name.partition(".")[0] for name in modules} & {"scipy", "jinja2"}
 
 
 def chained(error: Exception, first: BaseException) -> Exception:

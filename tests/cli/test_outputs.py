@@ -15,6 +15,7 @@ from hostile_names import ALL, NONE, SAMPLE, Ran, outside
 
 from turnbuckle.projection.run import Run as Recording
 
+pytestmark = pytest.mark.usefixtures("read_once")
 Run = Callable[..., Ran]
 
 

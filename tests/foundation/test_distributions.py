@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from hostile_names import SAMPLE, all_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special
@@ -14,7 +11,6 @@ from scipy import special
 from turnbuckle._native import beta_quantile, f_tail, gamma_tail, student_cdf, student_quantile
 from turnbuckle.foundation.errors import UsageError, needs
 
-SAMPLE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "examples" / "milc-like-synthetic.sqlite"
 FREEDOM = st.integers(1, 2000)
 SHARE = st.floats(0.001, 0.999)
 
@@ -47,20 +43,15 @@ def test_gamma(shape: int, share: float) -> None:
 # --- without SciPy ----------------------------------------------------------------------------------------------------
 
 
-def without_scipy(*words: str) -> subprocess.CompletedProcess[str]:
-    start = f"import sys; sys.modules['scipy'] = None; from turnbuckle.cli.run import run; sys.exit(run({list(words)!r}))"
-    return subprocess.run([sys.executable, "-c", start], capture_output=True, text=True)
-
-
-def test_questions_do_without_scipy() -> None:
-    for words in (("slack", str(SAMPLE), "--repeats", "1.0s,1.01s,1.02s"), ("validate", "--card")):
-        ran = without_scipy(*words)
-        assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
-
-
-def test_what_needs_it_says_how_to_get_it() -> None:
-    ran = without_scipy("sweep", str(SAMPLE), "--model", "slack", "--axis", "slack_seconds=1us..10us", "--sample", "4")
-    assert ran.returncode == 2 and "error[A450]" in ran.stderr and "pip install 'turnbuckle[scipy]'" in ran.stderr
+def test_questions_do_without_scipy_and_what_needs_it_says_how_to_get_it() -> None:
+    lines = (
+        ["slack", str(SAMPLE), "--repeats", "1.0s,1.01s,1.02s"],
+        ["validate", "--card"],
+        ["sweep", str(SAMPLE), "--model", "slack", "--axis", "slack_seconds=1us..10us", "--sample", "4"],
+    )
+    *answered, refused = all_of(lines, "import sys; sys.modules['scipy'] = None\n")
+    assert [(ran.code, ran.err) for ran in answered] == [(0, "")] * 2
+    assert refused.code == 2 and "error[A450]" in refused.err and "pip install 'turnbuckle[scipy]'" in refused.err
 
 
 def test_a_missing_module_within_an_extra_names_the_extra() -> None:

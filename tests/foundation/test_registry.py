@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile_names import Ran, all_of
 from refusals import refused
 
 from turnbuckle.examples import sample
@@ -53,16 +54,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def asked(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command line, in a process that has the package installed."""
-    env = {**os.environ, "PYTHONPATH": str(site)}
-    return subprocess.run([sys.executable, "-m", "turnbuckle", *words], env=env, capture_output=True, text=True, check=False, cwd=site)
+def asked(site: Path, *lines: list[str]) -> list[Ran]:
+    """Answer command lines one after the other, in a process that has the package installed."""
+    return all_of(lines, cwd=site, env={"PYTHONPATH": str(site)})
 
 
 def test_a_foreign_verb_writes_its_answer_itself(installed: Path) -> None:
-    assert asked(installed, "kernels").stdout == asked(installed, "model", "kernels").stdout == "one\n"
-    assert "Count to one" in asked(installed, "kernels", "--help").stdout
-    assert " kernels " in asked(installed, "--help").stdout
+    alone, of_model, about, first_page = asked(installed, ["kernels"], ["model", "kernels"], ["kernels", "--help"], ["--help"])
+    assert alone.out == of_model.out == "one\n"
+    assert "Count to one" in about.out and " kernels " in first_page.out
 
 
 def test_a_foreign_entry_replaces_nothing(installed: Path) -> None:
@@ -70,18 +70,6 @@ def test_a_foreign_entry_replaces_nothing(installed: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(installed)}
     done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "turnbuckle.trace.readers.nsys\n"
-
-
-def test_a_recording_loads_the_reader_that_takes_it_and_nothing_for_files_without_times() -> None:
-    look = (
-        "import sys\nfrom turnbuckle import sample\nfrom turnbuckle.cli.run import run\nwith sample() as path: run([str(path)])\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    others = {entry.place for name, entry in registry.entries("readers").items() if name not in ("nsys", "kineto")}
-    untimed = {entry.place for entry in registry.entries("untimed").values()}
-    assert registry.entries("readers")["nsys"].place in loaded and not loaded & (others | untimed)
 
 
 def test_a_charge_that_nobody_has() -> None:
@@ -102,20 +90,15 @@ def test_nobody_lists_a_name_twice() -> None:
 
 
 def test_a_foreign_predictor_tells_the_kernels_of_each_target(installed: Path) -> None:
-    def project(name: str) -> subprocess.CompletedProcess[str]:
-        words = ("--on", "gh200,h100-sxm5,cdi-row-link", "--kernels", name, "--format", "json", "--draws", "0")
-        with sample() as path:
-            return asked(installed, "project", str(path), *words)
-
-    done = project("twofold")
-    assert done.returncode == 0, done.stderr
-    near, far, same = json.loads(done.stdout)["projections"]
+    words = ["--on", "gh200,h100-sxm5,cdi-row-link", "--format", "json", "--draws", "0", "--kernels"]
+    with sample() as path:
+        done, wrong, unknown = asked(installed, *(["project", str(path), *words, name] for name in ("twofold", "nonsense", "twofolt")))
+    assert done.code == 0, done.err
+    near, far, same = json.loads(done.out)["projections"]
     for found, faster in ((near, 4.0), (far, 2.0)):
         kernels = found["kernels"]
         assert {c["basis"] for c in kernels["classes"]} == {"given"}
         assert kernels["measured_seconds"] / kernels["seconds"] == pytest.approx(faster)
     assert same["kernels"]["measured_seconds"] == pytest.approx(same["kernels"]["seconds"]), "its GPU is the source's"
-    wrong = project("nonsense")
-    assert wrong.returncode == 2 and "A432" in wrong.stderr
-    unknown = project("twofolt")
-    assert "A432" in unknown.stderr and "twofold" in unknown.stderr
+    assert wrong.code == 2 and "A432" in wrong.err
+    assert "A432" in unknown.err and "twofold" in unknown.err
