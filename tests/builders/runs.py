@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import re
 from collections.abc import Collection, Iterator
 from functools import cache, wraps
@@ -13,6 +14,7 @@ from unittest import mock
 
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import Run
+from turnbuckle.trace.window import Part
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Runs by name, content and options of reading.
@@ -36,7 +38,9 @@ def samples() -> frozenset[bytes]:
 
 
 def _digest(path: Path) -> bytes:
-    return hashlib.sha256(path.read_bytes()).digest()
+    """Return the SHA-256 of a file, or of all files of a recording that is a folder."""
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
 
 
 @contextlib.contextmanager
@@ -48,13 +52,14 @@ def read_once(contents: Collection[bytes] | None = None) -> Iterator[None]:
     contents : digests of the files that this holds for; None for all.
     """
     read = Run.read
+    defaults = {name: parameter.default for name, parameter in inspect.signature(read).parameters.items()}
 
     @wraps(read)
     def again(path: str | Path, *, source: Any = None, progress: Any = None, command: str = "", **options: Any) -> Run:
         place = Path(path)
         # a source may be a file that changes
         named = source is None or (isinstance(source, str) and re.fullmatch(r"[a-z0-9-]{1,40}", source))
-        if not named or not place.is_file():
+        if not named or not place.exists():
             return read(path, source=source, progress=progress, command=command, **options)
         # beside other formats' files may stand more of the recording
         name = place.name if place.suffix == ".sqlite" else str(place.resolve())
@@ -62,7 +67,8 @@ def read_once(contents: Collection[bytes] | None = None) -> Iterator[None]:
         if contents is not None and digest not in contents:
             return read(path, source=source, progress=progress, command=command, **options)
         # a command line ends with its answer; tests in Python keep theirs, whose command is not to change
-        key = (name, digest, repr((bool(command), source, sorted(options.items()))))
+        asked = sorted((option, value) for option, value in options.items() if value not in (defaults[option], Part()))
+        key = (name, digest, repr((bool(command), source, asked)))
         if key not in _READ:
             _READ[key] = read(path, source=source, progress=progress, command=command, **options)
         object.__setattr__(_READ[key], "command", command)
