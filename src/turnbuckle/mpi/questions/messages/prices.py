@@ -40,8 +40,8 @@ SETTINGS: Final = (*_HARDWARE, "overhead_seconds", "overhead_bandwidth", "gap_se
 GPU_SETTINGS: Final = ("cards", "peer_bandwidth", "link_bandwidth")
 #: Bandwidth where the messages of a recording show none [B/s].
 _UNLIMITED: Final = 1e15
-#: Messages that are priced in one replay, each between two ranks of its own.
-_AT_ONCE: Final = 4096
+#: Ranks of messages and collectives that are priced in one replay.
+_AT_ONCE: Final = 8192
 
 
 def prices(
@@ -201,10 +201,9 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
     """Return the time of each message from the begin of its send to the end of its receive, which waits for it [s]."""
     kinds, kind = np.unique(np.column_stack([size, near, ready]), axis=0, return_inverse=True)
     seconds = np.zeros(len(kinds))
-    # every message has nodes of its own, so that none waits for another; a machine may have no more than so many
-    most = (read_network(setup.network).nodes // 2 if setup.network else 0) or _AT_ONCE
-    for first in range(0, len(kinds), max(min(most, _AT_ONCE), 1)):
-        some = slice(first, first + max(min(most, _AT_ONCE), 1))
+    at_once = _at_once(setup, 2)
+    for first in range(0, len(kinds), at_once):
+        some = slice(first, first + at_once)
         sizes, inside, waits = kinds[some].T
         send = 2 * np.arange(len(sizes))
         none = np.full(len(sizes), -1)
@@ -212,6 +211,12 @@ def _messages(size: Float, near: Bool, ready: Bool, setup: Setup) -> Float:
         node = np.stack([send, send + (inside == 0)], axis=1).reshape(-1)
         seconds[some] = _ends(replace(_alone(2 * len(sizes)), messages=messages), node, setup)[1::2]
     return seconds[kind.reshape(-1)]
+
+
+def _at_once(setup: Setup, ranks: int) -> int:
+    """Return how many exchanges of so many ranks are priced in one replay: each has nodes of its own, as far as the machine has nodes."""
+    nodes = read_network(setup.network).nodes if setup.network else 0
+    return max(min(nodes or _AT_ONCE, _AT_ONCE) // ranks, 1)
 
 
 def _together(
@@ -263,7 +268,7 @@ def _apart(group: Rounds, node: Int, instants: Float, setup: Setup) -> Float:
     """Return when each member is done with each collective alone, where its members begin at these instants [s], shape as `node`."""
     done = np.empty(node.shape)
     # every collective has nodes of its own, so that none waits for another; a machine may have no more than so many
-    most = (read_network(setup.network).nodes if setup.network else 0) or 2 * _AT_ONCE
+    most = (read_network(setup.network).nodes if setup.network else 0) or _AT_ONCE
     places = np.array([np.unique(row, return_inverse=True)[1].reshape(-1) for row in node]).reshape(node.shape)
     used, first = places.max(axis=1) + 1, 0
     while first < len(node):
@@ -285,13 +290,17 @@ def _collectives(group: Rounds, node: Int, setup: Setup) -> Float:
     places, place = np.unique(node, axis=0, return_inverse=True)
     shares = (places[:, :, None] == places[:, None, :]).argmax(axis=2)[place.reshape(-1)]
     kinds, kind = np.unique(np.column_stack([group.block_bytes, shares]), axis=0, return_inverse=True)
-    members = group.activity.shape[1]
-    alone = _alone(members)
-    seconds = np.zeros((len(kinds), members))
-    for row, (block, *places) in zip(seconds, kinds.tolist(), strict=True):
-        once = Rounds(group.operation, np.array([block]), np.arange(members)[None, :], group.root)
-        where = np.unique(np.array(places, dtype=np.int64), return_inverse=True)[1].reshape(-1)
-        row[:] = _ends(replace(alone, rounds=(once,)), where, setup)
+    blocks, shares = kinds[:, 0], kinds[:, 1:].astype(np.int64)
+    # by `flow` and `packet` they would meet between their nodes
+    at_once = _at_once(setup, shares.shape[1]) if setup.fidelity == "logp" else 1
+    seconds = np.zeros(shares.shape)
+    for first in range(0, len(kinds), at_once):
+        some = slice(first, first + at_once)
+        calls = np.arange(shares[some].size).reshape(shares[some].shape)
+        once = Rounds(group.operation, blocks[some], calls, group.root)
+        # the number of the first member of each node
+        where = np.unique(shares[some] + calls[:, :1], return_inverse=True)[1].reshape(-1)
+        seconds[some] = _ends(replace(_alone(calls.size), rounds=(once,)), where, setup).reshape(calls.shape)
     return seconds[kind.reshape(-1)]
 
 
