@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.foundation.fields import Declared
@@ -101,20 +101,18 @@ class _Column:
     change: str
     method: str
 
-    def cell(
-        self, app: str, interval: Interval, *, assumed: bool = False, note: str = "", link: str = "", change: str = "", method: str = ""
-    ) -> Cell:
-        text = tables.PAPER.text(app, self.technology, "Table 13")
+    def cell(self, app: str, interval: Interval | None, note: str = "", *, assumed: bool = False, **about: Any) -> Cell:
+        """Return a cell; None is a number whose inputs are missing; `about` gives a cell a link, change or method of its own."""
+        column, text = replace(self, **about), tables.PAPER.text(app, self.technology, "Table 13")
+        where = (column.link, column.change, column.method)
+        if interval is None:
+            return Cell(app, self.technology, text, None, None, None, *where, "n/r", note)
         verdict = judged("", text, interval).verdict
         verdict = "reproduced*" if assumed and verdict == "reproduced" else verdict
-        about = link or self.link, change or self.change, method or self.method
-        return Cell(app, self.technology, text, interval.value, interval.low, interval.high, *about, verdict, note)
+        return Cell(app, self.technology, text, interval.value, interval.low, interval.high, *where, verdict, note)
 
-    def missing(self, app: str, note: str, *, link: str = "", change: str = "", method: str = "") -> Cell:
-        text = tables.PAPER.text(app, self.technology, "Table 13")
-        return Cell(
-            app, self.technology, text, None, None, None, link or self.link, change or self.change, method or self.method, "n/r", note
-        )
+    def missing(self, app: str, note: str, **about: Any) -> Cell:
+        return self.cell(app, None, note, **about)
 
 
 def table_13() -> list[Cell]:
@@ -182,7 +180,6 @@ def _allowed(app: str) -> float:
 
 
 def _cores() -> Iterator[Cell]:
-    """Yield the cells of CPU cores per GPU."""
     column = _Column("CPU cores a GPU", "none: cores beside a V100", "none", "runs over ranks or threads")
     for app in AMREX:
         yield column.missing(app, _DRAWN.format(figure="Fig 28" if app == "Castro" else "Fig 29"), method="ranks until it stops paying")
@@ -261,7 +258,6 @@ def _gpus() -> Iterator[Cell]:
 
 
 def _memory() -> Iterator[Cell]:
-    """Yield the cells of unified memory: performance over that without it."""
     column = _Column(
         "unified memory", "V100 to DDR4 of a POWER9, NVLink 2", "all data in DDR for all in HBM", "roofline with both kinds of access"
     )

@@ -35,11 +35,6 @@ def tenfold() -> float:
     return PAPER.number("all", "improvement of bandwidth and latency").value
 
 
-def lambdas(*classes: str, factor: float) -> dict[str, float]:
-    """Return the same lambda for some classes of the additive model."""
-    return dict.fromkeys(classes, factor)
-
-
 def amrex_share(app: str, table: str) -> Interval:
     """Return the share of run time between CPU and GPU that Table 2, or Table 11, prints for an AMReX application.
 
@@ -115,7 +110,7 @@ def _share(app: str, *functions: str) -> Interval:
 
 def _epsilon() -> Iterator[Recomputed]:
     terms, times = additive("Epsilon"), PAPER.texts("Epsilon", "time")
-    better, worse = lambdas(*_BOTH, factor=tenfold()), lambdas(*_BOTH, factor=1 / tenfold())
+    better, worse = dict.fromkeys(_BOTH, tenfold()), dict.fromkeys(_BOTH, 1 / tenfold())
     summed = swept(lambda *t: totals(*t).summed, *terms)
     note = f"the terms add to {summed.value:.1f} s: t_CPU was taken without subtracting t_MPI"
     yield judged("R.T3.sum", times["total"], summed, note=note)
@@ -140,14 +135,14 @@ def _epsilon() -> Iterator[Recomputed]:
     with_host = _share("Epsilon", "cudaMalloc", "cudaFree", "cudaHostAlloc").value
     note = f"{memory.value:.1f} % cut off; {with_host:.1f} % with host allocations"
     yield judged("R.T3.mem", PAPER.text("Epsilon", "share of GPU memory management"), memory, note=note)
-    gain = swept(lambda *t: 100 * (totals(*t).benefit(lambdas("data", factor=tenfold()), "stated") - 1), *terms)
+    gain = swept(lambda *t: 100 * (totals(*t).benefit({"data": tenfold()}, "stated") - 1), *terms)
     yield judged("R.T3.data", PAPER.text("Epsilon", "gain of faster data alone"), gain)
     yield _two_shares("R.T3.mpi", "Epsilon", "the same 16 ranks on two nodes")
 
 
 def _sigma() -> Iterator[Recomputed]:
     terms, times = additive("Sigma"), PAPER.texts("Sigma", "time")
-    better, worse = lambdas(*_BOTH, factor=tenfold()), lambdas(*_BOTH, factor=1 / tenfold())
+    better, worse = dict.fromkeys(_BOTH, tenfold()), dict.fromkeys(_BOTH, 1 / tenfold())
     yield judged("R.T4.sum", times["total"], swept(lambda *t: totals(*t).summed, *terms))
     yield judged("R.T4.int", PAPER.text("Sigma", "integration gain"), swept(lambda *t: totals(*t).benefit(better), *terms))
     recomputed = swept(lambda *t: totals(*t).penalty(worse), *terms)
@@ -227,7 +222,6 @@ def _gtcp() -> Iterator[Recomputed]:
 
 
 def _mean_calls() -> Iterator[Recomputed]:
-    """Yield the columns of mean calls in Tables 3 to 5."""
     for app, table in (("Epsilon", "T3"), ("Sigma", "T4"), ("GTC-P", "T5")):
         means = [s for s in PAPER.all if s.subject == app and s.quantity.endswith("function, mean call")]
         wrong = []
@@ -316,7 +310,6 @@ def _closer_gpus() -> Iterator[Recomputed]:
 
 
 def _sides() -> Iterator[Recomputed]:
-    """Yield CPU against GPU: SW4Lite and Laghos."""
     cpu, gpu = PAPER.number("SW4Lite", "CPU run time"), PAPER.number("SW4Lite", "GPU run time")
     recomputed = swept(lambda a, b: a / b, cpu, gpu)
     yield judged("R.6.5.1", PAPER.text("SW4Lite", "GPU over CPU"), recomputed, note=f"{cpu.value:g} s over {gpu.value:g} s")

@@ -141,7 +141,6 @@ def _headline(replays: Sequence[Any]) -> str:
 
 
 def _conditions(setup: Any) -> str:
-    """Return the conditions that all replays share."""
     from turnbuckle.mpi.questions.messages.setup import network_of
 
     paid, network = setup.paid, network_of(setup, 1)
@@ -156,7 +155,6 @@ def _conditions(setup: Any) -> str:
 
 
 def _range(low: float, high: float, digits: str = ".1f") -> str:
-    """Return two fractions as percentages."""
     least, most = f"{100 * low:{digits}}", f"{100 * high:{digits}}"
     return least if least == most else f"{least} to {most}"
 

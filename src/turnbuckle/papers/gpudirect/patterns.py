@@ -109,7 +109,6 @@ def application(name: str) -> Application:
 
 
 def _gain(name: str) -> Ends:
-    """Return the least and most gain of GPUDirect, weak scaling."""
     if name == "LULESH":
         # "less than" bounds gain and loss alike
         most = float(PAPER.text(name, "gain below", "weak scaling")) / 100
@@ -271,7 +270,7 @@ class Replayed:
 
     @property
     def small_payload(self) -> float:
-        """Return the share of the bytes of the pattern in messages below 32 KB."""
+        """Return `small_payload` of the pattern."""
         return small_payload(self.pattern)
 
     def compared(self) -> Iterator[Compared]:

@@ -22,7 +22,6 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from turnbuckle.cost.slack import COMMAND_TRIPS, READ_TRIPS, RETURN_TRIPS
 from turnbuckle.foundation.arrays import Float, Int, Text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, finish
@@ -30,7 +29,6 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
 Waits = Literal["calls", "copies", "end"]
-Mode = Literal["api", "link"]
 
 #: Number of calls of one iteration that the paper delays: three copies, the kernel, the synchronisation.
 CALLS: Final = 5
@@ -69,35 +67,14 @@ class ProxyRun:
         """Return the calls of one thread that slack delays; threads are delayed side by side."""
         return CALLS * self.proxy.iterations
 
-    def seconds(self, slack_seconds: ArrayLike = 0.0, mode: Mode = "api") -> Float:
-        """Return the run time T(s) [s], shape of `slack_seconds`.
-
-        Parameters
-        ----------
-        slack_seconds : delay [s]: of the return of each call (``api``), or of one direction of the link (``link``).
-        mode : ``api`` or ``link``.
-        """
-        slack = np.asarray(slack_seconds, dtype=np.float64)
-        return self.timeline.seconds(slack_change(self.timeline.run, slack, mode))
-
-    def exposed_seconds(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
-        """Return T(s) - T(0): the slack that nothing hides [s], shape of `slack_seconds`."""
-        return np.asarray(self.seconds(slack_seconds, mode) - self.seconds(0.0))
+    def seconds(self, slack_seconds: ArrayLike = 0.0) -> Float:
+        """Return the run time T(s), with the return of each call delayed by s [s]; shape of `slack_seconds`."""
+        return self.timeline.seconds(slack_change(self.timeline.run, np.asarray(slack_seconds, dtype=np.float64)))
 
 
-def slack_change(run: Pieces, slack_seconds: Float, mode: Mode = "api") -> Change:
-    """Return slack as a change of a compiled graph; draws of `slack_seconds` lead.  In ``link`` mode bandwidth is unchanged."""
-    slack = np.asarray(slack_seconds, dtype=np.float64)[..., None]
-    same = no_change(len(run))
-    if mode == "api":
-        return replace(same, added=slack * run.crosses)
-    commands = np.isin(run.call_class, ("launch", "copy", "memset"))
-    return replace(
-        same,
-        added=READ_TRIPS * slack * (run.kind == "copy_h2d"),
-        delivery=COMMAND_TRIPS * slack * commands,
-        back=RETURN_TRIPS * slack * (run.kind == "sync"),
-    )
+def slack_change(run: Pieces, slack_seconds: Float) -> Change:
+    """Return slack after each call as a change of a compiled graph; draws of `slack_seconds` lead."""
+    return replace(no_change(len(run)), added=np.asarray(slack_seconds, dtype=np.float64)[..., None] * run.crosses)
 
 
 def modelled(
@@ -119,7 +96,7 @@ def modelled(
     Examples
     --------
     >>> run = modelled(Proxy(2**20, kernel_seconds=120e-6, copy_seconds=80e-6, iterations=10))
-    >>> float(run.seconds(0.0).round(9)), float(run.exposed_seconds(1e-6).round(9))
+    >>> float(run.seconds(0.0).round(9)), float((run.seconds(1e-6) - run.seconds()).round(9))
     (0.0036, 5e-05)
     """
     if not (threads >= 1 and proxy.iterations >= 1 and threads * proxy.iterations <= _MOST_LOOPS and 0.0 <= served_at <= _LONGEST_SLACK):

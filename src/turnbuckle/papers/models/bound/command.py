@@ -68,7 +68,6 @@ def _ratio(option: str, text: str) -> Interval:
 
 
 def _unit(text: str) -> Literal["s", "B/s"]:
-    """Return the unit of a text: a latency or a bandwidth."""
     try:
         parse(text, "B/s")
     except UnitError:

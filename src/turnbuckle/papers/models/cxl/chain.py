@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -183,19 +183,12 @@ class Played(Declared):
         return [{"flow": flow, "speedup": time and today / time, "busy": time and flow.busy_seconds / time} for flow, time in timed]
 
 
-@dataclass
-class _Steps:
-    """Steps of one item, in an order in which they can run."""
+class _Step(NamedTuple):
+    """Step of an item, and the indices of the steps that it waits for."""
 
-    track: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    after: list[list[int]] = field(default_factory=list)
-
-    def add(self, track: str, seconds: float, after: list[int]) -> int:
-        self.track.append(track)
-        self.seconds.append(seconds)
-        self.after.append(after)
-        return len(self.track) - 1
+    track: str
+    seconds: float
+    after: list[int]
 
 
 def play(chain: Chain) -> Played:
@@ -256,14 +249,15 @@ def _lacking(chain: Chain, through: Through) -> str:
     return ""
 
 
-def _steps(chain: Chain, through: Through, *, serial: bool) -> _Steps:
-    """Return the steps of one item: each copy is a step on its direction of a link, each stage a step on its device."""
-    steps = _Steps()
+def _steps(chain: Chain, through: Through, *, serial: bool) -> list[_Step]:
+    """Return the steps of one item, in order: each copy is a step on its direction of a link, each stage a step on its device."""
+    steps: list[_Step] = []
     done: dict[str, int] = {}
     device = {s.name: s.device for s in chain.stages}
 
     def add(track: str, seconds: float, after: list[int]) -> int:
-        return steps.add(track, seconds, [len(steps.track) - 1] if serial and steps.track else after)
+        steps.append(_Step(track, seconds, [len(steps) - 1] if serial and steps else after))
+        return len(steps) - 1
 
     for i, stage in enumerate(chain.stages):
         stage_seconds = stage.seconds or 0.0
@@ -287,11 +281,11 @@ def _steps(chain: Chain, through: Through, *, serial: bool) -> _Steps:
 def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
     items = chain.items or 0
     steps = _steps(chain, through, serial=not pipelined)
-    count = len(steps.track)
+    count = len(steps)
     in_flight = min(chain.in_flight or count, count) if pipelined else 1
     if items * count > MOST_TASKS:
         raise error_of("A029.steps", found=f"{items:,} items of {count} steps", most=MOST_TASKS // count)
-    names = list(dict.fromkeys(steps.track))
+    names = list(dict.fromkeys(step.track for step in steps))
     tasks, kind = _tasks(steps, items, in_flight, names)
     replayed = replay_tasks(tasks)
     busy = np.bincount(kind, weights=tasks.seconds, minlength=len(names)) if items else np.zeros(len(names))
@@ -307,31 +301,31 @@ def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
         names[top],
         float(busy[top]),
         {n: float(s) for n, s in zip(names, on_path, strict=True) if s > 0},
-        float(sum(s for s, t in zip(steps.seconds, steps.track, strict=True) if t not in devices)),
+        float(sum(step.seconds for step in steps if step.track not in devices)),
     )
 
 
-def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple[Tasks, np.ndarray[Any, np.dtype[np.int64]]]:
+def _tasks(steps: list[_Step], items: int, in_flight: int, names: list[str]) -> tuple[Tasks, np.ndarray[Any, np.dtype[np.int64]]]:
     """Return all steps of all items as tasks, and the track of each task.
 
     Each track takes steps in waves: item i does step p in wave i w + p, with w = ceil(steps / in flight).  Each edge leads to a
     later wave, also the edge from the end of an item to the start of the item that takes its place.
     """
-    count = len(steps.track)
+    count = len(steps)
     item, step = (a.ravel() for a in np.meshgrid(np.arange(items), np.arange(count), indexing="ij"))
     wave = item * math.ceil(count / in_flight) + step
     order = np.argsort(wave, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     item_start = np.arange(items) * count
-    ends = [(p, q, 0) for q, before in enumerate(steps.after) for p in before]
-    followed = {p for before in steps.after for p in before}
-    lasts, firsts = [p for p in range(count) if p not in followed], [q for q in range(count) if not steps.after[q]]
+    ends = [(p, q, 0) for q, before in enumerate(s.after for s in steps) for p in before]
+    followed = {p for s in steps for p in s.after}
+    lasts, firsts = [p for p in range(count) if p not in followed], [q for q in range(count) if not steps[q].after]
     ends += [(p, q, in_flight) for p in lasts for q in firsts]
     source = [item_start[: max(items - later, 0)] + p for p, _, later in ends]
     target = [item_start[later:] + q for _, q, later in ends]
-    track = np.array([names.index(t) for t in steps.track], dtype=np.int64)[step][order]
-    seconds = np.array(steps.seconds)[step][order]
+    track = np.array([names.index(s.track) for s in steps], dtype=np.int64)[step][order]
+    seconds = np.array([s.seconds for s in steps])[step][order]
     sources, targets = (place[np.concatenate(x)] if x else np.zeros(0, dtype=np.int64) for x in (source, target))
     return Tasks(seconds, track, sources, targets, np.zeros(len(sources))), track
 

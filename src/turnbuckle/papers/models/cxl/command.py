@@ -112,7 +112,6 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
 
 
 def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
-    """Return the words of an option, or its defaults (A028 where it names nothing)."""
     words = list(otherwise) if given is None else listed(given)
     if not words:
         raise error_of("A028.empty", option=option, otherwise=otherwise[0])
@@ -120,7 +119,6 @@ def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> 
 
 
 def _share(word: str) -> float:
-    """Return a share above 0 and at most 1 (A028)."""
     share = parse(word, "1")
     if not _LEAST_SHARE <= share <= 1:
         raise error_of("A028.share", found=word[:40])
@@ -128,7 +126,6 @@ def _share(word: str) -> float:
 
 
 def _size(word: str) -> float:
-    """Return a transfer size of 1 byte or more (A028)."""
     size = parse(word, "B")
     if not 1 <= size <= 1e15:
         raise error_of("A028.size", found=word[:40])

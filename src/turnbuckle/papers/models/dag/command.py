@@ -125,13 +125,11 @@ def dag(
 
 
 def _refuse(given: dict[str, Any], subject: str) -> None:
-    """Refuse an option that the question does not use (A043)."""
     if unused := [option for option, value in given.items() if value]:
         raise error_of("A043.graph", found=unused[0], subject=subject)
 
 
 def _factor(option: str, text: str) -> float:
-    """Return the factor of 1 or more that an option states (A043)."""
     match = _FACTOR.fullmatch(text)
     if match is None or float(match[1]) < 1:
         raise error_of("A043.factor", found=f"{option} {text[:40]}", option=option)
@@ -180,8 +178,6 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
 
 
 def _print(console: Terminal, solves: Solves) -> None:
-    """Print the answer, then its assumptions."""
-
     console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
     if not solves.dependency and solves.supernodes is not None:
         console.print(

@@ -86,7 +86,6 @@ def _steps(low: float, high: float) -> list[float]:
 
 
 def _nodes(solves: Solves, counts: list[int], x: Spec) -> list[Spec]:
-    """Draw a line at the number of GPUs of one node."""
     node = solves.fabric.gpus_per_node
     if not counts[0] <= node < counts[-1]:
         return []
@@ -96,7 +95,6 @@ def _nodes(solves: Solves, counts: list[int], x: Spec) -> list[Spec]:
 
 
 def _spots(solves: Solves, x: Spec, y: Spec) -> list[Spec]:
-    """Draw a dot at the lowest point of each line."""
     rows: Rows = []
     for variant in solves.variants:
         run = solves.best(variant.what)

@@ -110,7 +110,6 @@ def read_graph(tasks: Path, edges: Path) -> TaskGraph:
 
 
 def _numbers(edges: Table, end: str, number: dict[str, int]) -> Int:
-    """Return the numbers of the tasks at one end of the edges."""
     texts = edges.texts[end]
     numbers = [number.get(name, -1) for name in texts]
     if -1 in numbers:

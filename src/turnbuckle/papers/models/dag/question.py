@@ -218,5 +218,4 @@ def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dic
 
 
 def _listed(numbers: list[int]) -> str:
-    """Describe a list of numbers in few words."""
     return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]}"

@@ -145,7 +145,6 @@ def _header(path: Path) -> tuple[str, str]:
 
 
 def _unreadable(path: Path, content: str, cause: str = "", fix: str = "") -> TurnbuckleError:
-    """Return the refusal of a file that cannot be read (A040)."""
     fix = fix or "give a sparse matrix as scipy.io.mmwrite writes it"
     return error_of("A040", where=path.name, found=content, cause=cause, fix=fix)
 
@@ -235,11 +234,6 @@ class Supernodes:
         return np.diff(self.first)
 
     @property
-    def mean_width(self) -> float:
-        """Return the mean number of columns of a supernode."""
-        return len(self.triangle) / len(self)
-
-    @property
     def below(self) -> Int:
         """Return the number of rows of each supernode below its own columns."""
         return np.diff(self.starts) - self.width
@@ -297,11 +291,6 @@ class Supernodes:
     def concurrency(self) -> Int:
         """Return the number of supernodes of each level, shape (levels,)."""
         return np.bincount(self.level)
-
-    @property
-    def mean_concurrency(self) -> float:
-        """Return the mean number of supernodes of a level."""
-        return len(self) / self.levels
 
     @property
     def median_concurrency(self) -> float:
@@ -366,7 +355,6 @@ def _equal_to_next(triangle: Triangle) -> Bool:
 
 
 def _with_rows_of_first(triangle: Triangle, first: Int) -> Supernodes:
-    """Return supernodes whose rows are those of their first column."""
     length = np.diff(triangle.starts)[first[:-1]]
     starts = np.append(0, np.cumsum(length))
     place = np.arange(starts[-1]) + np.repeat(triangle.starts[first[:-1]] - starts[:-1], length)
@@ -422,7 +410,6 @@ def _shared(matrix: Supernodes, candidates: Int) -> Int:
 
 
 def _merged(matrix: Supernodes, gone: Bool) -> Supernodes:
-    """Merge each supernode that is `gone` into the one before it."""
     count = len(matrix.triangle)
     into = np.cumsum(~gone) - 1
     key = np.repeat(into, np.diff(matrix.starts)) * count + matrix.rows

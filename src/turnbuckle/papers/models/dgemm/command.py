@@ -146,8 +146,6 @@ def _print_dgemm(console: Terminal, study: Study) -> None:
 
 
 def _print_products(console: Terminal, study: Study, ends: list[int]) -> None:
-    """Print each size alone, and the bandwidth from which it pays."""
-
     columns = [f"pays from, launch {show(float(study.launches[i]), 's')}" for i in ends]
     title = "the product alone, and the bandwidth from which moving it pays"
     table = titled(console, title, "N", "kernel", "host", "at best", "limit", *columns)
@@ -165,8 +163,6 @@ def _print_products(console: Terminal, study: Study, ends: list[int]) -> None:
 
 
 def _print_speedups(console: Terminal, study: Study, launch: int) -> None:
-    """Print the speed-up by size and bandwidth at one launch time, in as many tables as the width of the terminal needs."""
-
     heads = [show(float(b), "B/s") for b in study.bandwidths]
     fit = max((console.width - 11) // (max(len(h) for h in heads) + 2), 1)
     # narrow headings leave room for more columns

@@ -70,7 +70,6 @@ def _caption(study: Study) -> str:
 
 
 def _legend(rows: Rows) -> Spec:
-    """Return a view of the launch times and their shades."""
     x = quantity("x", [0, FULL], scale={"zero": True}, no_axis=True)
     middle = _LEGEND / 2
     layers = [

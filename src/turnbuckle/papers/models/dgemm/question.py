@@ -364,7 +364,6 @@ def study(
 
 
 def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:
-    """Refuse a value out of range (A047)."""
     for value in values:
         if not ends[0] <= value <= ends[1]:
             raise error_of("A047.range", found=show(float(value), unit), option=option, least=show(ends[0], unit), most=show(ends[1], unit))

@@ -92,7 +92,6 @@ def link(
 
 
 def _words(sizes: list[str] | None) -> list[str]:
-    """Return the sizes asked for, or the defaults (A019 where none is named)."""
     words = list(SIZES) if sizes is None else listed(sizes)
     if not words:
         raise error_of("A019.sizes")
@@ -253,7 +252,6 @@ def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, w
 
 
 def _bytes(count: float) -> str:
-    """Return a count of bytes in full below 1e9, with a prefix above."""
     return f"{count:,.0f}" if count < 1e9 else show(count, "B", 4)
 
 

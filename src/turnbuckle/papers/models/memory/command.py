@@ -123,7 +123,6 @@ def _print_memory(console: Console, answer: UnifiedMemory) -> None:
 
 
 def _assumed(answer: UnifiedMemory) -> list[str]:
-    """Return the assumptions behind the numbers."""
     assumptions = ["[ ]: 90 %, from the errors of the bandwidths"]
     if answer.overlap is not None:
         copies = {"full": "behind arithmetic", "none": "before and after kernels"}[answer.overlap]

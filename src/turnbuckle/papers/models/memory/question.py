@@ -103,28 +103,19 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
         raise error_of("A160.memory", found=machine.name)
     plain, drawn = drawn_source(machine, Draws(1, seed, ("",))), drawn_source(machine, Draws(draws, seed))
 
-    def both(name: ParameterName, default: float | None = None) -> Float | None:
+    def both(name: ParameterName, default: float = math.nan) -> Float:
         value, many = plain.value(name), drawn.value(name)
         if value is None or many is None:
-            return None if default is None else np.full((1 + draws, 1), default)
+            return np.full((1 + draws, 1), default)
         return np.concatenate([value, np.broadcast_to(many, (draws, 1))])
 
-    def needed(name: ParameterName) -> Float:
-        value = both(name)
-        if value is None:
-            raise error_of("A160.missing", machine=machine.name, name=name)
-        return value
-
-    def share(name: ParameterName) -> Float:
-        value = both(name, 1.0)
-        assert value is not None
-        return value
+    def reached(bandwidth: ParameterName, efficiency: ParameterName) -> Float:
+        if machine.value(bandwidth) is None:
+            raise error_of("A160.missing", machine=machine.name, name=bandwidth)
+        return both(bandwidth) * both(efficiency, 1.0)
 
     unknown = np.full((1 + draws, 1), math.nan)
-    links = {
-        direction: needed(link_parameter(direction, "bandwidth")) * share(link_parameter(direction, "efficiency"))
-        for direction in HOST_WAYS
-    }
+    links = {way: reached(link_parameter(way, "bandwidth"), link_parameter(way, "efficiency")) for way in HOST_WAYS}
     sources = {
         "flops": _words(machine, "gpu.fp64") or "not known",
         "h2d": _words(machine, "link.h2d.bandwidth", "link.h2d.efficiency"),
@@ -136,14 +127,13 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
             sources[name.lower()] = f"{show(float(measured.numbers['regular'][row]), 'B/s')} ({measured.where(row)})"
     else:
         host = both("host.memory_bandwidth")
-        over_link = links["h2d"] if host is None else np.minimum(links["h2d"], host)
-        regular = {"hbm": needed("gpu.memory_bandwidth") * share("gpu.memory_efficiency"), "ddr": over_link}
+        over_link = np.fmin(links["h2d"], host)  # a host that states none does not limit the link
+        regular = {"hbm": reached("gpu.memory_bandwidth", "gpu.memory_efficiency"), "ddr": over_link}
         irregular = {"hbm": unknown, "ddr": unknown}
         sources["hbm"] = _words(machine, "gpu.memory_bandwidth", "gpu.memory_efficiency")
-        by: ParameterName = "link.h2d.bandwidth" if host is None or links["h2d"][0, 0] <= host[0, 0] else "host.memory_bandwidth"
+        by: ParameterName = "host.memory_bandwidth" if host[0, 0] < links["h2d"][0, 0] else "link.h2d.bandwidth"
         sources["ddr"] = f"{show(float(over_link[0, 0]), 'B/s')}, what {by} allows ({machine.name}: {machine.parameters[by].nature})"
-    flops = both("gpu.fp64")
-    return Memories(unknown if flops is None else flops, regular, irregular, links["h2d"], links["d2h"], sources)
+    return Memories(both("gpu.fp64"), regular, irregular, links["h2d"], links["d2h"], sources)
 
 
 def _words(machine: Machine, name: ParameterName, share_name: ParameterName | None = None) -> str:

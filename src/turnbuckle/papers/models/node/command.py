@@ -180,7 +180,6 @@ def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str,
 
 
 def _positive(option: str, number: float | None) -> None:
-    """Refuse a number that is not above 0, or out of range (A037)."""
     from turnbuckle.papers.models.node.application_table import MOST_RATIO
 
     if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
@@ -206,7 +205,6 @@ def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> t
 
 
 def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
-    """Return how many times faster messages of one size are on the new path."""
     import numpy as np
 
     from turnbuckle.papers.models.node.cost import path_ratio
@@ -222,7 +220,6 @@ def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
 def _of_shares(
     table: Path | None, shares: tuple[str | None, ...], ratio: float | None, stages: list[str] | None, factor: float | None
 ) -> dict[str, Any]:
-    """Return fractions of a table or of the command line, or stages."""
     from turnbuckle.papers.models.node import integration as sections
     from turnbuckle.papers.models.node.application_table import share
 
@@ -248,7 +245,6 @@ def _of_shares(
 def _of_recording(
     profile: Recorded, no_cache: bool, part: PartOptions, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
 ) -> dict[str, Any]:
-    """Return the shares of a recording and the gain from them."""
     from turnbuckle.papers.models.node.application_table import share
     from turnbuckle.papers.models.node.question import closer, recorded_placement
 

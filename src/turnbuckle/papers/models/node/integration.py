@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,7 @@ def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
 
 def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, ratio: float) -> dict[str, Any]:
     """Apply section 8.1 to three shares: the speed-up within their digits, and its bound for a path that costs nothing."""
-    shares = (communication, p2p, off_node)
-
-    def speedup(communication: float, p2p: float, off_node: float) -> float:
-        return float(fraction_speedup(communication, p2p, off_node, ratio))
-
-    interval = swept(speedup, *shares)
+    interval = swept(lambda c, p, o: float(fraction_speedup(c, p, o, ratio)), communication, p2p, off_node)
     bound = float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf))
     stated = {"communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value}
     speedups = {"speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high, "speedup_bound": bound}
@@ -69,15 +64,12 @@ def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
 def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict[str, Any]:
     """Apply section 8.2 to shares with stages: the run time on the faster node, its gain, and the gain with all stages on the node."""
 
-    def left(whole: bool) -> Callable[..., float]:
-        def share_left(*shares: float) -> float:
-            now = [Staged(s, on, of) for s, (_, on, of) in zip(shares, parts, strict=True)]
-            return staged_share(all_on_node(now) if whole else now, factor)
-
-        return share_left
+    def now(shares: Sequence[float]) -> list[Staged]:
+        return [Staged(s, on, of) for s, (_, on, of) in zip(shares, parts, strict=True)]
 
     shares = [s for s, _, _ in parts]
-    then, everything = swept(left(False), *shares), swept(left(True), *shares)
+    then = swept(lambda *s: staged_share(now(s), factor), *shares)
+    everything = swept(lambda *s: staged_share(all_on_node(now(s)), factor), *shares)
     stages = [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts]
     times = {"run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high}
     whole = {"run_time_share_all_on_node": everything.value, "gain_all_on_node": float(gain(then.value, everything.value))}

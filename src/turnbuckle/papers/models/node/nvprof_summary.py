@@ -180,7 +180,6 @@ class _Reading:
             self.bad.append(index)
 
     def _cells(self, line: str, index: int) -> None:
-        """Read a line of CSV below its heading."""
         assert self.columns is not None
         row = self.columns.row(line, self.section or "gpu", index + 1)
         if row is None:

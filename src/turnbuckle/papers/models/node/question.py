@@ -384,7 +384,6 @@ def _checked(
     off_node: float | None,
     least_bytes: float,
 ) -> None:
-    """Validate the numbers of the question (A036, A037)."""
     for what, value in (("ranks per node", ranks_per_node), ("GPUs per node", gpus_per_node)):
         if value is not None and not 1 <= value <= MOST_RANKS:
             raise error_of("A037.ranks", found=f"{value:g}", subject=what, most_ranks=MOST_RANKS)

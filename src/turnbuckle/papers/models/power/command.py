@@ -86,8 +86,6 @@ def _point_row(point: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_power(console: Terminal, projection: PowerStudy, paper: PowerStudy, exponent: str, *, started: bool) -> None:
-    """Print the trend, the design points and the parts."""
-
     from turnbuckle.papers.models.power.question import FULL_POWER, HALF_POWER
 
     units = {"best": "best of vector and matrix units", "vector": "vector units"}

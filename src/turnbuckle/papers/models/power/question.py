@@ -91,7 +91,6 @@ class Trend:
     year: float
     log2: float
     slope: float
-    slope_error: float
     spread: float  #: standard deviation of the parts about the line [log2]; 0 where the line is exact
     spread_years: float  #: sum of squares of the years about their mean
     count: int
@@ -174,10 +173,9 @@ def trend_line(years: Float, log2: Float) -> Trend:
     freedom = len(years) - 2
     spread = float(np.sqrt((residual**2).sum() / freedom))
     spread = spread if spread > 1e-9 * max(1.0, float(np.abs(log2).max())) else 0.0
-    error = spread / math.sqrt(spread_years)
-    reach = _student(freedom) * error
+    reach = _student(freedom) * spread / math.sqrt(spread_years)
     ends = [1.0 / s if s > 0 else math.inf for s in (slope + reach, slope, slope - reach)]
-    return Trend(Interval(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, error, spread, spread_years, len(years))
+    return Trend(Interval(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, spread, spread_years, len(years))
 
 
 def _student(freedom: int) -> float:

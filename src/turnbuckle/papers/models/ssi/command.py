@@ -107,7 +107,6 @@ def ssi(
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:
-    """Refuse a loop whose calls, bytes and times neither a recording nor an option gives (A087)."""
     options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
     missing = [option for option, value in options if value is None]
     if missing:
