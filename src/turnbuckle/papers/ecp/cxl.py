@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -83,21 +84,19 @@ def _identification() -> Iterator[Recomputed]:
 def _crossovers() -> Iterator[Recomputed]:
     link = pcie()
 
-    def slower(n: Float) -> Float:
-        return loggp_seconds(n, cxl.START_UP, link.bandwidth(n, "both"))
+    def bandwidth(n: Float) -> Float:
+        return link.bandwidth(n, "both")
 
-    laws: list[tuple[str, str, cxl.Law]] = [("x1", "CXL 1", _cxl1), ("x2", "CXL 2", lambda n: _cxl2(n, link.bandwidth(n, "both")))]
-    for name, subject, law in laws:
-        crossing = cxl.crossover(law, slower, 1 << 20)
-        text = PAPER.text(subject, "faster than PCIe below")
-        whole = ""
-        if subject == "CXL 1" and (lines := cxl.crossover(cxl.cxl_line_seconds, slower, 1 << 20)) is not None:
-            whole = f"; {lines.first / _KIB:.2f} KiB with whole lines"
-        first_kib = crossing.first / _KIB if crossing is not None else float("inf")
-        yield judged(f"R.CXL.{name}", text, first_kib, note=_ASSUMED + whole)
+    def slower(n: Float, carried: Float) -> Float:
+        return loggp_seconds(n, cxl.START_UP, carried)
+
+    laws: tuple[cxl.Law, ...] = (lambda n, _: _cxl1(n), _cxl2, lambda n, _: cxl.cxl_line_seconds(n))
+    first, second, lines = ((c.first if c is not None else math.inf) / _KIB for c in cxl.crossovers(laws, slower, bandwidth, 1 << 20))
+    for name, subject, kib, whole in (("x1", "CXL 1", first, f"; {lines:.2f} KiB with whole lines"), ("x2", "CXL 2", second, "")):
+        yield judged(f"R.CXL.{name}", PAPER.text(subject, "faster than PCIe below"), kib, note=_ASSUMED + whole)
     size = 16 * _MIB
     at_size = np.array(size)
-    relative = float(_cxl2(at_size, link.bandwidth(size, "both")) / slower(at_size))
+    relative = float(_cxl2(at_size, bandwidth(at_size)) / slower(at_size, bandwidth(at_size)))
     text = PAPER.text("CXL 2", "time in times of PCIe", "16 MiB")
     yield judged("R.CXL.rel", text, relative, note=_ASSUMED)
     yield judged("R.CXL.inv", PAPER.text("CXL 2", "one over the relative time"), swept(lambda r: 1 / r, printed(text)))

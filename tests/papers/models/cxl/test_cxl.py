@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,15 @@ def pcie(n: cxl.Float) -> cxl.Float:
     return loggp_seconds(n, cxl.START_UP, LINK.bandwidth(n, "both"))
 
 
-def stream(share: float) -> cxl.Law:
+def crossover(
+    faster: Callable[[cxl.Float], cxl.Float], slower: Callable[[cxl.Float], cxl.Float], limit: int = 1 << 20
+) -> cxl.Crossover | None:
+    """The crossover of one law whose bandwidth is its own."""
+    (crossing,) = cxl.crossovers([lambda n, _: faster(n)], lambda n, _: slower(n), lambda n: n, limit)
+    return crossing
+
+
+def stream(share: float) -> Callable[[cxl.Float], cxl.Float]:
     return lambda n: streamed(n, LINK.bandwidth(n, "both"), share)
 
 
@@ -72,8 +81,8 @@ def test_large_transfers_tend_to_one_over_the_share(share: float) -> None:
 
 
 def test_the_printed_crossovers() -> None:
-    first = cxl.crossover(lambda n: cxl.cxl_line_seconds(n, whole_lines=False), pcie)
-    second = cxl.crossover(stream(0.6), pcie)
+    first = crossover(lambda n: cxl.cxl_line_seconds(n, whole_lines=False), pcie)
+    second = crossover(stream(0.6), pcie)
     assert first is not None and second is not None
     assert (round(first.first / 1024, 1), round(second.first / 1024, 1)) == (1.3, 12.7)
 
@@ -89,7 +98,7 @@ def test_a_crossover_is_where_byte_after_byte_says(share: float, start_up: float
     def slower(n: cxl.Float) -> cxl.Float:
         return loggp_seconds(n, start_up, link.bandwidth(n, "both"))
 
-    found = cxl.crossover(faster, slower, limit)
+    found = crossover(faster, slower, limit)
     n = np.arange(1.0, limit + 1)
     ahead = faster(n) < slower(n)
     if found is None:
@@ -103,19 +112,19 @@ def test_a_crossover_is_where_byte_after_byte_says(share: float, start_up: float
 
 
 def test_a_sawtooth_that_crosses_several_times_has_two_ends() -> None:
-    found = cxl.crossover(lambda n: np.where(n % 10 > 6, 2.0, 1.0), lambda n: np.full(n.shape, 1.5), 95)
+    found = crossover(lambda n: np.where(n % 10 > 6, 2.0, 1.0), lambda n: np.full(n.shape, 1.5), 95)
     assert found == cxl.Crossover(7, 96), "still faster at the limit"
-    assert cxl.crossover(lambda n: n, lambda n: n * 0 + 3.5, 10) == cxl.Crossover(4, 4)
+    assert crossover(lambda n: n, lambda n: n * 0 + 3.5, 10) == cxl.Crossover(4, 4)
 
 
 def test_a_law_that_is_always_or_never_faster() -> None:
-    assert cxl.crossover(lambda n: n, lambda n: n + 1, 100) is None
-    assert cxl.crossover(lambda n: n + 1, lambda n: n, 100) == cxl.Crossover(1, 1)
+    assert crossover(lambda n: n, lambda n: n + 1, 100) is None
+    assert crossover(lambda n: n + 1, lambda n: n, 100) == cxl.Crossover(1, 1)
 
 
 def test_a_search_goes_on_beyond_one_piece() -> None:
     at = (1 << 20) + 77
-    assert cxl.crossover(lambda n: n, lambda n: n * 0 + at, 1 << 22) == cxl.Crossover(at, at)
+    assert crossover(lambda n: n, lambda n: n * 0 + at, 1 << 22) == cxl.Crossover(at, at)
 
 
 # --- identification ---------------------------------------------------------------------------------------------------
@@ -130,8 +139,8 @@ def test_a_planted_start_up_is_found(start_up: float, mps: int, mrrs: int) -> No
     def slower(n: cxl.Float) -> cxl.Float:
         return loggp_seconds(n, start_up, link.bandwidth(n, "both"))
 
-    first = cxl.crossover(cxl.cxl_line_seconds, slower, 1 << 20)
-    then = cxl.crossover(lambda n: streamed(n, link.bandwidth(n, "both")), slower, 1 << 20)
+    first = crossover(cxl.cxl_line_seconds, slower, 1 << 20)
+    then = crossover(lambda n: streamed(n, link.bandwidth(n, "both")), slower, 1 << 20)
     assert first is not None and then is not None
     size = 2.0**20
     relative = float(streamed(np.array([size]), link.bandwidth(np.array([size]), "both"))[0] / slower(np.array([size]))[0])
@@ -150,7 +159,7 @@ def test_a_start_up_inside_its_range_gives_the_anchor_and_one_outside_does_not()
     anchor = cxl.Anchor("crossover", 12.65 * 1024, 12.75 * 1024, streamed)
     low, high = cxl.start_ups(lambda n: LINK.bandwidth(n, "both"), anchor) or (0.0, 0.0)
     for start_up, inside in ((low - 1e-12, False), (low + 1e-12, True), (high - 1e-12, True), (high + 1e-12, False)):
-        at = cxl.crossover(stream(0.6), lambda n, t=start_up: loggp_seconds(n, t, LINK.bandwidth(n, "both")), 1 << 16)  # type: ignore[misc]
+        at = crossover(stream(0.6), lambda n, t=start_up: loggp_seconds(n, t, LINK.bandwidth(n, "both")), 1 << 16)  # type: ignore[misc]
         assert at is not None and (anchor.low <= at.first <= anchor.high) == inside
 
 

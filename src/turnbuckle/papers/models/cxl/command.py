@@ -153,35 +153,34 @@ def compared(
     from turnbuckle.cost.loggp import loggp_seconds
     from turnbuckle.papers.models.cxl import cost as law
 
-    def free(n: Float) -> Float:
-        return loggp_seconds(n, start_up, wire.bandwidth(n, "both"))
+    def free(n: Float, carried: Float) -> Float:
+        return loggp_seconds(n, start_up, carried)
 
-    def lines(n: Float) -> Float:
-        carried = wire.bandwidth(n, "both")
+    def lines(n: Float, carried: Float) -> Float:
         return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines, bandwidth=carried)
 
-    def streamed(part: float) -> law.Law:
-        return lambda n: loggp_seconds(n, line_seconds, part * wire.bandwidth(n, "both"))
+    def streamed(share: float) -> law.Law:
+        return lambda n, carried: loggp_seconds(n, line_seconds, share * carried)
 
     laws: list[tuple[str, float | None, law.Law]] = [("pcie", None, free)]
     if reads is not None:
         asked = {"tags": reads[0], "round_trip": reads[1]}
-        laws.append(("pcie_reads_limited", None, lambda n: loggp_seconds(n, start_up, packet.read_limited(n, wire, "both", **asked))))
-    laws += [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
+        laws.append(("pcie_reads_limited", None, lambda n, _: loggp_seconds(n, start_up, packet.read_limited(n, wire, "both", **asked))))
+    of_cxl: list[tuple[str, float | None, law.Law]] = [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
     sizes_bytes = np.array(sizes)
-    base = free(sizes_bytes)
+    bandwidths = wire.bandwidth(sizes_bytes, "both")
+    base = free(sizes_bytes, bandwidths)
     rows: list[dict[str, Any]] = []
-    crossings: list[dict[str, Any]] = []
-    for name, share, seconds in laws:
-        times = seconds(sizes_bytes)
-        for n, t, b in zip(sizes_bytes, times, base, strict=True):
+    for name, share, seconds in (*laws, *of_cxl):
+        for n, t, b in zip(sizes_bytes, seconds(sizes_bytes, bandwidths), base, strict=True):
             row = {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None}
             rows.append({**row, "offload_bound_seconds": 2.0 * float(t)})
-        if name.startswith("cxl"):
-            where = law.crossover(seconds, free, _LIMIT_BYTES)
-            crossings.append(
-                {"law": name, "share": share, "first_bytes": where and where.first, "last_bytes": where and min(where.last, _LIMIT_BYTES)}
-            )
+    where = law.crossovers([seconds for *_, seconds in of_cxl], free, lambda n: wire.bandwidth(n, "both"), _LIMIT_BYTES)
+    ends = [(None, None) if crossing is None else (crossing.first, min(crossing.last, _LIMIT_BYTES)) for crossing in where]
+    crossings = [
+        {"law": name, "share": share, "first_bytes": first, "last_bytes": last}
+        for (name, share, _), (first, last) in zip(of_cxl, ends, strict=True)
+    ]
     return {
         "schema_version": 1,
         "link": wire.name,

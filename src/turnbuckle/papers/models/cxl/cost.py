@@ -17,7 +17,7 @@ These equations leave out contention and, except for `lines_in_flight` of equati
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -29,8 +29,8 @@ from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.papers.numbers import Interval
 
-#: Seconds of transfers of n bytes, elementwise.
-Law = Callable[[Float], Float]
+#: Seconds of transfers of n bytes over a wire that carries b_n, elementwise: a function of n [B] and b_n [B/s].
+Law = Callable[[Float, Float], Float]
 
 #: Size of a cache line [B], and time of an access to it [s] (CXL 1.1, as the report has it).
 LINE_BYTES: Final = 64
@@ -102,26 +102,28 @@ class Crossover:
     last: int
 
 
-def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover | None:
-    """Find where `faster` stops being faster than `slower`, among all sizes from 1 B to the limit.
+def crossovers(laws: Sequence[Law], slower: Law, bandwidth: Callable[[Float], Float], limit_bytes: int = 1 << 24) -> list[Crossover | None]:
+    """Find where each law stops being faster than `slower`, among all sizes from 1 B to the limit; `bandwidth` is b_n [B/s] over n [B].
 
-    Returns None if it is faster at every size, and `first` 1 if it never is.
+    A crossover is None where a law is faster at every size, and its `first` is 1 where it never is.
 
     >>> from turnbuckle.cost.loggp import loggp_seconds
     >>> link = Pcie(3, 16)
-    >>> crossover(cxl_line_seconds, lambda n: loggp_seconds(n, START_UP, link.bandwidth(n, "both")))
-    Crossover(first=1345, last=1345)
+    >>> crossovers([lambda n, _: cxl_line_seconds(n)], lambda n, b: loggp_seconds(n, START_UP, b), lambda n: link.bandwidth(n, "both"))
+    [Crossover(first=1345, last=1345)]
     """
-    first = last = 0
+    ends = [[0, 0] for _ in laws]
     for start in range(1, limit_bytes + 1, _PIECE):
         sizes = np.arange(start, min(start + _PIECE, limit_bytes + 1), dtype=np.float64)
-        behind = np.asarray(faster(sizes)) >= np.asarray(slower(sizes))
-        if not first and behind.any():
-            first = start + int(behind.argmax())
-        ahead = np.flatnonzero(~behind)
-        if len(ahead):
-            last = start + int(ahead[-1]) + 1
-    return Crossover(first, max(last, first)) if first else None
+        carried = bandwidth(sizes)
+        base = slower(sizes, carried)
+        for end, law in zip(ends, laws, strict=True):
+            behind = np.asarray(law(sizes, carried) >= base)
+            if not end[0] and behind.any():
+                end[0] = start + int(behind.argmax())
+            if not behind.all():
+                end[1] = start + len(behind) - int(behind[::-1].argmin())
+    return [Crossover(first, max(last, first)) if first else None for first, last in ends]
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,11 @@ class Anchor:
     #: low, high: interval of the printed digits [B], or a plain number
     low: float
     high: float
-    cxl: Callable[[Float, Float], Float]  #: CXL law, a function of sizes [B] and b_n [B/s]
+    cxl: Law
     size_bytes: float = 0.0  #: size of ``"relative"`` [B]
 
 
-def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
+def start_ups(bandwidth: Callable[[Float], Float], anchor: Anchor) -> tuple[float, float] | None:
     """Return the start-ups of PCIe [s] that put an anchor inside its interval: above the first, up to the second; None if none does.
 
     Parameters
