@@ -8,24 +8,30 @@ from collections.abc import Callable
 import pytest
 from hostile_names import Ran
 
+import turnbuckle as tb
+
 Run = Callable[..., Ran]
 SMALL = ("SW4lite", "--ranks", "32", "--ranks-per-node", "1,6")
 
 
-def test_an_application_beside_the_paper(turnbuckle: Run) -> None:
+def test_an_application_beside_the_paper(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     ran = turnbuckle("model", "patterns", *SMALL)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("declared synthetic patterns, not recordings: ")
+    assert max(map(len, ran.out.splitlines())) <= 80 and "overlaps" in ran.out
     assert "15.8 to 74.4" in ran.out and "23.9 to 39.8" in ran.out and "256 ranks" not in ran.out
     assert "Not printed" in ran.out and "nine tenths of communication are waiting" in ran.out
-    about = json.loads(turnbuckle("model", "patterns", *SMALL, "--format", "json").out)
+    answer = tb.model.patterns("SW4lite", ranks="32", ranks_per_node="1,6")
+    about = answer.as_dict()
     assert about["schema_version"] == 1 and about["label"] == "declared synthetic pattern" and len(about["assumed"]) >= 5
     (app,) = about["applications"]
     assert app["gain"] == pytest.approx([0.158, 0.744]) and app["partners"] == [2, 4]
     assert {c["what"] for c in about["comparisons"]} == {"gain", "increase"} and about["not_compared"]
     assert about["setup"]["network"] == "lassen" and about["setup"]["costs"] == "seed_G" and "path" not in about["setup"]
-    lines = turnbuckle("model", "patterns", *SMALL, "--format", "csv").out.splitlines()
-    assert len(lines) == 1 + len(about["replays"]) and lines[0].startswith("application,assumption,ranks,ranks_per_node,hostcopy_seconds")
+    rows = answer.table()
+    assert rows.height == len(about["replays"])
+    assert rows.columns[:5] == ["application", "assumption", "ranks", "ranks_per_node", "hostcopy_seconds"]
 
 
 def test_by_message_size(turnbuckle: Run) -> None:
@@ -44,12 +50,6 @@ def test_by_message_size(turnbuckle: Run) -> None:
     assert turnbuckle("model", "patterns", "--by-size", "--sizes", "0 B", "--ranks-per-node", "1").code == 0
     physics = turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1", "--costs", "physics")
     assert "GPUDirect wins at every size" in physics.out
-
-
-def test_the_words_of_a_small_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    ran = turnbuckle("model", "patterns", *SMALL)
-    assert max(map(len, ran.out.splitlines())) <= 80 and "overlaps" in ran.out
 
 
 @pytest.mark.parametrize(

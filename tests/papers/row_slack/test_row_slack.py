@@ -32,6 +32,12 @@ def profile() -> tb.Profile:
         return tb.read(path).profile
 
 
+@pytest.fixture(scope="module")
+def surface() -> Surface:
+    """The published surface of one thread at 100 us."""
+    return published_surface([1e-4], (1,))
+
+
 # --- equations --------------------------------------------------------------------------------------------------------
 
 
@@ -74,9 +80,8 @@ def test_table_two_gives_plausible_copies() -> None:
 # --- a profile --------------------------------------------------------------------------------------------------------
 
 
-def test_binned_by_hand(profile: tb.Profile) -> None:
+def test_binned_by_hand(profile: tb.Profile, surface: Surface) -> None:
     """Every kernel and copy taken one by one."""
-    surface = published_surface([1e-4])
     found = binned(profile, surface, 1e-4)
     penalties = [surface.seconds(float(n), 1, 1e-4) / surface.seconds(float(n), 1, 0.0) for n in surface.sizes(1)]
     trace = profile.trace
@@ -95,8 +100,8 @@ def test_binned_by_hand(profile: tb.Profile) -> None:
     assert found.label.startswith("modelled")
 
 
-def test_elements_beyond_the_surface_are_said(profile: tb.Profile) -> None:
-    found = binned(profile, published_surface([1e-4]), 1e-4)
+def test_elements_beyond_the_surface_are_said(profile: tb.Profile, surface: Surface) -> None:
+    found = binned(profile, surface, 1e-4)
     assert {f.code for f in found.findings} == {"A321"}
     assert sum(f.count for f in found.findings) == sum(int(b.counts[0] + b.counts[-1]) for b in (found.kernel, found.memory)) > 0
     wide = Surface(
@@ -107,25 +112,25 @@ def test_elements_beyond_the_surface_are_said(profile: tb.Profile) -> None:
 
 def test_no_slack_no_penalty(profile: tb.Profile) -> None:
     for threads in (1, 8):
-        found = binned(profile, published_surface([]), 0.0, threads=threads)
+        found = binned(profile, published_surface([], (threads,)), 0.0, threads=threads)
         assert (found.lower, found.upper) == (1.0, 1.0)
 
 
 def test_equation_1_makes_the_bins_blind(profile: tb.Profile) -> None:
     """One synchronous thread: after equation 1 nothing is left to bin."""
-    found = binned(profile, published_surface([1e-2]), 1e-2, equation="seed_S")
+    found = binned(profile, published_surface([1e-2], (1,)), 1e-2, equation="seed_S")
     assert found.lower == pytest.approx(1.0) and found.upper == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("slack", "threads", "code"), [(1.0, 1, "A131"), (1e-4, 3, "A131"), (-1.0, 1, "A131")])
-def test_questions_beyond_the_surface(profile: tb.Profile, slack: float, threads: int, code: str) -> None:
-    refused(code, binned, profile, published_surface([1e-4]), slack, threads=threads)
+def test_questions_beyond_the_surface(profile: tb.Profile, surface: Surface, slack: float, threads: int, code: str) -> None:
+    refused(code, binned, profile, surface, slack, threads=threads)
 
 
-def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
+def test_a_profile_with_nothing_to_bin(profile: tb.Profile, surface: Surface) -> None:
     tables = {name: frame for name, frame in profile.trace.tables.items() if name not in ("kernels", "copies", "graphs")}
     empty = build(replace(profile.trace, tables=tables))
-    refused("A133", binned, empty, published_surface([1e-4]), 1e-4)
+    refused("A133", binned, empty, surface, 1e-4)
 
 
 def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
@@ -147,11 +152,17 @@ def _inspected(profile: tb.Profile) -> tb.Run:
     return Run.of(profile)
 
 
+@pytest.fixture(scope="module")
+def surfaces() -> dict[int, Surface]:
+    """The published surface by number of threads, as the manual's page takes it."""
+    return {threads: published_surface([2.2e-6, 1e-4, 1e-2], (threads,)) for threads in (1, 8)}
+
+
 @pytest.mark.parametrize("name", sorted(REAL))
-def test_the_two_answers_on_real_runs(shared: Path, name: str) -> None:
+def test_the_two_answers_on_real_runs(shared: Path, surfaces: dict[int, Surface], name: str) -> None:
     real = tb.read(shared / "traces" / "nsys" / name / REAL[name], use_cache=False).profile
     slack = [2.2e-6, 1e-4, 1e-2]
-    alone, crowd = (beside(real, slack, published_surface(slack, (k,)), threads=k) for k in (1, 8))
+    alone, crowd = (beside(real, slack, surfaces[k], threads=k) for k in (1, 8))
     for one, eight in zip(alone, crowd, strict=True):
         assert one.causal == eight.causal, "how many threads a user assumes is no matter of the recording"
         assert one.binned.upper >= one.binned.lower and eight.binned.upper <= one.binned.upper

@@ -30,7 +30,7 @@ size [MiB], threads, slack [us], run time [s], kernel, calls
 HEAD = "size [MiB],threads,slack [us],run time [s]\n"
 ROW = "1,1,0,1\n"
 
-drawn = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+drawn = settings(max_examples=90, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def surface(tmp_path: Path, text: str) -> Surface:
@@ -150,8 +150,9 @@ def test_the_modelled_surface_is_replays_and_says_so() -> None:
 
 
 def test_the_papers_device_holds_no_four_threads_of_the_largest_matrix() -> None:
-    found = published_surface([1e-4])
-    assert found.threads == (1, 2, 4, 8)
-    assert [len(found.sizes(k)) for k in found.threads] == [4, 4, 3, 3]
+    every = published_surface([])
+    assert every.threads == (1, 2, 4, 8)
+    assert [len(every.sizes(k)) for k in every.threads] == [4, 4, 3, 3]
+    found = published_surface([1e-4], (1,))
     slowed = np.array([found.seconds(float(n), 1, 1e-4) / found.seconds(float(n), 1, 0.0) for n in found.sizes(1)])
     assert (np.diff(slowed) < 0).all() and slowed[0] == pytest.approx(1 + 5000 * 1e-4 / 0.382, rel=1e-4)

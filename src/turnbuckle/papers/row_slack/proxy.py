@@ -131,7 +131,7 @@ def modelled(
     edge(finish(work[:, :, -1]), finish(call[:, :, -1]), 0, "sync")
     for step in WAITING[waits]:
         edge(finish(work[:, :, step]), finish(call[:, :, step]), 0, "sync")
-    if in_turn:
+    if in_turn or threads == 1:
         # axes (iteration, thread, call)
         orders = [work[:, :, [k == kind for k in WORK]].transpose(1, 0, 2).reshape(-1) for kind in sorted(set(one_at_a_time))]
     else:

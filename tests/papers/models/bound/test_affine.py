@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
 from turnbuckle.papers.models.bound.affine import bound_on, farthest, least_penalty, most_benefit, possible_on, reach
 
-plain = settings(max_examples=200)
+plain = settings(max_examples=90)
 
 
 @st.composite

@@ -15,6 +15,8 @@ import polars as pl
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran
 
+from turnbuckle.papers.models.cxl import command
+
 Run = Callable[..., Ran]
 LIMIT = ("--tags", 256, "--round-trip", "101 us")
 
@@ -38,6 +40,12 @@ kind = "cxl2"
 OPEN = CHAIN.replace('time = "2.73 ms"\nreceives = "16 MiB"\n', "").replace("items = 99\n", "")
 
 
+@pytest.fixture(autouse=True)
+def searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Crossovers are searched up to 128 KiB here; the golden answers search all 4 MiB."""
+    monkeypatch.setattr(command, "_LIMIT_BYTES", 1 << 17)
+
+
 @pytest.fixture
 def chain(tmp_path: Path) -> Path:
     path = tmp_path / "chain.toml"
@@ -59,20 +67,7 @@ def test_the_table_has_times_crossovers_and_the_ratio(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "cxl", "--sizes", "64 B,16 MiB", "--share", "0.6")
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert next(x for x in lines if x.startswith("64 B")).split() == [
-        "64",
-        "B",
-        "746",
-        "ns",
-        "40",
-        "ns",
-        "53.1",
-        "ns",
-        "CXL",
-        "1",
-        "80",
-        "ns",
-    ]
+    assert " ".join(next(x for x in lines if x.startswith("64 B")).split()) == "64 B 746 ns 40 ns 53.1 ns CXL 1 80 ns"
     assert "CXL 1 is faster than PCIe below 1,345 B (1.313 KiB)" in ran.out
     assert "CXL 2 0.6 is faster than PCIe below 13,033 B (12.73 KiB)" in ran.out
     assert "CXL 2 0.6 1.66578" in ran.out
@@ -119,10 +114,8 @@ def test_settings_change_the_answer(turnbuckle: Run) -> None:
     assert found["lines_bandwidth"] == pytest.approx(256 * 64 / 40e-9)
     assert "lines in flight ask" not in turnbuckle("model", "cxl").out
     assert "CXL 2 0.6 is never faster than PCIe" in turnbuckle("model", "cxl", "--start-up", "0 s", "--share", "0.6").out
-    assert (
-        "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns"
-        in turnbuckle("model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns").out
-    )
+    other = turnbuckle("model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns").out
+    assert "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns" in other
 
 
 def test_measured_copies_give_the_start_up(turnbuckle: Run, tmp_path: Path) -> None:
@@ -206,11 +199,8 @@ def test_the_flows_of_a_chain(turnbuckle: Run, chain: Path) -> None:
     assert ran.code == 0
     rows = [x.split("  ")[0] for x in ran.out.splitlines()[3:9]]
     assert rows == ["through the host", "through the host, pipelined", "direct", "direct, pipelined", "cached", "cached, pipelined"]
-    assert (
-        "today: through the host; its critical path: fpga 9" in ran.out
-        and "simplest flow within 1% of the fastest" in ran.out
-        and "disaggregation penalty" in ran.out
-    )
+    for words in ("today: through the host; its critical path: fpga 9", "simplest flow within 1% of the fastest", "disaggregation penalty"):
+        assert words in ran.out
 
 
 def test_json_of_a_chain(turnbuckle: Run, chain: Path) -> None:

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import splu
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.papers.models.dag.supernodes import Triangle, read_map, read_triangle, supernodes, triangle_of
 
-drawn = settings(max_examples=150)
+drawn = settings(max_examples=90)
 Structure = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 

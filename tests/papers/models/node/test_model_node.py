@@ -10,10 +10,16 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran, document
+from refusals import refused
+from runs import run_of
+
+import turnbuckle as tb
+from turnbuckle.show.terminal.console import Terminal
 
 Run = Callable[..., Ran]
 TEN = ("--lambda", "data=10,control=10")
@@ -330,26 +336,24 @@ def test_top_must_be_a_number_of_functions(turnbuckle: Run) -> None:
 @pytest.mark.shared
 def test_an_mpi_recording(turnbuckle: Run, shared: Path) -> None:
     path = shared / "traces/nsys-local/halo-py-4r.sqlite"
-    asked = ("--ranks-per-node", 2, "--bandwidth-ratio", 8.33, "--on-node-factor", 2)
-    found = document(turnbuckle("model", "integration", path, *asked, "--format", "json"))
+    run = run_of(path)
+    asked: dict[str, Any] = {"ranks_per_node": 2, "bandwidth_ratio": 8.33, "on_node_factor": 2.0}
+    answer = tb.model.integration(run, **asked)
+    found = answer.as_dict()
     assert found["communication"]["messages"] == 1600 and found["communication"]["message_bytes"] == 1600 * 2048
     assert found["bytes_from"] == "recording" and found["stages"]["gain_of_bytes"] < 0.01 < found["stages"]["gain"]
     assert found["fractions"]["off_node_share"] == 0.5 and 1 < found["fractions"]["speedup"] < found["fractions"]["speedup_bound"]
     assert 0 < found["stages"]["run_time_share_all_on_node"] < found["stages"]["run_time_share"] < 1
     assert str(path.parent) not in json.dumps(found)
-    said = turnbuckle("model", "integration", path, *asked)
+    assert answer.table()["fractions.speedup"].to_list() == [found["fractions"]["speedup"]]
+    said = turnbuckle("model", "integration", path, "--ranks-per-node", 2, "--bandwidth-ratio", 8.33, "--on-node-factor", 2)
     assert said.code == 0 and "MPI_Waitall" in said.out and "leave the node now" in said.out and "all on one node" in said.out
-    row = next(csv.DictReader(io.StringIO(turnbuckle("model", "integration", path, *asked, "--format", "csv").out)))
-    assert float(row["fractions.speedup"]) == found["fractions"]["speedup"]
-    whole = turnbuckle("model", "integration", path, "--ranks-per-node", 2, "--bandwidth-ratio", 8, "--off-node", "50%")
-    split = turnbuckle(
-        "model", "integration", path, "--ranks-per-node", 2, "--bandwidth-ratio", 8, "--off-node", "50%", "--gpus-per-node", 2
-    )
-    assert whole.code == 0 and split.code == 2 and "error[A035]" in split.err, "nobody says which part of it stays"
-    large = turnbuckle("model", "integration", path, *asked, "--least-size", "1 GB", "--format", "json")
-    assert document(large)["placement"]["least_size_bytes"] == 1e9 and document(large)["fractions"]["speedup"] == 1
-    assert "1 GB or more" in turnbuckle("model", "integration", path, *asked, "--least-size", "1 GB").out
-    bytes_alone = turnbuckle(
-        "model", "integration", path, "--ranks-per-node", 2, "--old-path", "2 us,12 GB/s", "--new-path", "1 us,150 GB/s"
-    )
-    assert bytes_alone.code == 0 and "faster, by their bytes" in bytes_alone.out
+    half: dict[str, Any] = {"ranks_per_node": 2, "bandwidth_ratio": 8.0, "off_node": "50%"}
+    assert tb.model.integration(run, **half)["fractions"]
+    refused("A035", tb.model.integration, run, **half, gpus_per_node=2)  # nobody says which part of it stays
+    large = tb.model.integration(run, **asked, least_size="1 GB")
+    assert large["placement"]["least_size_bytes"] == 1e9 and large["fractions"]["speedup"] == 1
+    text = io.StringIO()
+    large.view(Terminal(file=text, width=200))
+    tb.model.integration(run, ranks_per_node=2, old_path="2 us,12 GB/s", new_path="1 us,150 GB/s").view(Terminal(file=text, width=200))
+    assert "1 GB or more" in text.getvalue() and "faster, by their bytes" in text.getvalue()
