@@ -18,7 +18,7 @@ from turnbuckle.cli.app import VERBS
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = sorted({*(name.rpartition(" ")[2] for name in VERBS), "model", "machines", "demo"})
 release = script("packaging/release.py")
-completion = cache(release.completion)
+completion, man_page = cache(release.completion), cache(release.man_page)
 
 
 def completed(*words: str) -> list[str]:
@@ -48,7 +48,7 @@ def test_completion_starts_no_program() -> None:
 
 
 def test_the_page_for_man_has_every_verb_and_the_exit_codes() -> None:
-    page = release.man_page()
+    page = man_page()
     assert page.count('.TH "turnbuckle" "1"') == 1 and "System Message" not in page
     plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fP", "")
     assert [word for word in WORDS if f"\n.SS {word}\n" not in plain and f"\n.SH {word.upper()}\n" not in plain.upper()] == []
@@ -57,6 +57,7 @@ def test_the_page_for_man_has_every_verb_and_the_exit_codes() -> None:
 
 def test_files_stand_where_shells_and_man_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "completion", completion)
+    monkeypatch.setattr(release, "man_page", man_page)
     release.shell(tmp_path)
     places = sorted(p.relative_to(tmp_path / "share").as_posix() for p in tmp_path.rglob("*") if p.is_file())
     assert places == [

@@ -64,7 +64,7 @@ def real() -> toolchain.Cupti:
 def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """The stand-in and all that is built on it; needs a C compiler, as Rust does."""
     toolkit = made_once(tmp_path_factory, "toolkit", lambda folder: _equip(folder, real))
-    built = toolchain.at(toolkit)
+    built = toolchain.cupti_in(toolkit)
     assert built is not None
     recorder = tmp_path_factory.mktemp("recorder") / toolchain.LIBRARY
     toolchain.build(built, recorder)

@@ -16,7 +16,10 @@ import pytest
 from recorder_bench import Bench, Said, draws
 
 import turnbuckle as tb
+from turnbuckle.foundation.errors import CannotAnswer, NativeError
+from turnbuckle.machine import driver
 from turnbuckle.recorder import toolchain
+from turnbuckle.trace.cache import cache
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.trace import Trace
 
@@ -151,10 +154,10 @@ def kept(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = os.umask(0o002)
     try:
-        assert verb("record", "-o", "first", "--", bench.program, "loop", 2).code == 0
+        with toolchain.cached(toolchain.choose(driver.present().version), cache.folder()) as (_, fresh):
+            assert fresh
     finally:
         os.umask(before)
-    shutil.rmtree("first")
     (built,) = (tmp_path / "cache").rglob("*.so")
     return built
 
@@ -211,16 +214,12 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file a
 
 @pytest.mark.parametrize("name", [toolchain.LIBRARY, "sha256"])
 @pytest.mark.parametrize("harm", [_opened_to_the_group, pytest.param(_given_away, marks=as_root), _changed, _linked, Path.unlink])
-def test_a_recorder_that_is_not_what_was_built_is_built_anew(
-    verb: Verb, bench: Bench, kept: Path, harm: Callable[[Path], None], name: str
-) -> None:
+def test_a_recorder_that_is_not_what_was_built_is_built_anew(kept: Path, harm: Callable[[Path], None], name: str) -> None:
     content = kept.read_bytes()
     harm(kept.with_name(name))
-    use = ("record", "-o", "run", "--", bench.program, "loop", 2)
-    done = verb(*use)
-    assert done.code == 0 and "built      the recorder" in done.err and kept.read_bytes() == content
-    shutil.rmtree("run")
-    assert "built" not in verb(*use).err
+    for anew in (True, False):
+        with toolchain.cached(toolchain.choose(driver.present().version), cache.folder()) as (copy, fresh):
+            assert fresh is anew and copy.read_bytes() == kept.read_bytes() == content
 
 
 @pytest.mark.parametrize("part", ["cache", "cache/turnbuckle", "cache/turnbuckle/native", "key"])
@@ -283,9 +282,6 @@ def test_without_driver_or_device_the_command_is_not_run(verb: Verb, bench: Benc
 
 
 def test_a_driver_that_hangs_or_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnbuckle.foundation.errors import CannotAnswer
-    from turnbuckle.machine import driver
-
     for ask, says in (("import os; os.abort()", "ended the process"), ("import time; time.sleep(9)", "does not return")):
         monkeypatch.setattr(driver, "_ASK", ask)
         monkeypatch.setattr(driver, "_LIMIT_SECONDS", 0.2)
@@ -458,13 +454,11 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(toolchain, "folders", lambda: iter([old, new, tmp_path / "gone"]))
     assert toolchain.choose(None, old).includes == (old / "extras/CUPTI/include", old / "include")
     (new / "include/cuda.h").write_text("nothing", encoding="utf-8")
-    assert toolchain.at(new) is None and toolchain.at(tmp_path) is None
+    assert toolchain.cupti_in(new) is None and toolchain.cupti_in(tmp_path) is None
     assert toolchain.key(toolchain.choose()) != toolchain.key(real)
 
 
 def test_a_library_that_a_header_does_not_fit_names_the_compilers_complaint(real: toolchain.Cupti, tmp_path: Path) -> None:
-    from turnbuckle.foundation.errors import NativeError
-
     (tmp_path / "cupti.h").write_text("#error no such CUPTI\n", encoding="utf-8")
     broken = toolchain.Cupti((tmp_path, *real.includes), real.library, real.version, real.cuda)
     with pytest.raises(NativeError, match="N003") as error:

@@ -26,14 +26,13 @@ from turnbuckle.show.terminal.progress import working
 if TYPE_CHECKING:
     from turnbuckle.projection.run import Run
 
-#: Kinds of records that ``--kinds`` may name, in the recorder's words; the first are recorded unless it says otherwise.
+#: Kinds of records, in the recorder's words: `KINDS` are recorded by default, `FURTHER` only where ``--kinds`` names them.
 KINDS: Final = ("api", "driver", "kernel", "memcpy", "memset", "sync", "event", "memory", "overhead", "stream", "device", "nvtx")
 FURTHER: Final = ("latency", "eventts")
 _MEMORY_BYTES, _FLUSH_SECONDS = (1 << 20, 1 << 40), (0.0, 1000.0)
 _LONGEST_DELAY: Final = 100.0
 _BANDWIDTH: Final = (1e3, 1e15)  # [B/s]
 _LARGEST_SEED: Final = 1 << 53
-
 _CLASSES: Final = ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all")
 
 Words = Annotated[str, Parameter(help="the program and its arguments, after --", allow_leading_hyphen=True)]
@@ -206,11 +205,7 @@ def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: li
             "TB_JITTER_SEED": str(seed or 0),
         }
     chosen = flat(classes) or ["boundary"]
-    _refuse_unknown(
-        "--slack-class",
-        chosen,
-        ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all"),
-    )
+    _refuse_unknown("--slack-class", chosen, _CLASSES)
     return {**out, "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": side}
 
 

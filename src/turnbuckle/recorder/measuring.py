@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.foundation import private_folder
-from turnbuckle.foundation.errors import CannotAnswer, NativeError, TurnbuckleError, clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import CannotAnswer, NativeError, clipped, did_you_mean, error_of
 from turnbuckle.machine.driver import present
 from turnbuckle.recorder.toolchain import compiler, native
 
@@ -81,11 +81,7 @@ def _driver() -> None:
     except CannotAnswer as error:
         if error.code == "A180":
             raise error_of("A185", found=error.found) from None
-        raise _no_device(error.found) from None
-
-
-def _no_device(message: str) -> TurnbuckleError:
-    return error_of("A186", found=message)
+        raise error_of("A186", found=error.found) from None
 
 
 def build(folder: Path) -> Path:
@@ -109,7 +105,7 @@ def build(folder: Path) -> Path:
 def _probe(program: Path) -> None:
     code, _, message = _run([str(program), "probe"], 60)
     if code in (_NO_DRIVER, _NO_DEVICE):
-        raise _no_device(clipped(message, 120))
+        raise error_of("A186", found=clipped(message, 120))
     if code == _OLD_DRIVER:
         raise error_of("A187", found=clipped(message, 120))
 

@@ -60,8 +60,3 @@ def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
     """
     others = before.get("OPENCL_LAYERS", "")
     return {"OPENCL_LAYERS": f"{library}:{others}" if others else str(library)}
-
-
-def nothing_recorded(ending: str) -> TurnbuckleError:
-    """Return N019: the program left no recording, or one without records; `ending` is how it ended."""
-    return error_of("N019", found=ending)

@@ -64,8 +64,8 @@ class Cupti:
 
     includes: tuple[Path, ...]  #: folders of its headers and of their ``cuda.h``
     library: Path
-    version: int  #: CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor)
-    cuda: tuple[int, int]
+    version: int  #: CUPTI_API_VERSION of the header
+    cuda: tuple[int, int]  #: release of CUDA, major and minor
 
     @property
     def label(self) -> str:
@@ -97,7 +97,7 @@ def folders() -> Iterator[Path]:
     yield from (Path("/opt/cuda"), Path("/usr"))
 
 
-def at(folder: Path) -> Cupti | None:
+def cupti_in(folder: Path) -> Cupti | None:
     """Return the CUPTI in one folder, or None."""
     header = _first(folder, _HEADERS, "cupti.h")
     library = _first(folder, _LIBRARIES, "libcupti.so") or _first(folder, _LIBRARIES, "libcupti.so.[1-9]*")
@@ -156,7 +156,7 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is unknown.
     """
     places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
-    cuptis = [cupti for place in places if (cupti := at(place))]
+    cuptis = [cupti for place in places if (cupti := cupti_in(place))]
     fit = [cupti for cupti in cuptis if driver is None or cupti.cuda[0] <= driver // 1000]
     if fit:
         return max(fit, key=lambda cupti: _suits(cupti, driver))
