@@ -57,7 +57,7 @@ ENTRIES = (
     ),
     ("A triangular solve", "turnbuckle model dag factor.mtx --on summit-v100 --gpus 1,2,6,12,24 --charts figures", "models/dag.md", ""),
     ("Matrix products worth moving", "turnbuckle model dgemm --sizes 256,1024,4096 --charts figures", "", ""),
-)  # fmt: skip
+)
 
 
 def drawn(code: str, page: str, left_out: str) -> dict[str, str]:

@@ -251,95 +251,156 @@ _HANDED = Run(tuple(Bar(f"{'AB'[i % 2]} {i // 2 + 1}", ("host", "host 2")[i % 2]
 _CALL = Run((launch("launch A", 0, 4), Bar("sync", "host", 7, 32, "cudaDeviceSynchronize"), kernel("A", 7, 30)))
 _DELIVER = Run(
     (
-        launch("launch A", 0, 30), launch("launch B", 40, 44), launch("launch C", 48, 52), launch("launch D", 60, 64),
-        kernel("A", 33, 38), kernel("B", 47, 62), kernel("C", 62, 70), kernel("D", 67, 73, 8),
+        launch("launch A", 0, 30),
+        launch("launch B", 40, 44),
+        launch("launch C", 48, 52),
+        launch("launch D", 60, 64),
+        kernel("A", 33, 38),
+        kernel("B", 47, 62),
+        kernel("C", 62, 70),
+        kernel("D", 67, 73, 8),
     )
-)  # fmt: skip
+)
 _STREAM = Run(
     (
-        launch("launch A", 0, 4), launch("launch B", 6, 10), launch("launch C", 12, 16),
-        kernel("A", 7, 20), kernel("B", 20, 28), kernel("C", 19, 29, 8),
+        launch("launch A", 0, 4),
+        launch("launch B", 6, 10),
+        launch("launch C", 12, 16),
+        kernel("A", 7, 20),
+        kernel("B", 20, 28),
+        kernel("C", 19, 29, 8),
     )
-)  # fmt: skip
+)
 _STREAM_WITHIN = Run(
     (
-        launch("launch A", 0, 4), Bar("launch B", "host", 6, 10, "cudaLaunchKernelExC"), launch("launch C", 12, 16),
-        kernel("A", 7, 20), kernel("B", 17, 26), kernel("C", 26, 32),
+        launch("launch A", 0, 4),
+        Bar("launch B", "host", 6, 10, "cudaLaunchKernelExC"),
+        launch("launch C", 12, 16),
+        kernel("A", 7, 20),
+        kernel("B", 17, 26),
+        kernel("C", 26, 32),
     )
-)  # fmt: skip
+)
 _ENGINE = Run(
     (
-        Bar("copy 1", "host", 0, 4, "cudaMemcpyAsync"), Bar("copy 2", "host", 6, 10, "cudaMemcpyAsync"),
-        Bar("copy 3", "host", 12, 16, "cudaMemcpyAsync"), Bar("in 1", "stream 8", 7, 20, "copy in", "copy 1"),
-        Bar("in 2", "stream 9", 20.5, 30, "copy in", "copy 2"), Bar("out", "stream 10", 19, 29, "copy out", "copy 3"),
+        Bar("copy 1", "host", 0, 4, "cudaMemcpyAsync"),
+        Bar("copy 2", "host", 6, 10, "cudaMemcpyAsync"),
+        Bar("copy 3", "host", 12, 16, "cudaMemcpyAsync"),
+        Bar("in 1", "stream 8", 7, 20, "copy in", "copy 1"),
+        Bar("in 2", "stream 9", 20.5, 30, "copy in", "copy 2"),
+        Bar("out", "stream 10", 19, 29, "copy out", "copy 3"),
     )
-)  # fmt: skip
+)
 _FULL = {"blocks": 108 * 64, "threads": 256}
 _ENGINE_KERNELS = Run(
     (
-        launch("launch A", 0, 2), launch("launch B", 3, 5), launch("launch C", 6, 8), launch("launch D", 9, 11),
+        launch("launch A", 0, 2),
+        launch("launch B", 3, 5),
+        launch("launch C", 6, 8),
+        launch("launch D", 9, 11),
         *(replace(k, more=_FULL) for k in (kernel("A", 7, 15, 8), kernel("B", 15.5, 23.5, 9), kernel("C", 24, 32, 8))),
         kernel("D", 16, 20, 10),
     ),
     {"devices": [{"device": 0, "multiprocessors": 108}]},
-)  # fmt: skip
+)
 _RUN = Run((launch("launch A", 0, 4), Bar("sync", "host", 6, 24, "cudaDeviceSynchronize"), kernel("A", 7, 22)))
 _BARRIER = Run(
     (
-        launch("launch X", 0, 3), launch("launch Z", 4, 7), launch("launch N", 8, 11), launch("launch Y", 12, 15),
-        kernel("X", 7, 18, 8), kernel("N", 18.5, 24, 7), kernel("Y", 24.5, 31, 8), kernel("Z", 11, 29, 9),
+        launch("launch X", 0, 3),
+        launch("launch Z", 4, 7),
+        launch("launch N", 8, 11),
+        launch("launch Y", 12, 15),
+        kernel("X", 7, 18, 8),
+        kernel("N", 18.5, 24, 7),
+        kernel("Y", 24.5, 31, 8),
+        kernel("Z", 11, 29, 9),
     ),
     {"streams": [{"stream": 7, "kind": 3}, {"stream": 8, "kind": 1}, {"stream": 9, "kind": 2}]},
-)  # fmt: skip
+)
 _EVENT = Run(
     (
-        launch("launch A", 0, 3), Bar("record", "host", 5, 8, "cudaEventRecord"), launch("launch C", 9, 12),
-        Bar("wait", "host", 14, 17, "cudaStreamWaitEvent"), launch("launch B", 19, 22),
-        kernel("A", 7, 27, 8), kernel("C", 27, 34, 8), kernel("B", 27.5, 33, 9),
+        launch("launch A", 0, 3),
+        Bar("record", "host", 5, 8, "cudaEventRecord"),
+        launch("launch C", 9, 12),
+        Bar("wait", "host", 14, 17, "cudaStreamWaitEvent"),
+        launch("launch B", 19, 22),
+        kernel("A", 7, 27, 8),
+        kernel("C", 27, 34, 8),
+        kernel("B", 27.5, 33, 9),
     ),
     {"events": [{"by": "record", "event": 5, "stream": 8}], "syncs": [synced("wait", 2, event=5, stream=9)]},
-)  # fmt: skip
+)
 _EVENT_ORDER = Run(
     (
-        launch("launch A", 0, 3), Bar("wait", "host", 4, 6, "cudaStreamWaitEvent"), launch("launch B", 7, 10), launch("launch C", 11, 14),
-        kernel("A", 7, 22, 8), kernel("C", 22, 29, 8), kernel("B", 22.5, 28, 9),
-        launch("launch D", 30, 33), Bar("wait 2", "host", 34, 36, "cudaStreamWaitEvent"), launch("launch E", 37, 40),
-        kernel("D", 37, 52, 8), kernel("E", 52.5, 58, 9),
+        launch("launch A", 0, 3),
+        Bar("wait", "host", 4, 6, "cudaStreamWaitEvent"),
+        launch("launch B", 7, 10),
+        launch("launch C", 11, 14),
+        kernel("A", 7, 22, 8),
+        kernel("C", 22, 29, 8),
+        kernel("B", 22.5, 28, 9),
+        launch("launch D", 30, 33),
+        Bar("wait 2", "host", 34, 36, "cudaStreamWaitEvent"),
+        launch("launch E", 37, 40),
+        kernel("D", 37, 52, 8),
+        kernel("E", 52.5, 58, 9),
     )
-)  # fmt: skip
+)
 _EVENT_PASSED = Run(
     (
-        launch("launch A", 0, 2), Bar("record", "host", 2.5, 3.5, "cudaEventRecord"), Bar("wait", "host", 4, 5, "cudaStreamWaitEvent"),
-        Bar("record 2", "host", 5.5, 6.5, "cudaEventRecord"), launch("launch B", 7, 9),
+        launch("launch A", 0, 2),
+        Bar("record", "host", 2.5, 3.5, "cudaEventRecord"),
+        Bar("wait", "host", 4, 5, "cudaStreamWaitEvent"),
+        Bar("record 2", "host", 5.5, 6.5, "cudaEventRecord"),
+        launch("launch B", 7, 9),
         Bar("wait 2", "host", 9.5, 10.5, "cudaStreamWaitEvent"),
-        launch("launch C", 11, 13), kernel("A", 4, 20, 8), kernel("B", 11, 16, 10), kernel("C", 20.5, 25, 9),
-        launch("launch D", 28, 30), Bar("record 3", "host", 30.5, 31.5, "cudaEventRecord"),
+        launch("launch C", 11, 13),
+        kernel("A", 4, 20, 8),
+        kernel("B", 11, 16, 10),
+        kernel("C", 20.5, 25, 9),
+        launch("launch D", 28, 30),
+        Bar("record 3", "host", 30.5, 31.5, "cudaEventRecord"),
         Bar("wait 3", "host", 32, 33, "cudaStreamWaitEvent"),
-        Bar("record 4", "host", 33.5, 34.5, "cudaEventRecord"), launch("launch E", 35, 37),
-        Bar("wait 4", "host", 37.5, 38.5, "cudaStreamWaitEvent"), launch("launch F", 39, 41),
-        kernel("D", 32, 48, 8), kernel("E", 39, 44, 10), kernel("F", 48.5, 53, 9),
+        Bar("record 4", "host", 33.5, 34.5, "cudaEventRecord"),
+        launch("launch E", 35, 37),
+        Bar("wait 4", "host", 37.5, 38.5, "cudaStreamWaitEvent"),
+        launch("launch F", 39, 41),
+        kernel("D", 32, 48, 8),
+        kernel("E", 39, 44, 10),
+        kernel("F", 48.5, 53, 9),
     )
-)  # fmt: skip
+)
 _GRAPH = Run(
     (
-        Bar("graph", "host", 0, 4, "cudaGraphLaunch"), Bar("graph again", "host", 28, 32, "cudaGraphLaunch"),
-        node("a", 1, 7, 14, 21, "graph"), node("b", 2, 14.5, 20, 20, "graph"), node("c", 3, 20.5, 24.5, 22, "graph"),
-        node("a'", 1, 35, 42, 21, "graph again"), node("b'", 2, 42.5, 48, 20, "graph again"), node("c'", 3, 44, 48, 22, "graph again"),
+        Bar("graph", "host", 0, 4, "cudaGraphLaunch"),
+        Bar("graph again", "host", 28, 32, "cudaGraphLaunch"),
+        node("a", 1, 7, 14, 21, "graph"),
+        node("b", 2, 14.5, 20, 20, "graph"),
+        node("c", 3, 20.5, 24.5, 22, "graph"),
+        node("a'", 1, 35, 42, 21, "graph again"),
+        node("b'", 2, 42.5, 48, 20, "graph again"),
+        node("c'", 3, 44, 48, 22, "graph again"),
     )
-)  # fmt: skip
+)
 _FAULT = Run(
     (
-        launch("launch A", 0, 4), kernel("A", 7, 37),
-        Bar("in 1", "pages", 13, 17, "page in"), Bar("in 2", "pages", 24, 29, "page in"),
+        launch("launch A", 0, 4),
+        kernel("A", 7, 37),
+        Bar("in 1", "pages", 13, 17, "page in"),
+        Bar("in 2", "pages", 24, 29, "page in"),
     )
-)  # fmt: skip
+)
 _SYNC = Run(
     (
-        launch("launch A", 0, 3), launch("launch B", 4, 7), Bar("sync stream 8", "host", 9, 28, "cudaStreamSynchronize"),
-        launch("launch C", 31, 34), kernel("A", 7, 26, 8), kernel("B", 11, 22, 9),
+        launch("launch A", 0, 3),
+        launch("launch B", 4, 7),
+        Bar("sync stream 8", "host", 9, 28, "cudaStreamSynchronize"),
+        launch("launch C", 31, 34),
+        kernel("A", 7, 26, 8),
+        kernel("B", 11, 22, 9),
     ),
     {"syncs": [synced("sync stream 8", 3, stream=8)]},
-)  # fmt: skip
+)
 _SYNC_ALL = Run(
     (*(replace(b, name="sync device", what="cudaDeviceSynchronize") if b.name == "sync stream 8" else b for b in _SYNC.bars),),
     {"syncs": [synced("sync device", 4)]},
@@ -348,9 +409,11 @@ _SYNC_QUERIES = Run(
     (
         launch("launch A", 0, 3),
         *(Bar(f"queries/{i}", "host", 5 + 3 * i, 7 + 3 * i, "cudaStreamQuery", more={"result": 600 if i < 7 else 0}) for i in range(8)),
-        launch("launch B", 31, 34), kernel("A", 7, 25), kernel("B", 38, 43),
+        launch("launch B", 31, 34),
+        kernel("A", 7, 25),
+        kernel("B", 38, 43),
     )
-)  # fmt: skip
+)
 _QUEUE = Run(
     (
         *(launch(f"513 launches/{i}", 3 * i, 3 * i + 2) for i in range(513)),
@@ -361,65 +424,190 @@ _QUEUE = Run(
 )
 _MEET = Run(
     (
-        launch("launch A", 0, 3, "rank 0"), Bar("sync", "rank 0", 5, 26, "cudaDeviceSynchronize"),
-        Bar("send", "rank 0", 29, 33, "MPI_Send", more=message(0, 1)), kernel("A", 7, 24),
+        launch("launch A", 0, 3, "rank 0"),
+        Bar("sync", "rank 0", 5, 26, "cudaDeviceSynchronize"),
+        Bar("send", "rank 0", 29, 33, "MPI_Send", more=message(0, 1)),
+        kernel("A", 7, 24),
         Bar("receive", "rank 1", 6, 35, "MPI_Recv", more=message(1, 0)),
     ),
     ranks(2),
-)  # fmt: skip
+)
 _ORIGIN = Run(
     (
-        Bar("malloc", "host", 0, 6, "cudaMalloc"), launch("launch A", 8, 12), Bar("malloc 2", "host 2", 14, 20, "cudaMalloc"),
-        kernel("A", 15, 26), kernel("X", 10, 22, 9, by=""),
+        Bar("malloc", "host", 0, 6, "cudaMalloc"),
+        launch("launch A", 8, 12),
+        Bar("malloc 2", "host 2", 14, 20, "cudaMalloc"),
+        kernel("A", 15, 26),
+        kernel("X", 10, 22, 9, by=""),
     )
-)  # fmt: skip
+)
 
 #: In the order of the rules' table.
 RULES: tuple[Rule, ...] = (
-    Rule("host", "host", "A thread's calls follow each other; between them is the application's own work", _HOST, (("malloc", "added", 6),),
-         "malloc takes 6 µs longer", {"host": "thread 1", "host 2": "thread 2"}),
-    Rule("host-handed", "host", "A thread that is handed over to begins just after the other returns", _HANDED, (("A 1", "added", 10),),
-         "A 1 takes 10 µs longer"),
-    Rule("call", "call", "A call takes its own time; of a call that waits, only what is left after the wait", _CALL,
-         (("launch A", "added", 5),), "launch A takes 5 µs longer: sync begins later, and waits less"),
-    Rule("deliver", "deliver", "Work begins one delivery after its call began, or after a call that had to prepare it ended", _DELIVER,
-         (("launch C", "delivery", 4), ("launch D", "delivery", 4)), "C and D are delivered 4 µs later: C's hides behind B",
-         {}, ("host", "stream 8", "stream 7")),
+    Rule(
+        "host",
+        "host",
+        "A thread's calls follow each other; between them is the application's own work",
+        _HOST,
+        (("malloc", "added", 6),),
+        "malloc takes 6 µs longer",
+        {"host": "thread 1", "host 2": "thread 2"},
+    ),
+    Rule(
+        "host-handed",
+        "host",
+        "A thread that is handed over to begins just after the other returns",
+        _HANDED,
+        (("A 1", "added", 10),),
+        "A 1 takes 10 µs longer",
+    ),
+    Rule(
+        "call",
+        "call",
+        "A call takes its own time; of a call that waits, only what is left after the wait",
+        _CALL,
+        (("launch A", "added", 5),),
+        "launch A takes 5 µs longer: sync begins later, and waits less",
+    ),
+    Rule(
+        "deliver",
+        "deliver",
+        "Work begins one delivery after its call began, or after a call that had to prepare it ended",
+        _DELIVER,
+        (("launch C", "delivery", 4), ("launch D", "delivery", 4)),
+        "C and D are delivered 4 µs later: C's hides behind B",
+        {},
+        ("host", "stream 8", "stream 7"),
+    ),
     Rule("stream", "stream", "Work on one stream keeps its order", _STREAM, (("A", "added", 6),), "A takes 6 µs longer"),
-    Rule("stream-within", "stream", "A kernel launched to overlap the one before it begins as far into it", _STREAM_WITHIN,
-         (("A", "added", 6),), "A takes 6 µs longer: B still begins 3 µs before it ends"),
-    Rule("engine", "engine", "Copies of one direction share the device's copy engine", _ENGINE, (("in 1", "added", 6),),
-         "in 1 takes 6 µs longer"),
-    Rule("engine-kernels", "engine", "Kernels that each fill the device take turns, whatever their streams", _ENGINE_KERNELS,
-         (("A", "added", 6),), "A takes 6 µs longer; D is small and runs beside them", {}, ("host", "stream 8", "stream 9", "stream 10")),
+    Rule(
+        "stream-within",
+        "stream",
+        "A kernel launched to overlap the one before it begins as far into it",
+        _STREAM_WITHIN,
+        (("A", "added", 6),),
+        "A takes 6 µs longer: B still begins 3 µs before it ends",
+    ),
+    Rule(
+        "engine",
+        "engine",
+        "Copies of one direction share the device's copy engine",
+        _ENGINE,
+        (("in 1", "added", 6),),
+        "in 1 takes 6 µs longer",
+    ),
+    Rule(
+        "engine-kernels",
+        "engine",
+        "Kernels that each fill the device take turns, whatever their streams",
+        _ENGINE_KERNELS,
+        (("A", "added", 6),),
+        "A takes 6 µs longer; D is small and runs beside them",
+        {},
+        ("host", "stream 8", "stream 9", "stream 10"),
+    ),
     Rule("run", "run", "Device work takes what it takes", _RUN, (("A", "ratio", 1.4),), "A runs 1.4 times as long"),
-    Rule("barrier", "barrier", "The legacy default stream waits for blocking streams, and they for it", _BARRIER, (("X", "added", 6),),
-         "X takes 6 µs longer", {"stream 7": "default", "stream 8": "blocking", "stream 9": "non-blocking"},
-         ("host", "stream 9", "stream 8", "stream 7")),
-    Rule("event", "event", "Work behind a wait for an event waits for what was issued before its record", _EVENT, (("A", "added", 6),),
-         "A takes 6 µs longer"),
-    Rule("event-order", "event", "Without a table of events, the calls around a wait and the device's times tell", _EVENT_ORDER,
-         (("A", "added", 4),), "A takes 4 µs longer"),
-    Rule("event-passed", "event", "A stream without work passes a wait on: a record right behind a wait, and a wait behind the next launch",
-         _EVENT_PASSED, (("A", "added", 4),), "A takes 4 µs longer: C waits for it, by a stream that has no work, and B does not",
-         {}, ("host", "stream 8", "stream 10", "stream 9")),
-    Rule("graph", "graph", "A node of a CUDA graph waits for the nodes it followed in every launch", _GRAPH, (("a", "added", 5),),
-         "a takes 5 µs longer in the first launch", {}, ("host", "stream 20", "stream 21", "stream 22")),
-    Rule("fault", "fault", "A kernel stands still while pages it touched are moved in", _FAULT,
-         (("in 1", "added", 3), ("in 2", "added", 3)), "each move takes 3 µs longer"),
-    Rule("sync", "sync", "A call that waits returns one return after the work it waits for", _SYNC, (("A", "added", 6),),
-         "A takes 6 µs longer"),
-    Rule("sync-device", "sync", "A wait for several streams returns after the last of them", _SYNC_ALL, (("B", "added", 8),),
-         "B takes 8 µs longer, and is now the last", {}, ("stream 9", "host", "stream 8")),
-    Rule("sync-queries", "sync", "A loop of queries ends when the work does", _SYNC_QUERIES,
-         (("A", "ratio", 1.5),), "A runs 1.5 times as long: there are more queries"),
-    Rule("queue", "queue", "A launch that finds the queue full waits for room", _QUEUE,
-         (("A", "added", -800),), "A takes 800 µs less"),
-    Rule("meet", "meet", "A receive ends after its send has begun; collectives likewise", _MEET, (("A", "added", 6),),
-         "A takes 6 µs longer on rank 0", {"stream 7": "device of 0"}, ("stream 7", "rank 0", "rank 1")),
-    Rule("origin", "origin", "What no rule explains begins when it began", _ORIGIN, (("malloc", "added", 6),),
-         "malloc takes 6 µs longer", {"host": "thread 1", "host 2": "thread 2"}),
-)  # fmt: skip
+    Rule(
+        "barrier",
+        "barrier",
+        "The legacy default stream waits for blocking streams, and they for it",
+        _BARRIER,
+        (("X", "added", 6),),
+        "X takes 6 µs longer",
+        {"stream 7": "default", "stream 8": "blocking", "stream 9": "non-blocking"},
+        ("host", "stream 9", "stream 8", "stream 7"),
+    ),
+    Rule(
+        "event",
+        "event",
+        "Work behind a wait for an event waits for what was issued before its record",
+        _EVENT,
+        (("A", "added", 6),),
+        "A takes 6 µs longer",
+    ),
+    Rule(
+        "event-order",
+        "event",
+        "Without a table of events, the calls around a wait and the device's times tell",
+        _EVENT_ORDER,
+        (("A", "added", 4),),
+        "A takes 4 µs longer",
+    ),
+    Rule(
+        "event-passed",
+        "event",
+        "A stream without work passes a wait on: a record right behind a wait, and a wait behind the next launch",
+        _EVENT_PASSED,
+        (("A", "added", 4),),
+        "A takes 4 µs longer: C waits for it, by a stream that has no work, and B does not",
+        {},
+        ("host", "stream 8", "stream 10", "stream 9"),
+    ),
+    Rule(
+        "graph",
+        "graph",
+        "A node of a CUDA graph waits for the nodes it followed in every launch",
+        _GRAPH,
+        (("a", "added", 5),),
+        "a takes 5 µs longer in the first launch",
+        {},
+        ("host", "stream 20", "stream 21", "stream 22"),
+    ),
+    Rule(
+        "fault",
+        "fault",
+        "A kernel stands still while pages it touched are moved in",
+        _FAULT,
+        (("in 1", "added", 3), ("in 2", "added", 3)),
+        "each move takes 3 µs longer",
+    ),
+    Rule(
+        "sync",
+        "sync",
+        "A call that waits returns one return after the work it waits for",
+        _SYNC,
+        (("A", "added", 6),),
+        "A takes 6 µs longer",
+    ),
+    Rule(
+        "sync-device",
+        "sync",
+        "A wait for several streams returns after the last of them",
+        _SYNC_ALL,
+        (("B", "added", 8),),
+        "B takes 8 µs longer, and is now the last",
+        {},
+        ("stream 9", "host", "stream 8"),
+    ),
+    Rule(
+        "sync-queries",
+        "sync",
+        "A loop of queries ends when the work does",
+        _SYNC_QUERIES,
+        (("A", "ratio", 1.5),),
+        "A runs 1.5 times as long: there are more queries",
+    ),
+    Rule("queue", "queue", "A launch that finds the queue full waits for room", _QUEUE, (("A", "added", -800),), "A takes 800 µs less"),
+    Rule(
+        "meet",
+        "meet",
+        "A receive ends after its send has begun; collectives likewise",
+        _MEET,
+        (("A", "added", 6),),
+        "A takes 6 µs longer on rank 0",
+        {"stream 7": "device of 0"},
+        ("stream 7", "rank 0", "rank 1"),
+    ),
+    Rule(
+        "origin",
+        "origin",
+        "What no rule explains begins when it began",
+        _ORIGIN,
+        (("malloc", "added", 6),),
+        "malloc takes 6 µs longer",
+        {"host": "thread 1", "host 2": "thread 2"},
+    ),
+)
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------

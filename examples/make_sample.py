@@ -46,17 +46,37 @@ RANKS, WORLD = 4, 0x44000000
 KERNELS = {
     k.short_name: k
     for k in (
-        Kernel("xpay_pack", "void lattice::xpay_pack<double, 3>(lattice::Spinor, lattice::Spinor, double, double*, int)",
-               40_000, 1024, 128, 40),
-        Kernel("dslash_interior", "void lattice::dslash_interior<double, 3>(lattice::Gauge, lattice::Spinor, lattice::Spinor, int)",
-               285_000, 2048, 64, 96),
-        Kernel("dslash_boundary", "void lattice::dslash_boundary<double, 3>(lattice::Gauge, lattice::Spinor, double const*, int)",
-               52_000, 512, 64, 104),
+        Kernel(
+            "xpay_pack", "void lattice::xpay_pack<double, 3>(lattice::Spinor, lattice::Spinor, double, double*, int)", 40_000, 1024, 128, 40
+        ),
+        Kernel(
+            "dslash_interior",
+            "void lattice::dslash_interior<double, 3>(lattice::Gauge, lattice::Spinor, lattice::Spinor, int)",
+            285_000,
+            2048,
+            64,
+            96,
+        ),
+        Kernel(
+            "dslash_boundary",
+            "void lattice::dslash_boundary<double, 3>(lattice::Gauge, lattice::Spinor, double const*, int)",
+            52_000,
+            512,
+            64,
+            104,
+        ),
         Kernel("dot", "void lattice::dot<double, 256>(lattice::Spinor, lattice::Spinor, double*, int)", 27_000, 432, 256, 32, 2048),
-        Kernel("axpy_norm", "void lattice::axpy_norm<double, 256>(lattice::Spinor, lattice::Spinor, double, double*, int)",
-               48_000, 432, 256, 36, 2048),
+        Kernel(
+            "axpy_norm",
+            "void lattice::axpy_norm<double, 256>(lattice::Spinor, lattice::Spinor, double, double*, int)",
+            48_000,
+            432,
+            256,
+            36,
+            2048,
+        ),
     )
-}  # fmt: skip
+}
 # precision of one iteration: chance, kernel time against double, bytes of one face in its parts (half precision sends norms apart)
 PRECISIONS: tuple[tuple[float, float, tuple[int, ...]], ...] = (
     (0.7, 1.00, (FACE_SITES * 48,)),
@@ -234,8 +254,15 @@ def dgemm_like(path: Path, seed: int = SEED) -> dict[str, object]:
     run.call("cudaFree", 262_000_000)
     for order in ORDERS:
         size = 8 * order * order
-        kernel = Kernel("dgemm_nn", "void dense::dgemm_nn<double, 128, 64>(int, double const*, double const*, double*)",
-                        dgemm_seconds(order) * 1e9, (-(-order // 128)) * (-(-order // 64)), 128, 234, 49152)  # fmt: skip
+        kernel = Kernel(
+            "dgemm_nn",
+            "void dense::dgemm_nn<double, 128, 64>(int, double const*, double const*, double*)",
+            dgemm_seconds(order) * 1e9,
+            (-(-order // 128)) * (-(-order // 64)),
+            128,
+            234,
+            49152,
+        )
         with run.range(f"order {order}"):
             host = [run.allocate(size, PINNED, 120_000 + 0.27 * size) for _ in range(3)]
             device = [run.allocate(size, DEVICE, 240_000 + 0.002 * size) for _ in range(3)]

@@ -24,21 +24,63 @@ MACHINE = 1 << 48  # the part of a global id that names the machine
 GLOBAL_PROCESS = MACHINE | (PROCESS << 24)
 THREAD = GLOBAL_PROCESS | PROCESS
 RUNTIME_VERSION = {
-    "cudaLaunchKernel": 7000, "cudaMemcpyAsync": 3020, "cudaMemcpy": 3020, "cudaMemsetAsync": 3020, "cudaStreamSynchronize": 3020,
-    "cudaDeviceSynchronize": 3020, "cudaEventRecord": 3020, "cudaStreamWaitEvent": 3020, "cudaEventCreateWithFlags": 3020,
-    "cudaStreamCreateWithFlags": 5000, "cudaMalloc": 3020, "cudaFree": 3020, "cudaMallocHost": 3020, "cudaFreeHost": 3020,
-}  # fmt: skip
+    "cudaLaunchKernel": 7000,
+    "cudaMemcpyAsync": 3020,
+    "cudaMemcpy": 3020,
+    "cudaMemsetAsync": 3020,
+    "cudaStreamSynchronize": 3020,
+    "cudaDeviceSynchronize": 3020,
+    "cudaEventRecord": 3020,
+    "cudaStreamWaitEvent": 3020,
+    "cudaEventCreateWithFlags": 3020,
+    "cudaStreamCreateWithFlags": 5000,
+    "cudaMalloc": 3020,
+    "cudaFree": 3020,
+    "cudaMallocHost": 3020,
+    "cudaFreeHost": 3020,
+}
 MEMORY_BANDWIDTH = 1_555_200_000_000  # B/s, 5120 bits at 2 x 1215 MHz
 A100: dict[str, object] = {
-    "vmId": MACHINE, "id": 0, "name": "NVIDIA A100-SXM4-40GB", "busLocation": "0000:01:00.0", "isDiscrete": 1, "l2CacheSize": 41943040,
-    "totalMemory": 42505273344, "memoryBandwidth": MEMORY_BANDWIDTH, "clockRate": 1410000000, "smCount": 108, "pwGpuId": 0,
-    "uuid": "00000000-0000-0000-0000-000000000000", "luid": 0, "chipName": "GA100", "cuDevice": 0, "revision": 161, "nodeMask": 0,
-    "constantMemory": 65536, "maxIPC": 4, "maxRegistersPerBlock": 65536, "maxShmemPerBlock": 49152, "maxShmemPerBlockOptin": 166912,
-    "maxShmemPerSm": 167936, "maxRegistersPerSm": 65536, "threadsPerWarp": 32, "asyncEngines": 5, "maxWarpsPerSm": 64,
-    "maxBlocksPerSm": 32, "maxThreadsPerBlock": 1024, "maxBlockDimX": 1024, "maxBlockDimY": 1024, "maxBlockDimZ": 64,
-    "maxGridDimX": 2147483647, "maxGridDimY": 65535, "maxGridDimZ": 65535, "computeMajor": 8, "computeMinor": 0, "smMajor": 8,
+    "vmId": MACHINE,
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-40GB",
+    "busLocation": "0000:01:00.0",
+    "isDiscrete": 1,
+    "l2CacheSize": 41943040,
+    "totalMemory": 42505273344,
+    "memoryBandwidth": MEMORY_BANDWIDTH,
+    "clockRate": 1410000000,
+    "smCount": 108,
+    "pwGpuId": 0,
+    "uuid": "00000000-0000-0000-0000-000000000000",
+    "luid": 0,
+    "chipName": "GA100",
+    "cuDevice": 0,
+    "revision": 161,
+    "nodeMask": 0,
+    "constantMemory": 65536,
+    "maxIPC": 4,
+    "maxRegistersPerBlock": 65536,
+    "maxShmemPerBlock": 49152,
+    "maxShmemPerBlockOptin": 166912,
+    "maxShmemPerSm": 167936,
+    "maxRegistersPerSm": 65536,
+    "threadsPerWarp": 32,
+    "asyncEngines": 5,
+    "maxWarpsPerSm": 64,
+    "maxBlocksPerSm": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxBlockDimX": 1024,
+    "maxBlockDimY": 1024,
+    "maxBlockDimZ": 64,
+    "maxGridDimX": 2147483647,
+    "maxGridDimY": 65535,
+    "maxGridDimZ": 65535,
+    "computeMajor": 8,
+    "computeMinor": 0,
+    "smMajor": 8,
     "smMinor": 0,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +171,16 @@ class Run:
         """Record one CUDA call, move the host clock behind it, return its correlation id."""
         self.correlation += 1
         named = self.text(f"{name}_v{RUNTIME_VERSION[name]}")
-        self.write("CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, eventClass=0, globalTid=THREAD, correlationId=self.correlation,
-                   nameId=named, returnValue=0)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_RUNTIME",
+            start=start,
+            end=end,
+            eventClass=0,
+            globalTid=THREAD,
+            correlationId=self.correlation,
+            nameId=named,
+            returnValue=0,
+        )
         self.returned = end
         self.now = end + self.around(self.costs.between_calls, 0.3)
         return self.correlation
@@ -157,11 +207,29 @@ class Run:
         self.stream_free[stream] = finish
         correlation = self._call("cudaLaunchKernel", start, end)
         self.grid += 1
-        self.write("CUPTI_ACTIVITY_KIND_KERNEL", **self._place(stream, correlation, begin, finish),
-                   demangledName=self.text(kernel.signature), shortName=self.text(kernel.short_name), mangledName=None, launchType=1,
-                   cacheConfig=0, registersPerThread=kernel.registers, gridX=kernel.blocks, gridY=1, gridZ=1, blockX=kernel.threads,
-                   blockY=1, blockZ=1, staticSharedMemory=kernel.shared_bytes, dynamicSharedMemory=0, localMemoryPerThread=0,
-                   localMemoryTotal=0, gridId=self.grid, sharedMemoryExecuted=32768, sharedMemoryLimitConfig=0)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_KERNEL",
+            **self._place(stream, correlation, begin, finish),
+            demangledName=self.text(kernel.signature),
+            shortName=self.text(kernel.short_name),
+            mangledName=None,
+            launchType=1,
+            cacheConfig=0,
+            registersPerThread=kernel.registers,
+            gridX=kernel.blocks,
+            gridY=1,
+            gridZ=1,
+            blockX=kernel.threads,
+            blockY=1,
+            blockZ=1,
+            staticSharedMemory=kernel.shared_bytes,
+            dynamicSharedMemory=0,
+            localMemoryPerThread=0,
+            localMemoryTotal=0,
+            gridId=self.grid,
+            sharedMemoryExecuted=32768,
+            sharedMemoryLimitConfig=0,
+        )
 
     def copy(self, direction: int, size_bytes: int, host_memory: int, stream: int, blocking: bool = False) -> None:
         """Copy between host and device; a blocking or a pageable copy holds the host until it is over."""
@@ -173,8 +241,14 @@ class Run:
         end = finish + self.around(self.costs.wake_up, 0.1) if waits else called
         correlation = self._call("cudaMemcpy" if blocking else "cudaMemcpyAsync", self.now, end)
         source, target = (host_memory, DEVICE) if direction == H2D else (DEVICE, host_memory)
-        self.write("CUPTI_ACTIVITY_KIND_MEMCPY", **self._place(stream, correlation, begin, finish), bytes=size_bytes, copyKind=direction,
-                   srcKind=source, dstKind=target)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_MEMCPY",
+            **self._place(stream, correlation, begin, finish),
+            bytes=size_bytes,
+            copyKind=direction,
+            srcKind=source,
+            dstKind=target,
+        )
 
     def memset(self, size_bytes: int, stream: int) -> None:
         """Set device memory to zero at 80 % of the memory bandwidth."""
@@ -183,8 +257,9 @@ class Run:
         finish = begin + self.around(1_200 + size_bytes * 1e9 / (0.8 * MEMORY_BANDWIDTH), 0.02)
         self.stream_free[stream] = finish
         correlation = self._call("cudaMemsetAsync", self.now, end)
-        self.write("CUPTI_ACTIVITY_KIND_MEMSET", **self._place(stream, correlation, begin, finish), value=0, bytes=size_bytes,
-                   memKind=DEVICE)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_MEMSET", **self._place(stream, correlation, begin, finish), value=0, bytes=size_bytes, memKind=DEVICE
+        )
 
     def record(self, event: int, stream: int) -> None:
         """cudaEventRecord: the event is reached when the stream is done with what it holds now."""
@@ -197,8 +272,12 @@ class Run:
         start = self.now
         correlation = self.call("cudaStreamWaitEvent", self.costs.wait_event_call)
         self.stream_free[stream] = max(self.stream_free.get(stream, 0), self.event_time[event])
-        self.write("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **self._place(stream, correlation, start + 150, start + 450),
-                   syncType=nsys.SYNC_WAIT_EVENT, eventId=event)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+            **self._place(stream, correlation, start + 150, start + 450),
+            syncType=nsys.SYNC_WAIT_EVENT,
+            eventId=event,
+        )
 
     def wait(self, stream: int | None = None) -> None:
         """cudaStreamSynchronize, or cudaDeviceSynchronize without a stream."""
@@ -207,9 +286,12 @@ class Run:
         end = max(start + self.around(self.costs.wait_call, 0.1), free + self.around(self.costs.wake_up, 0.1) if free > start else 0)
         correlation = self._call("cudaDeviceSynchronize" if stream is None else "cudaStreamSynchronize", start, end)
         kind = nsys.SYNC_CONTEXT if stream is None else nsys.SYNC_STREAM
-        self.write("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-                   **self._place(nsys.NO_ID if stream is None else stream, correlation, start + 260, end - 210), syncType=kind,
-                   eventId=nsys.NO_ID)  # fmt: skip
+        self.write(
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+            **self._place(nsys.NO_ID if stream is None else stream, correlation, start + 260, end - 210),
+            syncType=kind,
+            eventId=nsys.NO_ID,
+        )
 
     def allocate(self, size_bytes: int, memory: int, mean: float) -> tuple[int, int, int]:
         """cudaMalloc or cudaMallocHost of `mean` ns; the result goes back to `free`."""
@@ -227,9 +309,19 @@ class Run:
 
     def _memory(self, place: tuple[int, int, int], correlation: int, operation: int) -> None:
         address, size_bytes, memory = place
-        self.write("CUDA_GPU_MEMORY_USAGE_EVENTS", start=self.returned - 300, globalPid=GLOBAL_PROCESS, deviceId=0, contextId=1,
-                   address=address, pc=0, bytes=size_bytes, memKind=memory, memoryOperationType=operation,
-                   correlationId=correlation)  # fmt: skip
+        self.write(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS",
+            start=self.returned - 300,
+            globalPid=GLOBAL_PROCESS,
+            deviceId=0,
+            contextId=1,
+            address=address,
+            pc=0,
+            bytes=size_bytes,
+            memKind=memory,
+            memoryOperationType=operation,
+            correlationId=correlation,
+        )
 
     # what else a profiler sees
 
@@ -237,8 +329,17 @@ class Run:
         """An OS runtime call."""
         start = self.now
         self.now += self.around(mean, spread)
-        self.write("OSRT_API", start=start, end=self.now, eventClass=27, globalTid=THREAD, nameId=self.text(name), returnValue=0,
-                   nestingLevel=0, callchainId=0)  # fmt: skip
+        self.write(
+            "OSRT_API",
+            start=start,
+            end=self.now,
+            eventClass=27,
+            globalTid=THREAD,
+            nameId=self.text(name),
+            returnValue=0,
+            nestingLevel=0,
+            callchainId=0,
+        )
 
     def mark(self, text: str) -> None:
         """An NVTX mark."""

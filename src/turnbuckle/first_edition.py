@@ -36,8 +36,8 @@ def ask(run: Run, on: Sequence[str] | None = None, **asked: Any) -> Answer:
 def tolerate(run: Run, mode: Mode = "link", **asked: Any) -> Slack:
     """`Run.distance`."""
     _instead("tolerate", "Run.distance")
-    found: Slack = run.distance(mode, **asked)
-    return found
+    slack: Slack = run.distance(mode, **asked)
+    return slack
 
 
 def build(trace: Trace) -> Profile:

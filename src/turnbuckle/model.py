@@ -47,8 +47,8 @@ def _in_python(verb: Callable[..., ModelAnswer]) -> Callable[..., ModelAnswer]:
     hints = get_type_hints(verb, include_extras=True)
     if hints.get("return") is not ModelAnswer:
         return verb
-    own = list(signature(verb).parameters.values())
-    shown = [option for p in own for option in _options(p, hints[p.name])]
+    parameters = list(signature(verb).parameters.values())
+    shown = [option for p in parameters for option in _options(p, hints[p.name])]
     asked = Signature([p.replace(annotation=_plain(p.annotation)) for p in shown], return_annotation=ModelAnswer)
 
     @wraps(verb)
@@ -57,7 +57,7 @@ def _in_python(verb: Callable[..., ModelAnswer]) -> Callable[..., ModelAnswer]:
         values = {p.name: _taken(p, bound[p.name]) for p in asked.parameters.values() if p.name in bound}
         words: list[Any] = []
         named: dict[str, Any] = {}
-        for p in own:
+        for p in parameters:
             kind = _plain(hints[p.name])
             if is_dataclass(kind):
                 named[p.name] = kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})  # type: ignore[operator]
@@ -71,7 +71,7 @@ def _in_python(verb: Callable[..., ModelAnswer]) -> Callable[..., ModelAnswer]:
 
     function.__signature__ = asked  # type: ignore[attr-defined]
     function.__annotations__ = {p.name: p.annotation for p in asked.parameters.values()} | {"return": ModelAnswer}
-    lines = [f"{p.name} : {said[:1].lower() + said[1:]}" for p in shown if (said := _help(p.annotation))]
+    lines = [f"{p.name} : {text[:1].lower() + text[1:]}" for p in shown if (text := _help(p.annotation))]
     function.__doc__ = "\n".join([cleandoc(verb.__doc__ or ""), "", "Parameters", "----------", *lines])
     return function
 

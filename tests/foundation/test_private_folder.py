@@ -113,7 +113,7 @@ def test_links_are_followed_where_nobody_else_can_turn_them(root: Path, tmp_path
     root.parent.symlink_to("scratch/../scratch")
     private_folder.make(root)
     assert mode(tmp_path / "scratch" / "turnbuckle") == 0o700
-    assert private_folder.way(root) == tmp_path / "scratch" / "turnbuckle"
+    assert private_folder.trusted_path(root) == tmp_path / "scratch" / "turnbuckle"
     (tmp_path / "scratch").chmod(0o777)
     with pytest.raises(Shared):
         private_folder.look(root)

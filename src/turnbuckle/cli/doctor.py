@@ -127,14 +127,14 @@ def _line(state: str, what: str, detail: str) -> dict[str, Any]:
 
 def installation() -> list[dict[str, Any]]:
     """Return the checks of the installation: versions, native core, catalogue, cache."""
-    own = version("turnbuckle")
+    installed = version("turnbuckle")
     machines = all_machines()
     return [
-        _line("ok", "turnbuckle", f"{own}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"),
+        _line("ok", "turnbuckle", f"{installed}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"),
         _line(
-            "ok" if native == own else "bad",
+            "ok" if native == installed else "bad",
             "native core",
-            f"{native}, {__build__}" if native == own else f"{native}: built for another version; reinstall",
+            f"{native}, {__build__}" if native == installed else f"{native}: built for another version; reinstall",
         ),
         _line("ok", "libraries", ", ".join(_libraries())),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
@@ -154,7 +154,7 @@ def _cache() -> dict[str, Any]:
     cache = folder()
     above = next(p for p in (cache, *cache.parents) if p.exists())
     try:
-        private_folder.way(above)
+        private_folder.trusted_path(above)
         if cache.exists():
             private_folder.look(cache)
     except private_folder.Shared as shared:
@@ -176,7 +176,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
-    told = ("P115", "P109", "P111", "P119", "P182", "P220")
+    in_checks = ("P115", "P109", "P111", "P119", "P182", "P220")
     # of a run of MPI calls alone there is no device to say anything of
     device = nsys or answer.on_device
     return [
@@ -203,7 +203,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
         *(_line("look", "credentials", f"{f.count:,}: {f.meaning}; {f.advice}") for f in look(path).findings()),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
-        *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),
+        *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in in_checks),
     ]
 
 
@@ -212,13 +212,13 @@ def _start_up(run: Run) -> list[dict[str, Any]]:
     begun = run.start_up
     if begun is None:
         return []
-    said = plain_text(start_up_words(run, begun)).plain
+    words = plain_text(start_up_words(run, begun)).plain
     if begun.is_all:
         calls = f", {begun.call_share:.0%} of its calls" if begun.call_share > begun.share else ""
-        return [_line("bad", "start-up", f"unfit, the run is all start-up{calls}: {said}; record more of the work that repeats")]
+        return [_line("bad", "start-up", f"unfit, the run is all start-up{calls}: {words}; record more of the work that repeats")]
     if begun.tells:
-        return [_line("look", "start-up", f"{said}; --part steady leaves it out")]
-    return [_line("ok", "start-up", said)]
+        return [_line("look", "start-up", f"{words}; --part steady leaves it out")]
+    return [_line("ok", "start-up", words)]
 
 
 def _if(shown: bool, *lines: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -229,8 +229,8 @@ def _messages(mpi: dict[str, Any] | None) -> list[dict[str, Any]]:
     if mpi is None:
         return []
     met, open_ = mpi["messages"]["matched"], mpi["messages"]["unmatched"]
-    said = f"{met:,} with both sides" + (f", {open_:,} sends and receives without the other" if open_ else "")
-    return [_line("look" if open_ else "ok", "messages", said)]
+    counts = f"{met:,} with both sides" + (f", {open_:,} sends and receives without the other" if open_ else "")
+    return [_line("look" if open_ else "ok", "messages", counts)]
 
 
 def _clean(text: str) -> str:
@@ -241,8 +241,8 @@ def _rows(what: str, count: int, none: str) -> dict[str, Any]:
     return _line("ok", what, f"{count:,} recorded") if count else _line("look", what, none)
 
 
-def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
-    return _line("ok", what, good) if found is None else _line("look", what, f"{found.count:,}: {found.meaning}; {found.advice}")
+def _state(finding: Finding | None, what: str, good: str) -> dict[str, Any]:
+    return _line("ok", what, good) if finding is None else _line("look", what, f"{finding.count:,}: {finding.meaning}; {finding.advice}")
 
 
 def doctor(

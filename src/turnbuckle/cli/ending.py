@@ -29,19 +29,19 @@ _UNTOUCHED: Final = (signal.SIG_DFL, signal.default_int_handler)
 
 
 @contextmanager
-def told_to_end() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Raise `Ended` in the main thread at SIGINT, SIGTERM and SIGHUP; a signal that is ignored, as under nohup, stays ignored.
 
     Whatever error comes after a signal is `Ended`: a library that is interrupted may say anything.
     """
-    told: list[int] = []
+    received: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
-        told.append(number)
+        received.append(number)
         raise Ended(number)
 
     def unraised(lost: sys.UnraisableHookArgs) -> None:
-        """Say nothing of a signal that met a destructor, where nobody can take it: the next error, or the next signal, ends the command."""
+        """Stay silent about a signal that a destructor met: no caller can catch it, and the next error or signal ends the command."""
         if not isinstance(lost.exc_value, Ended):
             hook(lost)
 
@@ -53,8 +53,8 @@ def told_to_end() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if told:
-            raise Ended(told[0]) from None
+        if received:
+            raise Ended(received[0]) from None
         raise
     finally:
         sys.unraisablehook = hook

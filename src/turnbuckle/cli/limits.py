@@ -88,8 +88,8 @@ def too_few_files() -> TurnbuckleError:
 def too_little_memory(how: str = "") -> TurnbuckleError:
     """Make the error L002: memory ran out; it names the limit on the address space, and in the words of `how` how the work ended."""
     most = _space()
-    found = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
-    return error_of("L002", found=", ".join(filter(None, (found, how))), megabytes=SPACE / 1e6)
+    limit = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
+    return error_of("L002", found=", ".join(filter(None, (limit, how))), megabytes=SPACE / 1e6)
 
 
 def too_few_threads() -> TurnbuckleError:

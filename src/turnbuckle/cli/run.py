@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from turnbuckle.cli import first_page, limits
-from turnbuckle.cli.ending import Ended, told_to_end
+from turnbuckle.cli.ending import Ended, ended_by_signals
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
 #: Objects made between two searches for unreachable cycles.  Loading makes hundreds of thousands that all stay, and Python's 700 searched
@@ -57,9 +57,9 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     # behind -- it is a word of the command that is recorded
-    own = words[: words.index("--")] if "--" in words else words
-    debug = "--debug" in own
-    words = [w for w in own if w != "--debug"] + words[len(own) :]
+    before_dashes = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in before_dashes
+    words = [w for w in before_dashes if w != "--debug"] + words[len(before_dashes) :]
     try:
         limits.check()
         if first_page.drawn(words):
@@ -69,16 +69,16 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
             limits.load()
         from turnbuckle.cli.app import dispatch
 
-        with told_to_end():
+        with ended_by_signals():
             code = dispatch(words)
             sys.stdout.flush()
         return code
     except TurnbuckleError as e:
         if debug:
             raise
-        told = limits.shortage(e) or e
-        say(told)
-        return told.exit_code
+        shown = limits.shortage(e) or e
+        say(shown)
+        return shown.exit_code
     except KeyboardInterrupt:
         raise
     except BrokenPipeError:

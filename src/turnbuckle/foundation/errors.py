@@ -206,8 +206,8 @@ def needs(extra: str) -> Iterator[None]:
 
 def unwritable(name: str, place: Path, why: Exception, /, **words: Any) -> TurnbuckleError:
     """Build the error for a file or folder that cannot be written, with the reason of an `OSError`, or the text of any other error."""
-    found = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
-    return error_of(name, where=clipped(place.name, 120), found=found, **words)
+    reason = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
+    return error_of(name, where=clipped(place.name, 120), found=reason, **words)
 
 
 def clipped(text: str, most: int = 60) -> str:

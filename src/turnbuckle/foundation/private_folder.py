@@ -52,7 +52,7 @@ def _owned(root: Path, below: tuple[str, ...], create: bool) -> Path:
     folder = root
     for name in ("", *below):
         folder = folder / name
-        place = way(folder, create=create)
+        place = trusted_path(folder, create=create)
         about = place.stat()
         _belongs(place, about, {os.geteuid()})
         if about.st_mode & _OTHERS_WRITE:
@@ -64,7 +64,7 @@ def _owned(root: Path, below: tuple[str, ...], create: bool) -> Path:
     return folder
 
 
-def way(path: Path, *, create: bool = False) -> Path:
+def trusted_path(path: Path, *, create: bool = False) -> Path:
     """Follow a path from / down, refuse it where another user may change any part of it, and return it without links.
 
     Parameters

@@ -180,7 +180,7 @@ def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
     return settings[name].unit if name in settings else _SUFFIXES.get(name.rsplit("_", 1)[-1], "1")
 
 
-def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
+def setting_of(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
     """Return the setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for an old name."""
     if name not in settings:
         refuse_old_setting(name, settings)

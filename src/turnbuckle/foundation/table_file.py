@@ -107,8 +107,8 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
     """
     path = Path(path)
 
-    def refused(found: str) -> TurnbuckleError:
-        return error_of("A061.file", where=path.name, found=found, fix=fix, subject=what)
+    def refused(state: str) -> TurnbuckleError:
+        return error_of("A061.file", where=path.name, found=state, fix=fix, subject=what)
 
     try:
         if path.exists() and not path.is_file():
@@ -225,11 +225,11 @@ class _Reading:
 
 def _cells(line: str) -> list[tuple[int, str]]:
     """Return the cells of a line, each with the column where it begins, counted from 1; a cell in quotes may have commas."""
-    out, at = [], 0
-    while at <= len(line):
-        match = _CELL.match(line, at)
+    out, start = [], 0
+    while start <= len(line):
+        match = _CELL.match(line, start)
         assert match is not None  # anything up to the next comma is a cell
         text = match[2] if match[1] is None else match[1].replace('""', '"')
-        out.append((at + 1 + len(match[0]) - len(match[0].lstrip()), text.strip().strip('"').strip()))
-        at = match.end() + 1
+        out.append((start + 1 + len(match[0]) - len(match[0].lstrip()), text.strip().strip('"').strip()))
+        start = match.end() + 1
     return out

@@ -126,21 +126,21 @@ def parse(text: str, unit: str) -> float:
     if unit not in UNITS:
         raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
     example = f'write for example "{EXAMPLES[unit]}"'
-    found = f'"{clipped(text, 40)}"'
+    quoted = f'"{clipped(text, 40)}"'
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
         wanted = "a plain number" if unit == "1" else f"a number with a unit of {UNITS[unit]}"
-        raise error_of("U004.comma" if match else "U004.word", found=found, fix=example, wanted=wanted)
+        raise error_of("U004.comma" if match else "U004.word", found=quoted, fix=example, wanted=wanted)
     number, word = match[1], match[2].replace("µ", "u").replace("μ", "u")
     if not word and unit != "1":
-        raise error_of("U001", found=found, fix=example, wanted=UNITS[unit])
-    si, factor = (unit, Decimal(1)) if not word else _look_up(number, word, unit, found)
+        raise error_of("U001", found=quoted, fix=example, wanted=UNITS[unit])
+    si, factor = (unit, Decimal(1)) if not word else _look_up(number, word, unit, quoted)
     if si != unit:
         fix = f"did you mean {number} {word}/s?" if (si, unit) == ("B", "B/s") else example
-        raise error_of("U003.dimension", found=found, fix=fix, word=word, dimension=UNITS[si], wanted=UNITS[unit])
+        raise error_of("U003.dimension", found=quoted, fix=fix, word=word, dimension=UNITS[si], wanted=UNITS[unit])
     value = float(_EXACT.multiply(_EXACT.create_decimal(number), factor))
     if not math.isfinite(value):
-        raise error_of("U005", found=found, fix=example, wanted=UNITS[unit])
+        raise error_of("U005", found=quoted, fix=example, wanted=UNITS[unit])
     return value
 
 
@@ -152,17 +152,17 @@ def seconds_of(text: str, option: str, example: str) -> float:
         raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
 
 
-def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decimal]:
+def _look_up(number: str, word: str, unit: str, quoted: str) -> tuple[str, Decimal]:
     spellings = _spellings()
     if word in spellings:
         return spellings[word]
     if lanes := _LANES.fullmatch(word):
-        raise error_of("U003.lane", found=found, fix=_transfers(float(number), lanes[1], unit))
+        raise error_of("U003.lane", found=quoted, fix=_transfers(float(number), lanes[1], unit))
     meant = _slips().get(word) or _respell(word, unit)
     raise (
-        error_of("U002.near", found=found, word=clipped(word, 40), meant=meant)
+        error_of("U002.near", found=quoted, word=clipped(word, 40), meant=meant)
         if meant
-        else error_of("U002.word", found=found, word=clipped(word, 40), example=EXAMPLES[unit])
+        else error_of("U002.word", found=quoted, word=clipped(word, 40), example=EXAMPLES[unit])
     )
 
 

@@ -221,7 +221,7 @@ def _slower_link(bandwidth: str | None) -> dict[str, str]:
 def _note_strangers(library: Path) -> None:
     """Warn where another user may change a library that is loaded into the program; a site's own is used all the same."""
     try:
-        private_folder.way(library)
+        private_folder.trusted_path(library)
     except private_folder.Shared as shared:
         _say(f"note       the recorder may be another's by the time it is loaded: {shared.path}: {shared.why}")
     except OSError:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import goal
-from turnbuckle.foundation.settings import known
+from turnbuckle.foundation.settings import setting_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.questions.sweep.grid import Study, shard_of
 from turnbuckle.questions.sweep.ranges import SEED, WITHIN, Range, Sample, Sampler, planned, read_range
@@ -174,7 +174,7 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
 def _format(format: str, output: Path | None) -> str:
     """Return the format asked for, else the one of the output's name.
 
-    Raise A083 if the name has no known ending.
+    Raise A083 if the name has no setting_of ending.
     """
     if output is None or format != "table":
         return format
@@ -209,7 +209,7 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
         for word in words:
             name, equals, values = word.partition("=")
             name = name.strip().replace("-", "_") if name.strip() not in legal else name.strip()
-            setting = known(name, legal, f"model {model}")
+            setting = setting_of(name, legal, f"model {model}")
             if not equals or not values.strip():
                 raise error_of(
                     "A081.setting-value", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160], name=name

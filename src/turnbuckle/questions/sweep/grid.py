@@ -7,7 +7,7 @@ changes slowest.  Points are made when they are asked for: a study of a million 
 A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults), the content of
 other files named, the model and its release.  Two points of one key have one answer.
 
-    A081  a setting that is not known, or a value that it cannot have
+    A081  a setting that is not setting_of, or a value that it cannot have
     A082  a recording of the study that is not there
     A083  a shard that is none
     A084  no points, or too many; a range that nothing takes places from, or nothing to sample
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, error_of
-from turnbuckle.foundation.settings import Scalar, known
+from turnbuckle.foundation.settings import Scalar, setting_of
 from turnbuckle.machine import Machine
 from turnbuckle.questions.sweep.points import Kind, Value, hashed
 from turnbuckle.questions.sweep.ranges import MOST, Range, Refine, Sample
@@ -93,7 +93,7 @@ class Study:
         legal = self.kind.legal
         varied = [*self.axes, *(self.pairs[0] if self.pairs else ())]
         for name in (*self.settings, *varied):
-            known(name, legal, f"model {self.kind.name}")
+            setting_of(name, legal, f"model {self.kind.name}")
             if [*self.settings, *varied].count(name) > 1:
                 raise error_of("A081.twice", found=name, name=name)
         for pair in self.pairs:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.files import opened
-from turnbuckle.foundation.settings import Scalar, Setting, known, settings_of
+from turnbuckle.foundation.settings import Scalar, Setting, setting_of, settings_of
 from turnbuckle.machine import Machine
 
 Made = TypeVar("Made")
@@ -196,14 +196,14 @@ class Kind:
 
         Raises
         ------
-        UsageError : A081 a name that is not known or one that is needed; and what the dataclass itself refuses.
+        UsageError : A081 a name that is not setting_of or one that is needed; and what the dataclass itself refuses.
         """
         legal = self.legal
         fields = settings_of(self.settings)
         given: dict[str, Any] = {}
         extra: list[tuple[str, Value]] = []
         for name, value in values.items():
-            setting = known(name, legal, f"model {self.name}")
+            setting = setting_of(name, legal, f"model {self.name}")
             if setting.file and isinstance(value, str) and ("/" in value or Path(value).suffix.lower() in _FILES):
                 value = str(folder / value)
             if name in fields:

@@ -26,7 +26,7 @@
 Nothing is guessed: a name that the model does not have, a quantity without a unit, a value that stands twice stops the reading:
 
     A080  not TOML, an unknown or missing key, a table that is none
-    A081  a setting that is not known, or a value that it cannot have
+    A081  a setting that is not setting_of, or a value that it cannot have
     A084  no points, or too many
     U0xx  a quantity without a unit, or with the wrong one
 """
@@ -38,7 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from turnbuckle.foundation.settings import Scalar, Setting, known, spaced
+from turnbuckle.foundation.settings import Scalar, Setting, setting_of, spaced
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.toml_text import TomlReading
 from turnbuckle.foundation.units import parse
@@ -125,7 +125,7 @@ class _Reading(TomlReading):
 
     def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str, ranges: bool) -> Sequence[Scalar] | Range:
         place = ("axes", name)
-        setting = self._located(place, lambda: known(name, legal, f"model {model}"))
+        setting = self._located(place, lambda: setting_of(name, legal, f"model {model}"))
         if isinstance(given, list):
             return [self._located((*place, str(k)), partial(setting.read, v)) for k, v in enumerate(given)]
         if not isinstance(given, dict):
@@ -151,7 +151,7 @@ class _Reading(TomlReading):
         return [int(v) for v in values]
 
     def _value(self, place: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
-        setting = self._located(place, lambda: known(name, legal, f"model {model}"))
+        setting = self._located(place, lambda: setting_of(name, legal, f"model {model}"))
         return self._located(place, partial(setting.read, value))
 
     def _table(self, name: str, needed: bool = False) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
-from turnbuckle.foundation.settings import known, settings_of
+from turnbuckle.foundation.settings import setting_of, settings_of
 from turnbuckle.machine import Machine
 from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, Paths, break_even_bytes, of_machine
@@ -35,7 +35,7 @@ from turnbuckle.replay.contention.nodes import gpu_node
 Path = Literal["host", "hostcopy", "p2p", "gpudirect"]
 Costs = Literal["physics", "seed_G"]
 
-#: Ranks and GPUs a node that can be asked for; all ways between the parts of a node are known beforehand.
+#: Ranks and GPUs a node that can be asked for; all ways between the parts of a node are setting_of beforehand.
 MOST_RANKS: Final = 1_000_000
 MOST_GPUS: Final = 512
 #: Defaults where neither the question nor the network has a value.
@@ -184,7 +184,7 @@ def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
     changed = {}
     for word in words:
         name, _, value = word.partition("=")
-        changed[name.strip()] = known(name.strip(), settings, "the replay of messages").read(value.strip())
+        changed[name.strip()] = setting_of(name.strip(), settings, "the replay of messages").read(value.strip())
     return replace(setup, **changed)  # type: ignore[arg-type]
 
 
