@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from turnbuckle.machine import Parameter, load, schema
+from turnbuckle.machine import Machine, Pair, Parameter, load, schema
 from turnbuckle.machine.parameter_names import parameter_name
-from turnbuckle.projection.model import nething
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.project import answered
+from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
+from turnbuckle.projection.uncertainty import uncertain, with_interval
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.sweep.grid import Study
-from turnbuckle.questions.sweep.kinds import PROJECT, SLACK
+from turnbuckle.questions.sweep.kinds import PROJECT, SLACK, Projected
+from turnbuckle.questions.sweep.points import Held
 from turnbuckle.questions.sweep.question import Serial, sweep
 
 SAMPLE = Path(__file__).parents[2] / "src/turnbuckle/examples/milc-like-synthetic.sqlite"
 
 
 @pytest.fixture(scope="module")
-def shared_run() -> Run:
-    return Run.read(SAMPLE, use_cache=False)
+def held() -> Held:
+    """What a worker holds of the sample, for many studies: each point is asked after all those before it."""
+    return Held(SAMPLE)
 
 
 PARTS = ("launch", "kernel", "copy", "other")
 
 
-def alone(row: dict[str, Any], names: list[str], run: Run | None = None) -> dict[str, Any]:
-    """`project` asked for the target of one row, in a run of its own where none is given."""
-    target = load(row["on"])
-    given = {parameter_name(n): Parameter(row[n], 0.0, schema()[parameter_name(n)].unit, "assumption", "set by the study") for n in names}
-    target = target.with_parameters(given) if given else target
-    run = run or Run.read(SAMPLE, use_cache=False)
-    model = replace(nething(row["alpha"]), replay=row["replay"])
-    projection = run.project([target], model=model, draws=row["draws"]).projections[0]
+def asked_of(point: Projected) -> tuple[Machine, Model]:
+    """Return the target and the model of one point."""
+    given = {
+        parameter_name(n): Parameter(v, 0.0, schema()[parameter_name(n)].unit, "assumption", "set by the study") for n, v in point.others
+    }
+    return load(point.on).with_parameters(given), replace(nething(point.alpha), replay=point.replay)
+
+
+def results(projection: Projection) -> dict[str, Any]:
+    """Return what a sweep says of a projection."""
     interval = projection.interval
     return {
         "seconds": projection.seconds,
@@ -57,11 +65,13 @@ def test_a_point_of_project_is_project_alone(draws: int) -> None:
         "slack.link": [1e-6, 3e-5],
         "link.h2d.bandwidth": [12e9, 60e9],
     }
-    rows = sweep(Study("law", PROJECT, {"run": SAMPLE}, {"draws": draws}, (), axes), Serial()).rows()
+    study = Study("law", PROJECT, {"run": SAMPLE}, {"draws": draws}, (), axes)
+    rows = sweep(study, Serial()).rows()
     assert len(rows) == 32 and not any(r["code"] for r in rows)
-    for row in rows[:: 5 if draws else 3]:
-        expected = alone(row, ["slack.link", "link.h2d.bandwidth"])
-        assert {name: row[name] for name in expected} == expected, row
+    for k in range(0, 32, 5 if draws else 3):
+        target, model = asked_of(study.asked(k))
+        expected = results(Run.read(SAMPLE, use_cache=False).project([target], model=model, draws=draws).projections[0])
+        assert {name: rows[k][name] for name in expected} == expected, rows[k]
 
 
 def between(name: str) -> list[float]:
@@ -74,16 +84,25 @@ def between(name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", [n for n in PROJECT.legal if n.startswith(("slack.", "link.", "launch.", "sync.", "alloc.", "remoting."))])
-def test_points_that_are_priced_at_once_are_those_of_each_alone(name: str, shared_run: Run) -> None:
-    pairs = [("cdi-row-link", "auto"), ("gh200", "sum"), ("h100-pcie", "auto"), *[("remote-socket", "auto")] * name.startswith("remoting.")]
+def test_points_that_are_priced_at_once_are_those_of_each_alone(name: str, held: Held) -> None:
+    pairs = [("remote-socket", "auto")] if name.startswith("remoting.") else []
+    if schema()[parameter_name(name)].unit != "manner":  # those are priced one at a time
+        pairs += [("cdi-row-link", "auto"), ("gh200", "sum"), ("h100-pcie", "auto")]
     study = Study(
         "law", PROJECT, {"run": SAMPLE}, {"draws": 12, "alpha": "auto"}, [{"on": o, "replay": r} for o, r in pairs], {name: between(name)}
     )
-    rows = sweep(study, Serial()).rows()
-    assert len(rows) == 2 * len(pairs) and not any(r["code"] for r in rows)
-    for row in rows[1::2]:
-        expected = alone(row, [name], shared_run)
-        assert {key: row[key] for key in expected} == expected, row
+    assert PROJECT.together is not None
+    points = [study.asked(k) for k in range(len(study))]
+    answers = PROJECT.together(held, points)
+    assert len(answers) == 2 * len(pairs)
+    run = held.seen()
+    for point, answer in list(zip(points, answers, strict=True))[1::2]:
+        assert isinstance(answer, Mapping), answer
+        target, model = asked_of(point)
+        ready, pair = run.prepared(model), Pair(run.source, target)
+        exact = answered(run.profile, ready, pair, model)
+        expected = results(with_interval(exact, uncertain(ready, run.source, run.fits, 12), target, pair, model, drivers=False))
+        assert {key: answer[key] for key in expected} == expected, point
 
 
 def test_the_order_of_points_changes_nothing() -> None:
