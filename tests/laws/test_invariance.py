@@ -18,7 +18,8 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.transfers import fit_links
 from turnbuckle.projection.model import Model, additive, nething
-from turnbuckle.projection.project import project
+from turnbuckle.projection.order import prepared
+from turnbuckle.projection.project import answered, project
 from turnbuckle.trace.trace import Trace
 
 MODELS: dict[str, Model] = {
@@ -51,8 +52,9 @@ def test_all_times_scaled_scale_the_answer(trace: Trace, k: int, model: str) -> 
     assert b.envelope == pytest.approx((k * a.envelope[0], k * a.envelope[1]), rel=1e-9, abs=1e-15)
     for part, seconds in a.breakdown.items():
         assert b.breakdown[part] == pytest.approx(k * seconds, rel=1e-9, abs=1e-15)
+    twins = fit_links(many)
     for key, fit in fit_links(one).items():
-        twin = fit_links(many)[key]
+        twin = twins[key]
         assert twin.latency_s == pytest.approx(k * fit.latency_s, rel=1e-6, abs=1e-12)
         assert (fit.bandwidth is None) == (twin.bandwidth is None)
         if fit.bandwidth and twin.bandwidth:
@@ -105,8 +107,9 @@ def answers(profile: Profile) -> dict[str, object]:
         "findings": [(f.code, f.count) for f in profile.findings],
         "fits": {k: (f.count, f.size_bytes, _digits(f.latency_s), _digits(f.bandwidth)) for k, f in fit_links(profile).items()},
     }
+    ready = prepared(profile, MODELS["flop"])
     for name in ("flop", "additive"):
-        found = project(profile, pair, MODELS[name])
+        found = answered(profile, ready, pair, MODELS[name])
         out[name] = [_digits(found.seconds), *map(_digits, found.envelope), *map(_digits, found.breakdown.values())]
     return out
 

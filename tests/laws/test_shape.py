@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import FULL, LAW, RATES, TIMES, gpu_traces, machine, soups
 
@@ -51,8 +51,9 @@ def test_envelope(trace: Trace, by: list[float], alpha: str, improvements: dict[
     source = machine(FULL | READS)
     target = machine({**FULL, **READS, **{n: (FULL | READS)[n] * f for n, f in zip(LINES, by, strict=True)}, "slack.call": slack}, "there")
     target = machine({n: min(p.value, 1.0) if n.endswith("efficiency") else p.value for n, p in target.parameters.items()}, "there")
+    ready = prepared(profile, replace(nething(alpha), replay=replay))
     for asked in (nething(alpha), additive(improvements)):
-        found = project(profile, Pair(source, target), replace(asked, replay=replay))
+        found = answered(profile, ready, Pair(source, target), replace(asked, replay=replay))
         lower, upper = found.envelope
         room = 1e-12 * max(upper, 1e-9)
         assert 0 <= lower <= found.measured_seconds + room
@@ -97,20 +98,12 @@ def test_monotone_and_convex_along_every_time(trace: Trace, name: str, alpha: st
 @LAW
 @given(gpu_traces() | soups(), st.lists(st.floats(0.0, 4.0), min_size=len(TIMES), max_size=len(TIMES)), st.sampled_from(ALPHAS))
 def test_convex_along_any_direction_of_times(trace: Trace, towards: list[float], alpha: str) -> None:
-    profile = build(trace)
+    profile, model = build(trace), nething(alpha)
+    ready = prepared(profile, model)
     source = machine(FULL)
     chosen = {n: d for n, d in zip(TIMES, towards, strict=True) if not n.startswith("observed")}
-    step = np.linspace(0.0, 1.0, 6)
-    run = np.array(
-        [
-            project(
-                profile,
-                Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}})),
-                nething(alpha),
-            ).seconds
-            for t in step
-        ]
-    )
+    targets = [machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}}) for t in np.linspace(0.0, 1.0, 6)]
+    run = np.array([answered(profile, ready, Pair(source, target), model).seconds for target in targets])
     eps = 1e-12 * max(run.max(), 1e-9)
     assert run[0] == pytest.approx(profile.seconds, rel=1e-12, abs=1e-15)
     assert (np.diff(run) >= -eps).all() and (np.diff(run, 2) >= -eps).all()
@@ -121,10 +114,11 @@ def test_convex_along_any_direction_of_times(trace: Trace, towards: list[float],
 def test_additive_is_monotone_and_convex_in_the_inverse_lambda(trace: Trace, name: str) -> None:
     profile = build(trace)
     pair = Pair(machine(FULL), machine(FULL, "there"))
-    run = np.array([project(profile, pair, additive({name: 1.0 / x})).seconds for x in np.linspace(0.05, 8.0, 7)])
+    ready = prepared(profile, additive({name: 1.0}))
+    run = np.array([answered(profile, ready, pair, additive({name: 1.0 / x})).seconds for x in np.linspace(0.05, 8.0, 7)])
     eps = 1e-12 * max(run.max(), 1e-9)
     assert (np.diff(run) >= -eps).all() and (np.diff(run, 2) >= -eps).all()
-    assert project(profile, pair, additive({name: 1.0})).seconds == profile.seconds
+    assert answered(profile, ready, pair, additive({name: 1.0})).seconds == profile.seconds
 
 
 @LAW
@@ -154,13 +148,15 @@ def test_a_perfect_link_costs_nothing(trace: Trace, rate: str, latency: float) -
 @given(gpu_traces() | soups())
 def test_one_memory_takes_the_copies_away(trace: Trace) -> None:
     profile = build(trace)
-    run = pieces(profile)
+    ready = prepared(profile, nething("hold"))
+    run = ready.run
+    assume(not (run.kind == "copy_p2p").any())  # of copies between GPUs of another host no file says how they pass
     apu = replace(machine(FULL, "apu", coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))
     after = anchored(run, machine(FULL), apu, nething("hold")).seconds
-    moved = np.isin(run.kind, ["copy_h2d", "copy_d2h"]) | np.isin(run.direction, ["migration_h2d", "migration_d2h"])
+    moved = (run.category == "copy") & np.isin(run.direction, ["h2d", "d2h", "migration_h2d", "migration_d2h"])
     assert np.all(after[moved] == 0)
     assert np.array_equal(after[~moved], run.seconds[~moved])
-    found = project(profile, Pair(machine(FULL), apu), nething("hold"))
+    found = answered(profile, ready, Pair(machine(FULL), apu), nething("hold"))
     lost = run.exposed_seconds[moved].sum()
     assert found.seconds == pytest.approx(profile.seconds - lost, rel=1e-9, abs=1e-15)
 
@@ -171,9 +167,10 @@ def test_no_change_is_the_identity(trace: Trace, alpha: str) -> None:
     """A target of the source's kind with the same numbers, and a slack of nothing, is the source."""
     profile = build(trace)
     twin = machine({**FULL, "slack.call": 0.0})
-    found = project(profile, Pair(machine(FULL), twin), nething(alpha))
+    ready = prepared(profile, nething(alpha))
+    found = answered(profile, ready, Pair(machine(FULL), twin), nething(alpha))
     assert found.target == "here" and found.seconds == profile.seconds and found.breakdown == found.measured_breakdown
-    held = project(profile, Pair(machine(FULL), machine({**FULL, "gpu.fp64_matrix": 1e15})), nething("hold"))
+    held = answered(profile, ready, Pair(machine(FULL), machine({**FULL, "gpu.fp64_matrix": 1e15})), nething("hold"))
     assert held.seconds == profile.seconds
 
 
@@ -182,8 +179,9 @@ def test_no_change_is_the_identity(trace: Trace, alpha: str) -> None:
 def test_slack_is_charged_once_a_crossing_call(trace: Trace, slack: float) -> None:
     """Between the slack of calls whose end is exposed and the slack of all that cross."""
     profile = build(trace)
-    run = pieces(profile)
-    found = project(profile, Pair(machine(FULL), machine({**FULL, "slack.call": slack})), nething("hold"))
+    ready = prepared(profile, nething("hold"))
+    run, pair = ready.run, Pair(machine(FULL), machine({**FULL, "slack.call": slack}))
+    found = answered(profile, ready, pair, nething("hold"))
     added = found.seconds - profile.seconds
     assert added == pytest.approx(slack * run.tail_count[run.crosses].sum(), rel=1e-6, abs=1e-15)
     assert found.envelope[1] == pytest.approx(profile.seconds + slack * run.count[run.crosses].sum(), rel=1e-9, abs=1e-15)

@@ -26,7 +26,7 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.transfers import fit_links
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.project import project
+from turnbuckle.projection.project import answered
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.distance import MODES
 from turnbuckle.questions.distance.question import tolerate
@@ -113,6 +113,7 @@ def _records(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def answers(profile: Profile) -> dict[str, Any]:
     """What a user sees of a run."""
+    run = Run.of(profile)
     there = machine({**FULL, "link.h2d.latency": 4e-6, "launch.latency": 9e-6, "launch.call": 6e-6, "slack.link": 1e-6}, "there")
     out: dict[str, Any] = {
         "run": profile.run_time_ns,
@@ -126,11 +127,11 @@ def answers(profile: Profile) -> dict[str, Any]:
         "coverage": coverage(profile),
         "functions": functions(profile).rows.sort("class", "call_class", "function").rows(),
         "fits": {k: (f.count, f.size_bytes, f.latency_s, f.bandwidth) for k, f in fit_links(profile).items()},
-        "projected": project(profile, Pair(machine(FULL), there), nething("hold")).seconds,
+        "projected": answered(profile, run.ordered.to("sum"), Pair(machine(FULL), there), nething("hold")).seconds,
     }
     for mode in MODES:
         try:
-            curve = tolerate(Run.of(profile), mode, draws=0).curve
+            curve = tolerate(run, mode, draws=0).curve
             out[mode] = [float(curve(s)) for s in np.geomspace(1e-7, 1e-2, 6)]
         except CannotAnswer as refused:
             out[mode] = refused.code
