@@ -242,8 +242,8 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
     """
     ended = trace.ranges.filter(pl.col("end_ns").is_not_null())
     ended = ended.with_columns(text=trace.text(ended))
-    own, meant = marked(ended), pl.col("text").is_in([selector, selector.rpartition("#")[0]])
-    rows = next((some for some in (own, ended) if some.filter(meant).height), own if own.height else ended)
+    by_program, meant = marked(ended), pl.col("text").is_in([selector, selector.rpartition("#")[0]])
+    rows = next((some for some in (by_program, ended) if some.filter(meant).height), by_program if by_program.height else ended)
     name, first, last = selector, None, None
     numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", selector)
     if numbered and not rows.filter(pl.col("text") == selector).height:

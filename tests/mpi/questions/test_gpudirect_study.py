@@ -64,7 +64,7 @@ def test_the_replay_crosses_over_where_the_closed_form_does() -> None:
     found = study(sent([(0, 1)] * len(SIZES), list(SIZES)), PAPER, ranks_per_node=[1, 2])
     edge = found.crossover(1)
     assert edge is not None and edge.size_bytes == pytest.approx(break_even_bytes(SEED_G), rel=1e-6)
-    assert (edge.below_bytes, edge.above_bytes) == (20_000.0, 40_000.0) and edge.told == "at 28.6 kB"
+    assert (edge.below_bytes, edge.above_bytes) == (20_000.0, 40_000.0) and edge.in_words == "at 28.6 kB"
     assert [c.faster for c in found.classes(1)] == ["host copies"] * 3 + ["GPUDirect"] * 2
     assert all(c.speedup == pytest.approx(c.alone_speedup, rel=1e-6, abs=1e-9) for c in found.sizes)
     assert found.crossover(2) is None and len(found.classes(2, between=False)) == 5
@@ -78,7 +78,7 @@ def test_a_crossover_is_from_where_on_it_stays_so() -> None:
     slow = replace(c, gpudirect_seconds=1.0)
     assert math.isinf(crossover([b, slow]).size_bytes) and math.isinf(crossover([a, b, slow]).size_bytes)
     far = crossover([replace(a, size_bytes=1e3), c])
-    assert far.told == "between 1 kB and 300 kB, where this run has no messages"
+    assert far.in_words == "between 1 kB and 300 kB, where this run has no messages"
 
 
 def test_chunks_overlap_and_buffers_in_host_memory_are_left_out() -> None:

@@ -81,7 +81,7 @@ def test_bars_add_up_to_the_run_times(found: GpuDirectStudy) -> None:
 
 def test_heat_and_traffic_hold_what_the_study_holds(found: GpuDirectStudy) -> None:
     figure = links(found)
-    used = found.case(found.at, "gpudirect").links
+    used = found.case(found.best_shape, "gpudirect").links
     assert used is not None
     told = {(r["link"], r["node"]): r["busy_share"] for r in figure.rows if r["path"] == "gpudirect"}
     assert told == {(kind, n): used.busy[k, n] for k, kind in enumerate(used.classes) for n in range(used.busy.shape[1])}

@@ -52,7 +52,7 @@ def test_a_power_law_comes_back(a: float, b: float, count: int, beyond: int) -> 
 def test_each_form_is_found(form: str, value: Callable[[Any], Any]) -> None:
     ranks = np.array([2.0, 4.0, 8.0, 16.0, 32.0])
     fit = best(ranks, value(ranks))
-    assert fit.form == form and fit.at(64.0) == pytest.approx(float(value(64.0))) and fit.error(64.0) == pytest.approx(0, abs=1e-6)
+    assert fit.form == form and fit.value(64.0) == pytest.approx(float(value(64.0))) and fit.error(64.0) == pytest.approx(0, abs=1e-6)
 
 
 def test_by_hand() -> None:
@@ -66,9 +66,9 @@ def test_by_hand() -> None:
     assert law.low <= law.value / 1.5 + 1e-12 and law.high >= law.value * 1.5 - 1e-12, "no narrower than what the law misses"
     power = fitted(np.array([2.0, 4.0, 8.0]), np.array([8.0, 4.0, 3.0]), "a n^b")
     assert power.values[1] == pytest.approx(-0.5 * math.log(8 / 3) / math.log(2))
-    assert power.at(4.0) == pytest.approx(96 ** (1 / 3))
-    # residuals r, -2 r, r with r = ln(8 / power.at(2)): spread sqrt(6) r with one degree of freedom, Student's t 6.314
-    r = abs(math.log(8 / power.at(2.0)))
+    assert power.value(4.0) == pytest.approx(96 ** (1 / 3))
+    # residuals r, -2 r, r with r = ln(8 / power.value(2)): spread sqrt(6) r with one degree of freedom, Student's t 6.314
+    r = abs(math.log(8 / power.value(2.0)))
     row = 1 + 1 / 3 + (2 * math.log(2)) ** 2 / (2 * math.log(2) ** 2)
     assert power.error(16.0) == pytest.approx(6.3138 * math.sqrt(6) * r * math.sqrt(row), rel=1e-4)
 

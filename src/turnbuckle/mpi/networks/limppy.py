@@ -287,5 +287,5 @@ def _each_packet(program: Program, begin: int, packets_per_message: Int, word: I
     return code[operation], np.where(message[operation], replaced, arg[operation]), first
 
 
-def _refused(found: str, fix: str = "") -> TurnbuckleError:
-    return error_of("A090.packets", found=found, fix=fix)
+def _refused(evidence: str, fix: str = "") -> TurnbuckleError:
+    return error_of("A090.packets", found=evidence, fix=fix)

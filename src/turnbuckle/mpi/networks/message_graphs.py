@@ -210,5 +210,5 @@ def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
         raise _refused(f"{more}message {' -> '.join(shown)}", fix="a message begins after others, never after itself")
 
 
-def _refused(found: str, where: str = "", fix: str = "") -> TurnbuckleError:
-    return error_of("A089.graph", where=where, found=found, fix=fix)
+def _refused(evidence: str, where: str = "", fix: str = "") -> TurnbuckleError:
+    return error_of("A089.graph", where=where, found=evidence, fix=fix)

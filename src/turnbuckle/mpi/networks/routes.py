@@ -128,8 +128,8 @@ def read(path: Path) -> Graph:
     return graph
 
 
-def _refused(found: str, where: str) -> TurnbuckleError:
-    return error_of("A090.switches", where=where, found=found)
+def _refused(evidence: str, where: str) -> TurnbuckleError:
+    return error_of("A090.switches", where=where, found=evidence)
 
 
 def route(network: Network | Graph, source: int, target: int) -> list[int]:
@@ -189,5 +189,5 @@ def _bounded(hops: int, routes: int) -> None:
         raise _too_many(f"more than {routes:,} routes")
 
 
-def _too_many(found: str) -> TurnbuckleError:
-    return error_of("A090.routes", found=found, most_hops=MOST_HOPS)
+def _too_many(evidence: str) -> TurnbuckleError:
+    return error_of("A090.routes", found=evidence, most_hops=MOST_HOPS)

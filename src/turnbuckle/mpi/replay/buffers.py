@@ -142,5 +142,5 @@ def threads_of(clause: str, traffic: Traffic) -> Bool:
     return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
 
 
-def _refused(found: str) -> TurnbuckleError:
-    return error_of("A099.rule", found=clipped(found.strip(), 60))
+def _refused(evidence: str) -> TurnbuckleError:
+    return error_of("A099.rule", found=clipped(evidence.strip(), 60))

@@ -434,5 +434,5 @@ def _counted(many: Int) -> Int:
     return np.asarray(np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many), dtype=np.int64)
 
 
-def _no_size(found: str, fix: str) -> TurnbuckleError:
-    return error_of("A094", found=found, fix=fix)
+def _no_size(evidence: str, fix: str) -> TurnbuckleError:
+    return error_of("A094", found=evidence, fix=fix)

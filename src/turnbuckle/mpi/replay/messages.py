@@ -249,9 +249,9 @@ def _bounds(names: pl.Series, rank: Int, start: Int, end: Int, threads: int) -> 
     out: list[Int | None] = []
     for word, times, extreme, empty in (("init", end, np.maximum, 0), ("finalize", start, np.minimum, np.iinfo(np.int64).max)):
         calls = names.is_in([word, f"{word}_thread"]).to_numpy()
-        at = np.full(threads, empty, dtype=np.int64)
-        extreme.at(at, rank[calls], times[calls])
-        out.append(at if (at != empty).all() else None)
+        instants = np.full(threads, empty, dtype=np.int64)
+        extreme.at(instants, rank[calls], times[calls])
+        out.append(instants if (instants != empty).all() else None)
     return out[0], out[1]
 
 

@@ -178,9 +178,9 @@ def checked(node: Int, ranks: int, ranks_per_node: int, where: str = "") -> None
         raise _misplaced(f"{held.max()} ranks on node {int(held.argmax())}, which holds {ranks_per_node}", where)
 
 
-def _refused(found: str, fix: str) -> TurnbuckleError:
-    return error_of("A091.ranks", found=found, fix=fix)
+def _refused(evidence: str, fix: str) -> TurnbuckleError:
+    return error_of("A091.ranks", found=evidence, fix=fix)
 
 
-def _misplaced(found: str, where: str) -> TurnbuckleError:
-    return error_of("A092", where=where, found=found)
+def _misplaced(evidence: str, where: str) -> TurnbuckleError:
+    return error_of("A092", where=where, found=evidence)

@@ -319,8 +319,8 @@ def traffic(goal: Goal) -> OperationGraph:
     processor = np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)[1]
     none = (np.zeros(len(goal.rank)), np.zeros(goal.ranks))
     as_read: dict[str, Any] = {name: getattr(goal, name) for name in ("kind", "before", "after", "by_start", "described")}
-    own: dict[str, Any] = {"handed_bytes": handed, "processor": processor, "findings": goal.figures.findings, **as_read}
-    return OperationGraph(goal.ranks, goal.rank, calc, *none, messages, (), math.nan, len(met.lone_sends), **own)
+    of_graph: dict[str, Any] = {"handed_bytes": handed, "processor": processor, "findings": goal.figures.findings, **as_read}
+    return OperationGraph(goal.ranks, goal.rank, calc, *none, messages, (), math.nan, len(met.lone_sends), **of_graph)
 
 
 def _sound(costs: Costs) -> None:

@@ -144,8 +144,8 @@ def _checked(rank: int, path: Path) -> Iterator[Line]:
         yield number, words
 
 
-def _apart(where: str, found: str) -> TurnbuckleError:
-    return error_of("P022.order", where=where, found=found)
+def _apart(where: str, evidence: str) -> TurnbuckleError:
+    return error_of("P022.order", where=where, found=evidence)
 
 
 def lines_of_each(path: Path) -> tuple[list[Path], list[Iterator[Line]]]:

@@ -175,7 +175,7 @@ def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any
         raise error_of("A093.one", found=f"halos of {len(ranks)} sizes")
     with working("replaying"):
         replays = list(by_size(sizes, per_node, setup, ranks=ranks[0]))
-    rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in replays for g in s.found]
+    rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in replays for g in s.gains]
     crossovers = [
         {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in replays if s.what == what], n)}
         for what in SIZED
@@ -205,11 +205,11 @@ def _print_sized(console: Terminal, replays: Sequence[Any], crossovers: Sequence
         of_pattern = [s for s in replays if s.what == what]
         table = unframed("message", *(f"{n} a node" for n in per_node), words=())
         for by_message in of_pattern:
-            table.add_row(show(by_message.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in by_message.found))
+            table.add_row(show(by_message.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in by_message.gains))
         sizes = [c["size_bytes"] for c in crossovers if c["pattern"] == what]
         table.add_row("wins from", *("none" if math.isinf(s) else show(s, "B") for s in sizes), style="dim")
         console.print()
-        console.note(f"{what}, {of_pattern[0].found[0].ranks} ranks", "bold")
+        console.note(f"{what}, {of_pattern[0].gains[0].ranks} ranks", "bold")
         console.print(table)
     console.print()
     console.note(

@@ -186,8 +186,8 @@ def _one_run(traces: Sequence[Trace], ranks: Sequence[Mapping[int, int]]) -> Non
             first[rank] = file
 
 
-def _not_one_run(found: str, cause: str) -> TurnbuckleError:
-    return error_of("A178", found=found, cause=cause)
+def _not_one_run(evidence: str, cause: str) -> TurnbuckleError:
+    return error_of("A178", found=evidence, cause=cause)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------

@@ -98,9 +98,9 @@ def read_report(path: Path, program: str, *, threads: int = 0, progress: Callabl
         except (OSError, subprocess.TimeoutExpired) as error:
             raise error_of("P074", where=str(path), found=type(error).__name__, name=path.name) from None
         if done.returncode or not place.is_file():
-            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-            found = f"exit {done.returncode}" + (f": {clipped(said[-1], 120)}" if said else "")
-            raise error_of("P074", where=str(path), found=found, name=path.name)
+            lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+            outcome = f"exit {done.returncode}" + (f": {clipped(lines[-1], 120)}" if lines else "")
+            raise error_of("P074", where=str(path), found=outcome, name=path.name)
         trace = nsys.read(place, threads=threads, progress=progress)
     return replace(trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held})
 

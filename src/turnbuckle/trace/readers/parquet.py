@@ -330,29 +330,29 @@ def _digest(files: list[Path]) -> str:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def _no_trace(path: Path, found: str) -> TurnbuckleError:
-    return error_of("P014.parquet", where=str(path), found=found)
+def _no_trace(path: Path, evidence: str) -> TurnbuckleError:
+    return error_of("P014.parquet", where=str(path), found=evidence)
 
 
 def _forbidden(place: Path) -> TurnbuckleError:
     return error_of("P010", where=str(place))
 
 
-def _wrong_table(place: Path, found: str, cause: str = "the copy or the writing was cut off") -> TurnbuckleError:
-    return error_of("P057", where=str(place), found=found, cause=cause)
+def _wrong_table(place: Path, evidence: str, cause: str = "the copy or the writing was cut off") -> TurnbuckleError:
+    return error_of("P057", where=str(place), found=evidence, cause=cause)
 
 
-def _impossible(place: Path, found: str, cause: str) -> TurnbuckleError:
-    return error_of("P058", where=str(place), found=found, cause=cause)
+def _impossible(place: Path, evidence: str, cause: str) -> TurnbuckleError:
+    return error_of("P058", where=str(place), found=evidence, cause=cause)
 
 
-def _beyond(place: Path, found: str, cause: str) -> TurnbuckleError:
-    return error_of("P059", where=str(place), found=found, cause=cause)
+def _beyond(place: Path, evidence: str, cause: str) -> TurnbuckleError:
+    return error_of("P059", where=str(place), found=evidence, cause=cause)
 
 
-def _not_inside(place: Path, found: str) -> TurnbuckleError:
-    return error_of("P060", where=str(place), found=found)
+def _not_inside(place: Path, evidence: str) -> TurnbuckleError:
+    return error_of("P060", where=str(place), found=evidence)
 
 
-def _unknown(place: Path, found: str, cause: str) -> TurnbuckleError:
-    return error_of("P061", where=str(place), found=found, cause=cause)
+def _unknown(place: Path, evidence: str, cause: str) -> TurnbuckleError:
+    return error_of("P061", where=str(place), found=evidence, cause=cause)

@@ -137,7 +137,7 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     kept = [k for k in ends if k in set(_some(node, ends))]
     pairs = [(a, b) for a in kept for b in kept]
     names = _wire_names(node)
-    ways = tuple(_way(node, a, b, lanes, names) for (a, b), lanes in zip(pairs, routes(node, pairs), strict=True))
+    ways = tuple(_route(node, a, b, lanes, names) for (a, b), lanes in zip(pairs, routes(node, pairs), strict=True))
     taken = {wire for route in ways for wire in route.wires}
     outside = {wire for lanes in routes(node, [(k, k) for k in kept], apart=True) for wire in lanes if isinstance(wire, str)}
     idle = [n for n in names if n not in taken | outside and not n.startswith("share ")] if len(kept) == len(ends) else []
@@ -217,7 +217,7 @@ def _wire_names(made: Node) -> list[str]:
     return [name.removeprefix("node 0: ") for name in Network(1, 1.0, 0.0, node=made).links() if name.startswith("node 0: ")]
 
 
-def _way(made: Node, source: int, target: int, lanes: Sequence[int | str], names: Sequence[str]) -> Way:
+def _route(made: Node, source: int, target: int, lanes: Sequence[int | str], names: Sequence[str]) -> Way:
     """Return a route with its bandwidth and latency."""
     taken = [made.wires[int(w)] for w in lanes]
     width = min((w.bandwidth for w in taken), default=math.inf)

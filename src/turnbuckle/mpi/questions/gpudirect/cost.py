@@ -52,8 +52,8 @@ def of_machine(name: str | Machine) -> Paths:
     machine = load(name)
     if machine.copies_vanish:
         return replace(PHYSICS, copies=0.0, copy_latency=0.0, copy_per_byte=0.0)
-    latency = [v for way in HOST_WAYS if (v := machine.value(link_parameter(way, "latency"))) is not None]
-    rates = [link_bandwidth(machine, way, machine) for way in HOST_WAYS]
+    latency = [v for link in HOST_WAYS if (v := machine.value(link_parameter(link, "latency"))) is not None]
+    rates = [link_bandwidth(machine, link, machine) for link in HOST_WAYS]
     per_byte = [1.0 / float(rate) for rate in rates if rate is not None]
     return replace(
         PHYSICS,

@@ -87,11 +87,11 @@ class GpuDirectStudy(Declared):
     #: node, together: node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node
     node: Int = field(repr=False)
     together: int
-    #: change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty for too many replays
+    #: change of the run time with each parameter, by path and parameter, at `best_shape` ranks per node; empty for too many replays
     slopes: dict[tuple[str, str], Difference]
 
     @property
-    def at(self) -> int:
+    def best_shape(self) -> int:
         """Return the ranks per node of the shape of several nodes on which GPUDirect gains most, or of the first shape where the gain is
         unknown.
         """
@@ -119,13 +119,13 @@ class GpuDirectStudy(Declared):
     @property
     def copies_share(self) -> float:
         """Return the share of copies in the run time by host copies: a bound of GPUDirect's effect (nan without a chain)."""
-        row = self.answered.row(self.at, "hostcopy")
+        row = self.answered.row(self.best_shape, "hostcopy")
         return row.chain_copies_seconds / row.seconds if row.seconds else 0.0
 
     @property
     def without_copies(self) -> float:
         """Return the share of the run time by host copies that vanishes in another replay with free copies."""
-        host, free = (self.answered.row(self.at, path).seconds for path in ("hostcopy", "host"))
+        host, free = (self.answered.row(self.best_shape, path).seconds for path in ("hostcopy", "host"))
         return 1.0 - free / host if host else 0.0
 
     def saturations(self) -> list[Saturation]:
@@ -188,7 +188,7 @@ class GpuDirectStudy(Declared):
                 if math.isinf(edge.size_bytes):
                     sizes = "the largest size" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "all sizes of this run"
                     return f" Single messages {where} are slower by GPUDirect at {sizes} (closed form: {closed})."
-                return f" Single messages {where} cross over {edge.told} (closed form: {closed})."
+                return f" Single messages {where} cross over {edge.in_words} (closed form: {closed})."
         return ""
 
     def crossovers(self) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def figures(study: GpuDirectStudy) -> list[Figure]:
     """Return all figures that the study has."""
     out = [by_size(study)] if study.sizes else []
     out.append(node_shapes(study))
-    if any(study.case(study.at, path).links for path in BOTH):
+    if any(study.case(study.best_shape, path).links for path in BOTH):
         out.append(links(study))
     if study.matrix is not None and study.matrix.any():
         out.append(traffic(study))
@@ -209,7 +209,7 @@ def _calls(names: list[str]) -> str:
 
 def _per(study: GpuDirectStudy, per: Per) -> str:
     """Return the bandwidth of the network in words."""
-    return f"{number(study.case(study.at, BOTH[0]).card_bandwidth, 'B/s')} per {'GPU' if per == 'gpu' else 'node'}"
+    return f"{number(study.case(study.best_shape, BOTH[0]).card_bandwidth, 'B/s')} per {'GPU' if per == 'gpu' else 'node'}"
 
 
 def _bars(study: GpuDirectStudy, kept_seconds: float) -> list[tuple[str, list[Bar]]]:
@@ -235,7 +235,7 @@ def _bars(study: GpuDirectStudy, kept_seconds: float) -> list[tuple[str, list[Ba
 
 
 def _shape_title(study: GpuDirectStudy) -> str:
-    rows = [study.case(study.at, path).row for path in BOTH]
+    rows = [study.case(study.best_shape, path).row for path in BOTH]
     if any(r.stuck for r in rows):
         return "By one of the two paths this run deadlocks"
     share = "" if math.isnan(study.copies_share) else f"Copies are {share_words(study.copies_share)} of the run time; "
@@ -243,7 +243,7 @@ def _shape_title(study: GpuDirectStudy) -> str:
     change_words = (
         "leaves it as it is" if abs(change) < 5e-4 else f"makes it {percent(abs(change))} {'shorter' if change < 0 else 'longer'}"
     )
-    each = f"{study.at} rank{'s' * (study.at > 1)} per node"
+    each = f"{study.best_shape} rank{'s' * (study.best_shape > 1)} per node"
     return (f"{share}GPUDirect {change_words}" if share else f"GPUDirect {change_words}") + f" ({each})"
 
 

@@ -28,7 +28,7 @@ _MOST_RANKS: Final = 256
 
 def links(study: GpuDirectStudy) -> Figure:
     """Draw the share of the run time in which links were busy: kinds of links by nodes, one panel for each path."""
-    cases = [c for path in BOTH if (c := study.case(study.at, path)).links is not None]
+    cases = [c for path in BOTH if (c := study.case(study.best_shape, path)).links is not None]
     used = [c.links for c in cases if c.links is not None]
     kinds = list(dict.fromkeys(k for u in used for k, row in zip(u.classes, u.busy, strict=True) if row.any() or k.startswith("card")))
     top = max(float(u.busy.max(initial=0.0)) for u in used) or 1.0
@@ -40,7 +40,7 @@ def links(study: GpuDirectStudy) -> Figure:
     case = max(cases, key=lambda c: c.row.busiest_share)
     busy = f"busy for {share_words(case.row.busiest_share)} of the run time"
     title = f"The busiest link is {link_words(case.row.busiest)}: {busy} by {PATH_WORDS[case.row.path]}"
-    each = f"{study.at} rank{'s' * (study.at > 1)} per node"
+    each = f"{study.best_shape} rank{'s' * (study.best_shape > 1)} per node"
     alt = "Busy links. " + " ".join(
         f"{PATH_WORDS[c.row.path]}: {link_words(c.row.busiest) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases

@@ -143,9 +143,9 @@ def _fabric(setup: Setup, network: Network, profile: Profile, stated: int, obser
     A node holds as many ranks as is stated; else as the recording's node has GPUs, and the network's, whichever are fewer.
     """
     made = network.made_of
-    own = profile.trace.devices["device"].n_unique()
-    there = len(made.parts_of("gpu")) if setup.network else 0
-    each = stated or min((count for count in (own if own > 1 else 0, there) if count), default=1)
+    recorded_gpus = profile.trace.devices["device"].n_unique()
+    network_gpus = len(made.parts_of("gpu")) if setup.network else 0
+    each = stated or min((count for count in (recorded_gpus if recorded_gpus > 1 else 0, network_gpus) if count), default=1)
     latency = network.latency + network.send_overhead + network.receive_overhead
     if observed is not None:
         return Fabric(latency, network.bandwidth, 1, (observed,), True, each)
@@ -171,11 +171,11 @@ def _kernels(sized: pl.DataFrame, fabric: Fabric) -> Float:
 
 def _setup(name: str, words: Sequence[str], observed: LinkFit | None, bandwidth: float | None, kernels: bool) -> Setup:
     """Return the setup by which messages are priced; `kernels` says whether collectives of GPUs are among them."""
-    known = (*SETTINGS, *GPU_SETTINGS) if kernels else SETTINGS
+    names = (*SETTINGS, *GPU_SETTINGS) if kernels else SETTINGS
     for word in words:
         setting = word.partition("=")[0].strip()
-        if setting in Setup.__dataclass_fields__ and setting not in known:
-            raise error_of("A099.timeline", found=setting, known=", ".join(known))
+        if setting in Setup.__dataclass_fields__ and setting not in names:
+            raise error_of("A099.timeline", found=setting, known=", ".join(names))
     plain = Setup(path="host", fidelity="logp", network=name)
     if not name and observed is None and bandwidth is None:
         raise error_of("A193.messages")

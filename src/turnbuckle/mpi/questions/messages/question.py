@@ -247,7 +247,7 @@ class Answered(Shown):
         if cannot := self._cannot_be_told():
             return Verdict("cannot be told", best, gain, low, high, self.points, decides, cannot)
         made = Verdict(word, best, gain, low, high, self.points, decides)
-        return replace(made, sentence=self._said(made) + self.recorded_buffers)
+        return replace(made, sentence=self._sentence(made) + self.recorded_buffers)
 
     def _cannot_be_told(self) -> str:
         """Say why the recording has no answer; empty where it has one."""
@@ -267,7 +267,7 @@ class Answered(Shown):
             )
         return ""
 
-    def _said(self, made: Verdict) -> str:
+    def _sentence(self, made: Verdict) -> str:
         """Return the answer in one sentence."""
         best, word, reach = self.best, made.word, made.reach
         where = f"{best} rank{'s' * (best > 1)} per node"

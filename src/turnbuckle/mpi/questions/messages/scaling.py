@@ -69,7 +69,7 @@ class Fit:
     inverse: Float
     count: int
 
-    def at(self, ranks: float) -> float:
+    def value(self, ranks: float) -> float:
         """Return the value at a number of ranks; NaN where the form has none above zero there."""
         a, b = self.values
         value = a * ranks**b if self.form == POWER else a + b * float(FORMS[self.form](np.array(ranks)))
@@ -82,7 +82,7 @@ class Fit:
         row = (
             np.array([1.0, math.log(ranks)])
             if self.form == POWER
-            else np.array([1.0, float(FORMS[self.form](np.array(ranks)))]) / self.at(ranks)
+            else np.array([1.0, float(FORMS[self.form](np.array(ranks)))]) / self.value(ranks)
         )
         share = self.spread * math.sqrt(1.0 + float(row @ self.inverse @ row))
         return student_quantile(self.count - 2, (1 + LEVEL) / 2) * share
@@ -94,10 +94,10 @@ def fitted(ranks: Float, values: Float, form: str) -> Fit:
         design, aim = np.stack([np.ones_like(ranks), np.log(ranks)], axis=1), np.log(values)
     else:
         design, aim = np.stack([np.ones_like(ranks), FORMS[form](ranks)], axis=1) / values[:, None], np.ones_like(ranks)
-    found, *_ = np.linalg.lstsq(design, aim, rcond=None)
-    residual = aim - design @ found
+    solution, *_ = np.linalg.lstsq(design, aim, rcond=None)
+    residual = aim - design @ solution
     free = len(ranks) - 2
-    a, b = (math.exp(found[0]), float(found[1])) if form == POWER else (float(found[0]), float(found[1]))
+    a, b = (math.exp(solution[0]) if form == POWER else float(solution[0])), float(solution[1])
     spread = math.sqrt(float(residual @ residual) / free) if free > 0 else math.nan
     return Fit(form, (a, b), spread, np.linalg.pinv(design.T @ design), len(ranks))
 
@@ -116,7 +116,7 @@ def best(ranks: Float, values: Float) -> Fit:
         total = 0.0
         for k in range(len(ranks)):
             others = np.arange(len(ranks)) != k
-            predicted = fitted(ranks[others], values[others], form).at(ranks[k])
+            predicted = fitted(ranks[others], values[others], form).value(ranks[k])
             total += math.inf if math.isnan(predicted) else abs(math.log(predicted / values[k]))
         return total
 
@@ -201,9 +201,9 @@ def law_of(
     errors = []
     for k in range(len(n)):
         others = np.arange(len(n)) != k
-        predicted = best(n[others], y[others]).at(n[k])
+        predicted = best(n[others], y[others]).value(n[k])
         errors.append(math.inf if math.isnan(predicted) else math.log(predicted / y[k]))
-    value, held = fit.at(ranks), math.expm1(errors[-1])
+    value, held = fit.value(ranks), math.expm1(errors[-1])
     step = max(math.log(ranks / largest) / math.log(n[-1] / n[-2]), 1.0)
     wide = none if math.isnan(value) else max(fit.error(ranks), abs(errors[-1]) * step)
     decided = abs(held) <= BOUND and not math.isnan(value)
@@ -264,11 +264,11 @@ def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequenc
     runs = {t.ranks: t for t in sorted(traffics, key=lambda t: t.ranks)}
     if len(runs) < FEWEST:
         raise error_of("A194", found=f"{len(traffics)} recordings, of {', '.join(f'{n:,}' for n in runs)} ranks")
-    own = replace(setup, ranks=0)
+    as_recorded = replace(setup, ranks=0)
     largest, before = list(runs)[-1], list(runs)[-2]
     again = {n: grown for n, grown in ((largest, _repeated(runs[before], largest)), (setup.ranks, _repeated(runs[largest], setup.ranks)))}
-    sizes = {n: _sent(t, own) for n, t in runs.items()}
-    more = {n: None if t is None else _sent(t, own) for n, t in again.items()}
+    sizes = {n: _sent(t, as_recorded) for n, t in runs.items()}
+    more = {n: None if t is None else _sent(t, as_recorded) for n, t in again.items()}
     laws = [
         law_of(
             name,
@@ -281,16 +281,16 @@ def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequenc
     ]
     for each in shapes(ranks_per_node):
         for path in PATHS:
-            asked = replace(own, ranks_per_node=each, path=path)
+            asked = replace(as_recorded, ranks_per_node=each, path=path)
             rows = {n: _times(t, asked) for n, t in runs.items()}
             grown = {n: None if t is None else _times(t, asked) for n, t in again.items()}
             for k, name in enumerate(("compute", "communication", "run time")):
                 if name == "compute" and (path != PATHS[0] or each != ranks_per_node[0]):
                     continue  # compute is as recorded by every path
-                told = ("", 0) if name == "compute" else (path, each)
+                of_path, of_shape = ("", 0) if name == "compute" else (path, each)
                 first, repeated = {n: r[k] for n, r in rows.items()}, {n: r and r[k] for n, r in grown.items()}
-                laws.append(law_of(name, "s", first, setup.ranks, path=told[0], ranks_per_node=told[1], repeated_to=repeated))
-    return Scaled(setup.ranks, own, tuple(laws))
+                laws.append(law_of(name, "s", first, setup.ranks, path=of_path, ranks_per_node=of_shape, repeated_to=repeated))
+    return Scaled(setup.ranks, as_recorded, tuple(laws))
 
 
 def _repeated(traffic: Traffic, ranks: int) -> Traffic | None:

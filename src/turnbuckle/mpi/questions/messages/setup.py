@@ -429,5 +429,5 @@ def mapped(traffic: Traffic, setup: Setup) -> Int:
             return placed("file", ranks, each, order=read_placement(name, ranks, each))
 
 
-def _refused(found: str, fix: str) -> TurnbuckleError:
-    return error_of("A074.setup", found=found, fix=fix)
+def _refused(evidence: str, fix: str) -> TurnbuckleError:
+    return error_of("A074.setup", found=evidence, fix=fix)

@@ -73,7 +73,7 @@ def _made_of(console: Terminal, study: GpuDirectStudy) -> None:
         table.add_row(str(row.ranks_per_node), link, row.path, seconds(row.seconds), *cells)
     console.print(table)
     if not math.isnan(study.without_copies):
-        note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.at} per node)"
+        note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.best_shape} per node)"
         console.note(f"parts along the chain of waits that ends the run; they add up to the run time; {note}")
 
 
@@ -81,9 +81,9 @@ def _links(console: Terminal, study: GpuDirectStudy) -> None:
     """Print the busiest links, and from how many ranks per node NICs are saturated."""
     lines = []
     for path in BOTH:
-        row = study.case(study.at, path).row
+        row = study.case(study.best_shape, path).row
         if row.busiest:
-            busy = f"{row.busiest_share:.2%} of the run ({study.at} per node)"
+            busy = f"{row.busiest_share:.2%} of the run ({study.best_shape} per node)"
             lines.append(f"busiest link by {_PATHS[path]}: {plain(link_words(row.busiest))}, {busy}")
     below_threshold = []
     for s in study.saturations():
@@ -109,7 +109,7 @@ def _steps(console: Terminal, study: GpuDirectStudy) -> None:
     if not study.slopes:
         console.note("no steps of the parameters: too many operations to replay them all")
         return
-    title = f"steps of parameters, {study.at} rank{'s' * (study.at > 1)} per node: change of the run time for 1 % more"
+    title = f"steps of parameters, {study.best_shape} rank{'s' * (study.best_shape > 1)} per node: change of the run time for 1 % more"
     table = titled(console, title, "path", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
     for (path, name), difference in study.slopes.items():
         share = 0.01 * abs(difference.at) / difference.seconds if difference.at and difference.seconds else 0.0

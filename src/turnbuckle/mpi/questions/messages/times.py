@@ -270,10 +270,10 @@ class Crossover:
     above_bytes: float = math.nan
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return the description of the crossover: a size, or the two sizes between which the run has no messages.
 
-        >>> Crossover(28571.0, 20480.0, 40960.0).told, Crossover(35e3, 8e3, 2e6).told
+        >>> Crossover(28571.0, 20480.0, 40960.0).in_words, Crossover(35e3, 8e3, 2e6).in_words
         ('at 28.6 kB', 'between 8 kB and 2 MB, where this run has no messages')
         """
         if self.above_bytes > FAR * self.below_bytes:

@@ -119,7 +119,7 @@ class Sized:
 
     what: str
     size_bytes: float  #: size of each message [B]
-    found: tuple[Gain, ...]  #: gains, one for each node shape
+    gains: tuple[Gain, ...]  #: gains, one for each node shape
 
 
 #: Patterns that are replayed by message size; a halo is over the six faces of a cube of ranks with open ends.
@@ -145,7 +145,7 @@ def crossover(results: Sequence[Sized], ranks_per_node: int) -> float:
     """Return the smallest size tried from which on GPUDirect is faster [B]; infinite where it is not faster at the largest."""
     best = math.inf
     for result in sorted(results, key=lambda s: -s.size_bytes):
-        gain = next(g for g in result.found if g.ranks_per_node == ranks_per_node).gain
+        gain = next(g for g in result.gains if g.ranks_per_node == ranks_per_node).gain
         # A pattern that gets stuck has a gain of nan, which ends the search too.
         if not gain > 0:
             break

@@ -92,12 +92,12 @@ def _files(path: Path) -> list[Path]:
     return [file_of[n] for n in range(count)]
 
 
-def _incomplete(path: Path, found: str) -> TurnbuckleError:
-    return error_of("P034", where=str(path), found=clipped(found, 160))
+def _incomplete(path: Path, evidence: str) -> TurnbuckleError:
+    return error_of("P034", where=str(path), found=clipped(evidence, 160))
 
 
-def _damaged(file: Path, found: str) -> TurnbuckleError:
-    return error_of("P032", where=str(file), found=clipped(found, 120))
+def _damaged(file: Path, evidence: str) -> TurnbuckleError:
+    return error_of("P032", where=str(file), found=clipped(evidence, 120))
 
 
 # --- one rank ---------------------------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ class _Rank:
                 self._call(entry)
         self.flaws["unfinished"] += not finished
 
-    def _unknown(self, found: str, cause: str) -> TurnbuckleError:
-        return error_of("P033", where=str(self.file), found=clipped(found, 120), cause=cause)
+    def _unknown(self, evidence: str, cause: str) -> TurnbuckleError:
+        return error_of("P033", where=str(self.file), found=clipped(evidence, 120), cause=cause)
 
     def _frame(self, data: Any) -> tuple[int, int]:
         """Read version, start, clock and sizes of types, and return where the stream of calls ends and begins."""

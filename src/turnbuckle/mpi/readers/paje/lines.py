@@ -148,9 +148,9 @@ class Lines:
             counted_name, act, columns, max(columns) + 1 if complete else 1 << 30, itemgetter(*columns) if complete else tuple
         )
 
-    def unreadable(self, found: str) -> TurnbuckleError:
+    def unreadable(self, evidence: str) -> TurnbuckleError:
         """Return the error P027 for a damaged header."""
-        return error_of("P027", where=self.where, found=clipped(found, 120))
+        return error_of("P027", where=self.where, found=clipped(evidence, 120))
 
     def _time(self, text: bytes) -> int:
         try:

@@ -361,8 +361,8 @@ def _flaws(builder: nodes.Builder, findings: list[Finding]) -> None:
             findings.append(finding(code, builder.flaws[key], what))
 
 
-def _damaged(path: Path, found: str) -> TurnbuckleError:
-    return error_of("P051", where=str(path), found=found)
+def _damaged(path: Path, evidence: str) -> TurnbuckleError:
+    return error_of("P051", where=str(path), found=evidence)
 
 
 def overlapping(execution_graph: nodes.ExecutionGraph) -> float:

@@ -166,11 +166,11 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
         raise spoilt(path, "it ends inside a packed block")
 
 
-def grows(path: Path, found: str) -> TurnbuckleError:
+def grows(path: Path, evidence: str) -> TurnbuckleError:
     """Build P026: the file unpacks to more than a recording of that size holds."""
-    return error_of("P026", where=str(path), found=found)
+    return error_of("P026", where=str(path), found=evidence)
 
 
-def spoilt(path: Path, found: str) -> TurnbuckleError:
+def spoilt(path: Path, evidence: str) -> TurnbuckleError:
     """Build P025: a packed file cannot be unpacked to its end."""
-    return error_of("P025", where=str(path), found=found[:120])
+    return error_of("P025", where=str(path), found=evidence[:120])

@@ -134,7 +134,7 @@ def aligned(file: Recorded) -> tuple[int, list[str]]:
 
     Returns the number of moved commands, and a description of each clock.
     """
-    if file.one("api") != "opencl":
+    if file.last("api") != "opencl":
         return 0, []
     commands = _commands(file)
     by_commands = [int(fact.split(" ")[0]) for fact in file.facts.get("deviceclock", []) if re.fullmatch(r"\d{1,9} .* commands", fact)]

@@ -19,16 +19,16 @@ def slack_of(files: Sequence[Recorded]) -> dict[str, int]:
     out: dict[str, int] = {}
     for file in files:
         delays = file.table("L")
-        jitter = re.fullmatch(r"(\d{1,18}) (\d{1,18}) (\d{1,18})", file.one("jitter"))
+        jitter = re.fullmatch(r"(\d{1,18}) (\d{1,18}) (\d{1,18})", file.last("jitter"))
         if file.number("slack_ns", -1) <= 0 and not delays.height and not jitter:
             continue
         if jitter:
             out |= {f"jitter_{word}": int(number) for word, number in zip(("from_ns", "to_ns", "seed"), jitter.groups(), strict=True)}
-            drawn = re.fullmatch(r"calls=\d{1,18} drawn_ns=(\d{1,18})", file.one("jitter_total"))
+            drawn = re.fullmatch(r"calls=\d{1,18} drawn_ns=(\d{1,18})", file.last("jitter_total"))
             out["jitter_ns"] = out.get("jitter_ns", 0) + (int(drawn[1]) if drawn else 0)
         out["delay_ns"] = max(out.get("delay_ns", 0), file.number("slack_ns"))
-        out["before"] = int(file.one("slack_at") == "before")
-        classes = dict(re.findall(r"(\d{1,4})=(\w{1,20})", file.one("slackclass")))
+        out["before"] = int(file.last("slack_at") == "before")
+        classes = dict(re.findall(r"(\d{1,4})=(\w{1,20})", file.last("slackclass")))
         totals = [re.fullmatch(r"(\w{1,20}) calls=(\d{1,18}) waited_ns=(\d{1,18})", line) for line in file.facts.get("slack_total", [])]
         totals_by_class = [(match[1], int(match[2]), int(match[3])) for match in totals if match]
         if not totals_by_class:

@@ -27,7 +27,7 @@ def processes(files: list[Recorded]) -> list[int]:
     of_pid: dict[int, list[int]] = {}
     out = []
     for file in files:
-        pid, of_mpi = file.number("pid"), file.one("api") == "mpi"
+        pid, of_mpi = file.number("pid"), file.last("api") == "mpi"
         number = next((n for n in of_pid.get(pid, []) if of_mpi not in taken[n]), None)
         if number is None:
             sound = 0 < pid < _LARGEST_PID and pid not in taken
@@ -64,13 +64,13 @@ def carried_by(rows: pl.DataFrame, names: dict[int, str], communicators: pl.Data
     members = communicators.unique("communicator", keep="first").select("communicator", "size", "local_rank")
     kinds = rows.filter(pl.col("kind") == COLLECTIVE).select(key).unique().join(members, on="communicator", how="left")
     sizes = []
-    for name, _, root, sent, got, size, own in kinds.select(*key, "size", "local_rank").iter_rows():
-        both = carried(operation(names.get(name, "")), sent or 0, got or 0, size or 1, root is not None and root == own)
+    for name, _, root, sent, got, size, local_rank in kinds.select(*key, "size", "local_rank").iter_rows():
+        both = carried(operation(names.get(name, "")), sent or 0, got or 0, size or 1, root is not None and root == local_rank)
         sizes.append(tuple(min(number, LARGEST) for number in both))
-    told = kinds.select(key).with_columns(
+    carried_bytes = kinds.select(key).with_columns(
         pl.Series("sent", [sent for sent, _ in sizes], dtype=pl.Int64), pl.Series("got", [got for _, got in sizes], dtype=pl.Int64)
     )
-    out = rows.join(told, on=key, how="left", nulls_equal=True, maintain_order="left")
+    out = rows.join(carried_bytes, on=key, how="left", nulls_equal=True, maintain_order="left")
     of_all = pl.col("kind") == COLLECTIVE
     return out.with_columns(
         size_bytes=pl.when(of_all).then("sent").otherwise("size_bytes"), receive_bytes=pl.when(of_all).then("got")
@@ -88,16 +88,18 @@ def asked_by_layer(calls: pl.DataFrame, names: pl.Series, mpi: pl.DataFrame, pro
     mpi : begin and end of MPI calls [ns], and their thread's number in the process.
     base : begin of the recording [ns].
     """
-    questions = [n for n, text in enumerate(names) if text.startswith("cuPointerGetAttributes")]
-    mine = calls.with_row_index("i").filter(pl.col("name").is_in(questions), pl.col("level") == 1).drop_nulls(["start_ns", "end_ns"])
+    attribute_names = [n for n, text in enumerate(names) if text.startswith("cuPointerGetAttributes")]
+    queries = (
+        calls.with_row_index("i").filter(pl.col("name").is_in(attribute_names), pl.col("level") == 1).drop_nulls(["start_ns", "end_ns"])
+    )
     windows = mpi.select(
         thread=pl.lit(process, pl.Int64) | thread_number(pl.col("tid")), begun=pl.col("start") - base, over=pl.col("end") - base
     )
     windows = windows.drop_nulls().sort("begun").with_columns(pl.col("over").cum_max().over("thread"))
-    found = mine.sort("start_ns").join_asof(
+    around = queries.sort("start_ns").join_asof(
         windows, left_on="start_ns", right_on="begun", by="thread", strategy="backward", check_sortedness=False
     )
-    outside = found.filter(pl.col("over").is_null() | (pl.col("over") < pl.col("end_ns")))["i"]
+    outside = around.filter(pl.col("over").is_null() | (pl.col("over") < pl.col("end_ns")))["i"]
     mask = np.zeros(calls.height, dtype=np.bool_)
     mask[outside.to_numpy()] = True
     return pl.Series(mask)

@@ -85,7 +85,7 @@ def _share(progress: Progress, place: int, of: int) -> Progress:
 
 
 def _empty(files: list[Recorded]) -> TurnbuckleError:
-    refused = next((file.one("refused") for file in files if "refused" in file.facts), "")
+    refused = next((file.last("refused") for file in files if "refused" in file.facts), "")
     return error_of(
         "P065.refused" if refused else "P065.empty",
         where=str(files[0].path),
@@ -160,12 +160,12 @@ class _Assembly:
         return pl.DataFrame(out)
 
     def _facts(self) -> dict[str, Any]:
-        recorders = sorted({clipped(file.one("recorder"), 40) for file in self.files} - {""})
+        recorders = sorted({clipped(file.last("recorder"), 40) for file in self.files} - {""})
         version = _cuda_version(self.files[0].number("cupti_library"))
         utc = _utc(self.files[0])
         counts = {words: sum(file.table(letter).height for file in self.files) for letter, (words, _) in KINDS.items()}
         writer = version or ", ".join(recorders) or "its kit"
-        writing = sum(_writing_ns(f) for f in self.files if f.one("api") != "mpi")
+        writing = sum(_writing_ns(f) for f in self.files if f.last("api") != "mpi")
         dropped = sum(map(_dropped, self.files))
         facts: dict[str, Any] = {
             "format": "recorded",
@@ -183,10 +183,10 @@ class _Assembly:
             "dropped": dropped,
             "writing_ns": writing,
         }
-        boots = {file.one("boot") for file in self.files}
+        boots = {file.last("boot") for file in self.files}
         if len(boots) == 1 and re.fullmatch(r"[0-9a-f-]{36}", boot := boots.pop()):
             facts["boot"], facts["base_ns"] = boot, self.base
-        if layers := [_writing_ns(f) for f in self.files if f.one("api") == "mpi"]:
+        if layers := [_writing_ns(f) for f in self.files if f.last("api") == "mpi"]:
             facts["recorder"]["mpi_layer_ns"] = sum(layers)
         if slack := slack_of(self.files):
             facts["slack"] = slack
@@ -216,7 +216,7 @@ class _Assembly:
         closed = sum("refused" in f.facts for f in files)
         counts = ((unknown, "records of unknown kinds"), (closed, "processes that could not be recorded"))
         missing = [*map(clipped, refused[:8]), *(f"{count} {what}" for count, what in counts if count)]
-        mapped = sum(f.table("C").filter((pl.col("ret") & (_MAPPED | _MIGRATED)) != 0).height for f in files if f.one("api") == "opencl")
+        mapped = sum(f.table("C").filter((pl.col("ret") & (_MAPPED | _MIGRATED)) != 0).height for f in files if f.last("api") == "opencl")
         lines = [line for f in files for line in f.facts.get("unseen", [])]
         filled, unseen = sum(f.table("M").filter(pl.col("src") == 1).height for f in files), sorted({clipped(s, 90) for s in lines})[:5]
         unseen = [f"{filled:,} buffer{'s' if filled > 1 else ''} filled when made", *unseen] if filled else unseen
@@ -225,7 +225,7 @@ class _Assembly:
             ("P107", sum(f.undecoded for f in files), ""),
             ("P153", bad, strange),
             ("P192", dropped, full),
-            ("P191", len(cut), ", ".join(clipped(f.one("program"), 40) for f in cut[:5])),
+            ("P191", len(cut), ", ".join(clipped(f.last("program"), 40) for f in cut[:5])),
             ("P194", len(refused) + unknown + closed, ", ".join(missing)),
             ("P195", mapped, ""),
             ("P196", filled + len(lines), "; ".join(unseen)),
@@ -472,7 +472,7 @@ def _known_memory(column: str) -> pl.Expr:
 def _moved_by(file: Recorded) -> int:
     """Return what to subtract from CUPTI's times in a file to have them on the machine's clock [ns]."""
     between = sorted(cupti for _, cupti, _ in _clocks(file))
-    return between[len(between) // 2] if file.one("timebase") == "cupti" and between else 0
+    return between[len(between) // 2] if file.last("timebase") == "cupti" and between else 0
 
 
 def _begin(file: Recorded, moved_by: int) -> int:
@@ -523,7 +523,7 @@ def _cuda_version(number: int) -> str:
 
 
 def _writing_ns(file: Recorded) -> int:
-    match = re.fullmatch(r"writing_ns=(\d{1,18})", file.one("cost"))
+    match = re.fullmatch(r"writing_ns=(\d{1,18})", file.last("cost"))
     return int(match[1]) if match else 0
 
 

@@ -67,13 +67,13 @@ class Recorded:
     undecoded: int = 0
     ended: bool = False
 
-    def one(self, word: str, default: str = "") -> str:
+    def last(self, word: str, default: str = "") -> str:
         """Return the text of the last fact `word`."""
         return self.facts.get(word, [default])[-1]
 
     def number(self, word: str, default: int = 0) -> int:
         """Return a fact that is one integer; `default` for any other."""
-        text = self.one(word)
+        text = self.last(word)
         return int(text) if re.fullmatch(r"-?\d{1,18}", text) else default
 
     def table(self, letter: str) -> pl.DataFrame:
