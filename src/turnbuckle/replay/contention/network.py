@@ -15,8 +15,10 @@ None           a link up and a link down from every NIC to one switch           
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 _AXES: Final = "xyzuvw"
@@ -188,23 +190,61 @@ class Network:
         >>> Network(2, 1e9, 0.0).links()
         ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'node 0: host', 'node 1: host']
         """
-        made = self.made_of
-        wires = [_wire_name(made, w) for w in made.wires]
         shared = ["backbone"] if self.backbone else []
-        return [*_between(self.shape, self.cards), *shared, *(f"node {n}: {w}" for n in range(self.hosts) for w in wires)]
+        return [*_between(self.shape, self.cards), *shared, *(f"node {n}: {w}" for n in range(self.hosts) for w in self.wires)]
+
+    @property
+    def wires(self) -> list[str]:
+        """Return the names of the links inside a node."""
+        made = self.made_of
+        return [_wire_name(made, w) for w in made.wires]
+
+    @property
+    def links_between(self) -> int:
+        """Return the number of links between nodes, which precede those inside nodes; a backbone is one of them."""
+        return between(self.shape, self.cards) + (self.backbone is not None)
+
+    def link(self, index: int) -> str:
+        """Return the name of one link, without making those of all.
+
+        >>> [Network(2, 1e9, 0.0).link(k) for k in (1, 5)]
+        ['card 1 out', 'node 1: host']
+        """
+        inside = index - self.links_between
+        if inside >= 0:
+            node, wire = divmod(inside, len(self.made_of.wires))
+            return f"node {node}: {self.wires[wire]}"
+        return next(islice(_between(self.shape, self.cards), index, None), "backbone")
 
     def capacities(self) -> list[float]:
         """Return the bandwidth of all links [B/s], in the same order."""
         made = self.made_of
-        between = sum(1 for _ in _between(self.shape, self.cards))
         shared = [self.backbone.bandwidth] if self.backbone else []
-        return [*[self.bandwidth] * between, *shared, *[w.bandwidth for w in made.wires] * self.hosts]
+        return [*[self.bandwidth] * between(self.shape, self.cards), *shared, *[w.bandwidth for w in made.wires] * self.hosts]
 
 
 def _wire_name(made: Node, wire: Wire) -> str:
     if wire.source == wire.target:
         return made.parts[wire.source]
     return f"{made.parts[wire.source]} {'-' if wire.shared else '->'} {made.parts[wire.target]}"
+
+
+def between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
+    """Return the number of links between the NICs of a shape; each direction counts.
+
+    >>> shapes = (None, FatTree((4, 2), (1, 2), (1, 2)), Torus((2, 4)), Dragonfly(4, 2, 1, 2))
+    >>> [between(shape, 8) == len(list(_between(shape, 8))) for shape in shapes]
+    [True, True, True, True]
+    """
+    match shape:
+        case None:
+            return 2 * cards
+        case FatTree(down, up, cables):
+            return sum(2 * math.prod(down[k:]) * math.prod(up[: k + 1]) * cables[k] for k in range(len(down)))
+        case Torus(dims, _):
+            return 2 * cards + 2 * math.prod(dims) * len(dims)
+        case Dragonfly(groups, routers, _, channels):
+            return 2 * cards + groups * routers * (routers + channels)
 
 
 def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[str]:
@@ -214,7 +254,7 @@ def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[
         yield from ends
     elif isinstance(shape, FatTree):
         below, wide = 1, 1
-        leaves = _product(shape.down)
+        leaves = math.prod(shape.down)
         for level, (m, w, p) in enumerate(zip(shape.down, shape.up, shape.cables, strict=True)):
             count = leaves // below * wide
             what = "card" if level == 0 else f"level {level} switch"
@@ -224,16 +264,9 @@ def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[
     elif isinstance(shape, Torus):
         yield from ends
         lanes = [f"{sign}{_AXES[k] if k < len(_AXES) else k}" for k in range(len(shape.dims)) for sign in "+-"]
-        yield from (f"router {r} {lane}" for r in range(_product(shape.dims)) for lane in lanes)
+        yield from (f"router {r} {lane}" for r in range(math.prod(shape.dims)) for lane in lanes)
     else:
         yield from ends
         routers = shape.groups * shape.routers
         yield from (f"router {r} to {r // shape.routers * shape.routers + k}" for r in range(routers) for k in range(shape.routers))
         yield from (f"group {g} channel {c}" for g in range(shape.groups) for c in range(shape.routers * shape.channels))
-
-
-def _product(numbers: tuple[int, ...]) -> int:
-    out = 1
-    for number in numbers:
-        out *= number
-    return out

@@ -159,7 +159,7 @@ def _links(network: Network) -> int:
 
     The replay lays out more links of a dragonfly, and of sides of a torus of one or two routers.
     """
-    laid = len(network.links()) - network.hosts
+    laid = network.links_between
     match network.shape:
         case Dragonfly(groups, routers, _, channels):
             spare = routers * channels % (groups - 1) if groups > 1 else routers * channels
@@ -214,7 +214,7 @@ def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False)
 
 
 def _wire_names(made: Node) -> list[str]:
-    return [name.removeprefix("node 0: ") for name in Network(1, 1.0, 0.0, node=made).links() if name.startswith("node 0: ")]
+    return Network(1, 1.0, 0.0, node=made).wires
 
 
 def _route(made: Node, source: int, target: int, lanes: Sequence[int | str], names: Sequence[str]) -> Way:

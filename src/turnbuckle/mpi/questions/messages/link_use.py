@@ -78,9 +78,8 @@ def _by_node(network: Network) -> tuple[tuple[str, ...], list[tuple[str, tuple[i
     """Return the kinds of NIC links, and for each link outside nodes its name, with kind and node if it is a NIC's."""
     kinds = ("card out", "card in")
     each = len(network.made_of.cards)
-    outside = len(network.links()) - network.hosts * len(network.made_of.wires)
     names: list[tuple[str, tuple[int, int] | None]] = []
-    for name in network.links()[:outside]:
+    for name in network.links()[: network.links_between]:
         words = name.split()
         node = int(words[1]) // each if words[0] == "card" else network.hosts
         # A network may have room for more NICs than the nodes have.

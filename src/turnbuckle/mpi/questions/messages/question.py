@@ -143,14 +143,13 @@ def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
     if not len(done.carried_bytes) or done.seconds == 0:
         return 0.0, "", 0.0
     capacity = np.array(network.capacities())
-    names = network.links()
-    nic_links = 2 * network.cards if network.shape is None else len(names) - network.hosts * len(network.made_of.wires)
-    # The shared time of a GPU is a wire in the replay, but no link.
-    clocks = np.array([": share" in n or "share" in n.split(": ")[-1] for n in names[nic_links:]], dtype=np.bool_)
+    nic_links = 2 * network.cards if network.shape is None else network.links_between
     busy = done.carried_bytes / capacity / done.seconds
-    busy[nic_links:][clocks] = 0.0
+    # The shared time of a GPU is a wire in the replay, but no link.
+    clocks = np.array(["share" in wire for wire in network.wires], dtype=np.bool_)
+    busy[network.links_between :].reshape(network.hosts, len(clocks))[:, clocks] = 0.0
     top = int(busy.argmax())
-    return float(done.carried_bytes[:nic_links].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
+    return float(done.carried_bytes[:nic_links].max(initial=0.0)), network.link(top) if busy[top] > 0 else "", float(busy[top])
 
 
 @dataclass(frozen=True, repr=False)

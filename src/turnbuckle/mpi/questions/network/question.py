@@ -28,7 +28,7 @@ from turnbuckle.mpi.networks.routes import Graph, read
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.program import program as of_traffic
 from turnbuckle.replay.contention.contention import Program, replay
-from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus, between
 
 Fidelity = Literal["limppy", "packet", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None
@@ -173,18 +173,7 @@ def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Sha
 
 def _links(shape: Shape, room: int) -> int:
     """Return the number of links between NICs and switches; each direction counts."""
-    match shape:
-        case FatTree(down, up, cables):
-            levels = range(len(down))
-            return sum(2 * math.prod(down[k:]) * math.prod(up[: k + 1]) * cables[k] for k in levels)
-        case Torus(dims, _):
-            return 2 * room + 2 * math.prod(dims) * len(dims)
-        case Dragonfly(groups, routers, _, channels):
-            return 2 * room + groups * routers * (routers + channels)
-        case Graph():
-            return 2 * room + 2 * len(shape.ends)
-        case None:
-            return 2 * room
+    return 2 * room + 2 * len(shape.ends) if isinstance(shape, Graph) else between(shape, room)
 
 
 def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:
@@ -257,8 +246,8 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
     limited = (most < p.remote_bandwidth) | (places[0] == places[1])
     limit = np.append(np.full(protocol_program.begin, math.inf), np.where(limited, most, math.inf))
     done = replay(replace(protocol_program.program, rate_limit=limit), network, "packet" if packets else "flow")
-    between = _between(network)
-    busy = done.carried_bytes[:between] / (p.remote_bandwidth * done.seconds) if done.seconds else np.zeros(between)
+    count = _between(network)
+    busy = done.carried_bytes[:count] / (p.remote_bandwidth * done.seconds) if done.seconds else np.zeros(count)
     size = np.asarray(protocol_program.program.size_bytes[protocol_program.begin :], dtype=np.float64)
     count = int(np.maximum(np.ceil(size / p.packet_bytes), 1).sum()) if packets else 0
     return _row(name, network, done.seconds, math.nan, busy, count)
@@ -266,7 +255,7 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
 
 def _between(network: Network | Graph) -> int:
     """Return the number of links between nodes, which precede those inside nodes."""
-    return len(network.links()) - (network.hosts if isinstance(network, Network) else 0)
+    return network.links_between if isinstance(network, Network) else len(network.links())
 
 
 def _row(name: str, network: Network | Graph, seconds: float, alone: float, busy: np.ndarray[Any, Any], packets: int) -> Row:
