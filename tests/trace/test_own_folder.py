@@ -97,14 +97,13 @@ def test_what_was_written_comes_back(folder: Path) -> None:
 def test_every_recording_comes_back(shared: Path, tmp_path: Path) -> None:
     of_mpi = ("paraver/*/*.prv", "dumpi/*/*.meta", "simgrid-local/*64-paje*")
     of_rocprof = ("rocprof/*/*.json", "rocprof/*/*.db", "rocprof/*/*_trace.csv")
-    kinds = ("nsys/*/*.sqlite", "kineto/*/*.json.gz", "otf2*/**/*.otf2", *of_mpi, *of_rocprof)
-    sets: dict[Path, list[Path]] = {}
-    for path in (p for kind in kinds for p in sorted((shared / "traces").glob(kind)) if p.stat().st_size < 1_600_000):
-        sets.setdefault(path.parent, []).append(path)
-    # the smallest of each set: others of it hold the same columns
-    recordings = [min(paths, key=lambda path: path.stat().st_size) for paths in sets.values()]
+    of_otf2 = ("otf2/*/*.otf2", "otf2-local/*/archive/eztrace*.otf2", "otf2-local/scorep*/archive/*.otf2")
+    kinds = ("nsys/*/*.sqlite", "kineto/*/*.json.gz", *of_otf2, *of_mpi, *of_rocprof)
+    # the smallest of each format and recorder: others hold the same columns
+    sized = [sorted((p.stat().st_size, p) for p in (shared / "traces").glob(kind)) for kind in kinds]
+    recordings = [path for of_kind in sized for _, path in of_kind[:4]]
     nccl = sorted((shared / "traces" / "nvprof" / "qcu_wilson_nccl_2rank").glob("*.nvvp"))
-    assert len(recordings) > 35 and len(nccl) == 2
+    assert len(recordings) > 20 and all(sized) and len(nccl) == 2
     for number, path in enumerate([*recordings, nccl[0]]):
         trace = read(path, use_cache=False)
         trace.to_parquet(tmp_path / str(number))
@@ -389,14 +388,14 @@ def test_damage_is_told_without_panic_text_and_paths(
 ) -> None:
     monkeypatch.chdir(folder.parent)
     codes: Counter[str] = Counter()
-    for _ in damaged(folder, 150):
+    for _ in damaged(folder, 100):
         try:
             read(folder.name)
         except ProfileError as error:
             codes[error.code] += 1
             assert str(folder.parent) not in "".join(error.lines())
     assert capfd.readouterr().err == ""
-    assert codes["P057"] > 40
+    assert codes["P057"] > 25
 
 
 def test_what_others_print_while_parquet_is_read_is_handed_on(capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from runs import read_once
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi.questions.messages import scaling
 from turnbuckle.mpi.questions.messages.question import replayed
-from turnbuckle.mpi.questions.messages.scaling import BOUND, best, fitted, law_of, scaled
+from turnbuckle.mpi.questions.messages.scaling import BOUND, Scaled, best, fitted, law_of, scaled
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.patterns import Pattern, traffic_of
@@ -111,11 +112,19 @@ def test_real_recordings_on_the_command_line(shared: Path, turnbuckle: Callable[
     """LAMMPS on 2, 4 and 8 ranks (Score-P): its compute and its run time have a law; its communication has none within the bound."""
     files = [str(shared / f"traces/otf2-local/scorep-lammps-melt-{n}r/archive/traces.otf2") for n in (2, 4, 8)]
     words = ["--set", "ranks=16", "--ranks-per-node", "1", "--fidelity", "logp"]
-    with read_once():
+    made: list[Scaled] = []
+
+    def made_once(*asked: Any, **options: Any) -> Scaled:
+        """One answer is shown as JSON and as a table."""
+        made[:] = made or [scaled(*asked, **options)]
+        return made[0]
+
+    with read_once(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaling, "scaled", made_once)
         answer = json.loads(turnbuckle("model", "messages", *files, *words, "--format", "json").out)
         shown = " ".join(turnbuckle("model", "messages", *files, *words).out.split())
         assert "A435" in turnbuckle("model", "messages", *files, *words, "--study").err
-        assert "A194" in turnbuckle("model", "messages", *files[:2], *words).err
+    assert "A194" in turnbuckle("model", "messages", *files[:2], *words).err
     assert answer["ranks"] == 16 and answer["recorded_ranks"] == [2, 4, 8] and answer["bound"] == BOUND
     laws = {(law["quantity"], law["path"]): law for law in answer["laws"]}
     compute, talk, run = laws["compute", ""], laws["communication", "host"], laws["run time", "host"]

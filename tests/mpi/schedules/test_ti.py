@@ -311,8 +311,8 @@ def extracted(shared: Path, folder: Path, ranks: int) -> Path:
     return folder / f"ti{ranks}.txt"
 
 
-@pytest.mark.parametrize(("ranks", "sends", "allreduces"), [(64, 12_800, 320), (256, 51_200, 1280)])
-def test_real_traces_hold_what_their_readme_says(shared: Path, tmp_path: Path, ranks: int, sends: int, allreduces: int) -> None:
+def test_a_real_trace_holds_what_its_readme_says(shared: Path, tmp_path: Path) -> None:
+    ranks, sends, allreduces = 64, 12_800, 320
     anchor = extracted(shared, tmp_path, ranks)
     assert schedules.sniff(anchor)
     read = ti.read(anchor)

@@ -9,6 +9,7 @@ import os
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,9 @@ def head(path: Path) -> bytes:
 # --- real files -------------------------------------------------------------------------------------------------------
 
 
+graph_of = cache(chakra.graph)
+
+
 @pytest.mark.shared
 def test_real_files_read_to_their_counts(shared: Path) -> None:
     truth = json.loads((shared / "traces/truth.json").read_text())
@@ -123,14 +127,14 @@ def test_real_files_read_to_their_counts(shared: Path) -> None:
     archive = folder / "chakra_feeder_et/feeder_tests_trace.tar.gz"
     path = Path(f"{archive}::tests/data/chakra.0.et")
     assert chakra.sniff(head(path), path)
-    found = chakra.graph(path)
+    found = graph_of(path)
     assert found.nodes.height == seen["chakra/chakra_feeder_et"]["_summary"]["nodes"] == 3664
     assert found.measured and not found.timed and found.facts["schema"] == "1.0.1"
     for file, about in [*seen["chakra/dlrm_8rank_et"].items(), *seen["chakra/resnet_et"].items()]:
         where = folder / ("dlrm_8rank_et" if "::" in file else "resnet_et")
         path = Path(f"{where}/{file}")
         assert chakra.sniff(head(path), path)
-        found = chakra.graph(path)
+        found = graph_of(path)
         assert (found.nodes.height, found.facts["schema"]) == (about["nodes"], about["schema"])
         assert not found.measured and not found.on_device and not found.findings
 
@@ -147,13 +151,13 @@ def _sets(truth: Any) -> Iterator[tuple[str, Any]]:
 @pytest.mark.shared
 def test_a_training_step_counts_its_bytes_in_three_ways(shared: Path) -> None:
     """Gradients and buffers are copied into buckets, reduced or sent, and counted once each: by copies, by collectives, by PyTorch."""
-    found = chakra.graph(Path(f"{shared}/traces/chakra/chakra_feeder_et/feeder_tests_trace.tar.gz::tests/data/chakra.0.et"))
+    found = graph_of(Path(f"{shared}/traces/chakra/chakra_feeder_et/feeder_tests_trace.tar.gz::tests/data/chakra.0.et"))
     collectives = found.collectives()
     assert collectives == {"ALLREDUCE": (5, 102_228_128), "BROADCAST": (2, 212_904)}
     copies = found.of(COPY)
     assert copies.height == 320 and copies["size_bytes"].sum() == 102_228_128 + 212_904
     assert found.of(KERNEL).height == 889 and found.of(COLLECTIVE).height == 7
-    three_steps = chakra.graph(shared / "traces/chakra/resnet_et/resnet_et.json.gz").collectives()
+    three_steps = graph_of(shared / "traces/chakra/resnet_et/resnet_et.json.gz").collectives()
     assert three_steps == {name: (3 * count, 3 * size) for name, (count, size) in collectives.items()}
 
 
@@ -207,7 +211,7 @@ def _members(archive: Path) -> dict[str, bytes]:
 @pytest.mark.shared
 def test_ranks_of_a_run_meet_in_as_many_collectives_as_the_profile_has(shared: Path) -> None:
     archive = f"{shared}/traces/chakra/dlrm_8rank_et/dlrm_pytorch_et.tar.gz::dlrm_pytorch_et"
-    each = [chakra.graph(Path(f"{archive}/dlrm_eg_{rank}.json")).collectives() for rank in range(8)]
+    each = [graph_of(Path(f"{archive}/dlrm_eg_{rank}.json")).collectives() for rank in range(8)]
     assert {tuple((name, count) for name, (count, _) in one.items()) for one in each} == {(("ALLREDUCE", 3), ("ALLTOALL", 5))}
     assert {one["ALLREDUCE"][1] for one in each} == {4 * (394_241 + 112 + 226_960)}
 
