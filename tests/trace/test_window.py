@@ -203,7 +203,7 @@ def test_a_rank_is_its_processes() -> None:
     refused("A423", cut, made(kernels=[kernel(0, 1, process=PROCESS)]), Part(rank=0))
 
 
-@strategies.LAW
+@strategies.FEWER
 @given(strategies.gpu_traces(), st.floats(0.1, 0.9))
 def test_two_parts_make_up_the_run(trace: Trace, share: float) -> None:
     """Busy times add up, run times add up, and the whole as a part is the whole."""
@@ -278,7 +278,7 @@ def test_the_kernels_are_the_kernel_window() -> None:
     refused("A421", cut, made(copies=[kernel(0, 50, size_bytes=8)]), Part(of="kernels"))
 
 
-@strategies.LAW
+@strategies.FEWER
 @given(strategies.gpu_traces())
 def test_start_up_and_the_steady_part_make_up_the_run(trace: Trace) -> None:
     """What start-up is made of adds up to it, the steady part is the rest, the kernels lie in the run, and the whole is the run itself."""

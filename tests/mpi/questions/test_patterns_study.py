@@ -43,7 +43,7 @@ def test_by_size() -> None:
     sizes = [16384.0, 32768.0, 1048576.0]
     found = list(by_size(sizes, [1, 4], ON_ONE_SWITCH, ranks=27))
     assert [(s.what, s.size_bytes) for s in found] == [(what, size) for what in SIZED for size in sizes]
-    assert {g.ranks for s in found for g in s.found} == {2, 27}
+    assert {g.ranks for s in found for g in s.gains} == {2, 27}
     for what in SIZED:
         mine = [s for s in found if s.what == what]
         assert crossover(mine, 1) in sizes
