@@ -47,10 +47,10 @@ def test_by_size() -> None:
     for what in SIZED:
         mine = [s for s in found if s.what == what]
         assert crossover(mine, 1) in sizes
-        assert mine[-1].found[0].gain > mine[-1].found[1].gain or what == "ping-pong", "a shared card hides what copies cost"
+        assert mine[-1].gains[0].gain > mine[-1].gains[1].gain or what == "ping-pong", "a shared card hides what copies cost"
     assert crossover([s for s in found if s.what == "ping-pong"], 1) == 32768, "the first size above 28.6 kB"
     at_once, one_by_one = (next(s for s in found if s.what.endswith(end) and s.size_bytes == sizes[-1]) for end in ("at once", "the other"))
-    assert one_by_one.found[0].gain > 2 * at_once.found[0].gain, "copies hide behind the messages before them, if there are any"
+    assert one_by_one.gains[0].gain > 2 * at_once.gains[0].gain, "copies hide behind the messages before them, if there are any"
 
 
 def test_from_which_size_on() -> None:
