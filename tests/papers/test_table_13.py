@@ -70,7 +70,7 @@ def test_no_verdict_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {row.id: row.now for row in reproduce(("ecp",))}
     agreed = replace(rows["R.T13.Castro"], verdict="reproduced")  # type: ignore[type-var]
     monkeypatch.setattr(table, "_row", lambda id: agreed if id == "R.T13.Castro" else rows[id])
-    (castro,) = (c for c in table._apart() if c.application == "Castro")
+    (castro,) = (c for c in table._cells.__wrapped__() if (c.application, c.technology) == ("Castro", "disaggregation penalty"))
     assert castro.verdict == "reproduced"
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
+from turnbuckle.papers import numbers
 from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import emit, write_answer
@@ -24,7 +25,7 @@ Paper = Annotated[
     Parameter(name="--paper", help="only this paper; may be given several times", negative=()),
 ]
 Verdict = Annotated[
-    list[Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]] | None,
+    list[numbers.Verdict] | None,
     Parameter(name="--verdict", help="show only rows of this verdict; may be given several times", negative=()),
 ]
 Table13 = Annotated[

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 import operator
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -31,14 +31,6 @@ Technology = Literal[
 ]
 _OF_CPU: Final[tuple[Technology, ...]] = ("CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty")
 TECHNOLOGIES: Final[tuple[Technology, ...]] = (*_OF_CPU, "GPU-GPU integration", "unified memory", "FPGA-GPU integration")
-AMREX, GW = ("PeleC", "MFiX", "Castro", "WarpX"), ("Epsilon", "Sigma")
-
-_CORI = "PCIe 3 x16 to a V100 (Cori-GPU)"
-_SHMEM = "NVSHMEM puts (Summit)"
-_AGO = "host to GPU, 16 GB/s"
-_DRAWN = "the curve is only drawn, in {figure}"
-_SOLVE = "the bandwidth of puts is only drawn, in Fig 18a, and the matrices are not published"
-_TRACES = "the traces of its requests are not published"
 
 
 @dataclass(frozen=True)
@@ -92,29 +84,6 @@ def _of(id: str) -> Interval:
     return Interval(row.recomputed, row.low, row.high)
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Properties that all cells of a column share."""
-
-    technology: Technology
-    link: str
-    change: str
-    method: str
-
-    def cell(self, app: str, interval: Interval | None, note: str = "", *, assumed: bool = False, **about: Any) -> Cell:
-        """Return a cell; None is a number whose inputs are missing; `about` gives a cell a link, change or method of its own."""
-        column, text = replace(self, **about), tables.PAPER.text(app, self.technology, "Table 13")
-        where = (column.link, column.change, column.method)
-        if interval is None:
-            return Cell(app, self.technology, text, None, None, None, *where, "n/r", note)
-        verdict = judged("", text, interval).verdict
-        verdict = "reproduced*" if assumed and verdict == "reproduced" else verdict
-        return Cell(app, self.technology, text, interval.value, interval.low, interval.high, *where, verdict, note)
-
-    def missing(self, app: str, note: str, **about: Any) -> Cell:
-        return self.cell(app, None, note, **about)
-
-
 def table_13() -> list[Cell]:
     """Return all 57 cells, by technology and then in the order of the report's rows.
 
@@ -126,51 +95,62 @@ def table_13() -> list[Cell]:
 
 @cache
 def _cells() -> tuple[Cell, ...]:
-    order = list(dict.fromkeys(s.subject for s in tables.PAPER.all if s.place == "Table 13"))
-    cells = [*_closer(), *_cores(), *_apart(), *_gpus(), *_memory(), *_chain()]
-    return tuple(sorted(cells, key=lambda c: (TECHNOLOGIES.index(c.technology), order.index(c.application))))
+    """Return the lines of ``table_13.csv`` as cells; a line names the row of `reproduce` whose number, star and note its cell has."""
+    return tuple(_cell(**line) for line in table_rows("papers/table_13.csv"))  # type: ignore[arg-type]
 
 
-def _closer() -> Iterator[Cell]:
-    """Yield the cells of CPU-GPU integration: run time now over run time with the better link."""
-    ten = tables.tenfold()
-    column = _Column("CPU-GPU integration", _CORI, "latency a tenth, bandwidth tenfold", "shares of run time (Table 2), eq 4")
-    for app in AMREX:
-        alone = {"PeleC": "bandwidth tenfold", "Castro": column.change}.get(app, "latency of launches a tenth")
-        whole = float(fraction_benefit(tables.amrex_share(app, "Table 11").value, ten))
-        note = f"{whole:.2f} with all three shares of Table 11, which its penalty uses"
-        yield column.cell(app, _of(f"R.T2.{app}"), change=alone, assumed=_row(f"R.T2.{app}").verdict.endswith("*"), note=note)
-    for app, id in (("Epsilon", "R.T3.int2"), ("Sigma", "R.T4.int")):
-        over_total = _of("R.T3.int").value
-        note = f"over the sum of its terms; the printed total gives {over_total:.2f}"
-        note = note if app == "Epsilon" else "launches, allocations and waits alike"
-        yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=note)
-    bandwidth = swept(lambda *t: tables.gtcp(*t).benefit({"data": ten}), *tables.gtcp_terms())
-    data, launch = (tables.PAPER.number("GTC-P", *place) for place in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
-    both = float(fraction_benefit((data.value + launch.value) / tables.PAPER.number("GTC-P", "time", "total").value, ten))
-    note = f"{both:.3f} with launches as well; all other control time is waiting"
-    yield column.cell("GTC-P", bandwidth, change="bandwidth tenfold", method="terms of Table 5 without waits, eq 4", note=note)
-    put = _of("R.5.4.int").value
-    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change=f"puts between nodes {put:.1f} times faster", method="critical path")
-    for app in simulators.SSI:
-        link = simulators.table_link(app) if app != "Laghos" else "both"
-        low, high = _implied_benefit(app, link)
-        note = f"simulated, with inputs that are not printed; its penalty implies {low:.3f} to {high:.3f}"
-        yield column.missing(app, note, link=_ssi(link), change="no propagation delay at all", method="SSI")
-    for app in simulators.AGOCHART:
-        note = f"{_TRACES}; its penalty, if it were at 1 ms, would allow {_allowed(app):.2f} at most"
-        yield column.missing(app, note, link=_AGO, change="latency 100 to 10 us", method="AgoChart")
+def _cell(application: str, technology: Technology, row: str, link: str, change: str, method: str, note: str) -> Cell:
+    text = tables.PAPER.text(application, technology, "Table 13")
+    source = _row(row) if row else None
+    words = _Words(application=application, printed=text, note=source.note if source else "")
+    about = link, change.format_map(words), method
+    number = _NUMBERS[application, technology]() if (application, technology) in _NUMBERS else None
+    if source is not None and isinstance(source.recomputed, float):
+        number = _of(row)
+    castro = _row("R.T13.Castro")
+    if (application, technology) == ("Castro", "disaggregation penalty") and castro.verdict == "contradiction":
+        assert number is not None
+        return Cell(application, technology, text, number.value, number.low, number.high, *about, castro.verdict, castro.note)
+    note = note.format_map(words)
+    if row.startswith("R.AGO.") and source is not None and source.verdict == "contradiction":
+        least = simulators.forced_penalty(application).low
+        return Cell(application, technology, text, least, least, math.inf, *about, source.verdict, note)
+    if number is None:
+        return Cell(application, technology, text, None, None, None, *about, "n/r", note)
+    verdict = _in_range(text, number) if "–" in text else judged("", text, number).verdict
+    verdict = "reproduced*" if source is not None and source.verdict.endswith("*") and verdict == "reproduced" else verdict
+    return Cell(application, technology, text, number.value, number.low, number.high, *about, verdict, note)
 
 
-def _ssi(link: str) -> str:
-    return {"NVLink2": "NVLink 2, 1 cm", "PCIe4": "PCIe 4, 2 cm", "both": "NVLink 2 and PCIe 4 alike"}[link]
+def _in_range(text: str, number: Interval) -> Verdict:
+    least, most = text.split("–")
+    return "reproduced*" if printed(f"{float(least)}").low <= number.value <= float(most) else "off"
 
 
-def _implied_benefit(app: str, link: str) -> tuple[float, float]:
+class _Words(dict[str, Any]):
+    """Numbers that the words of a cell name, each computed where it is named."""
+
+    def __missing__(self, name: str) -> Any:
+        return _WORDS[name](self["application"])
+
+
+def _gtcp_gain() -> Interval:
+    return swept(lambda *t: tables.gtcp(*t).benefit({"data": tables.tenfold()}), *tables.gtcp_terms())
+
+
+def _with_launches(_: str) -> float:
+    """Return the gain of GTC-P where launches get faster as well."""
+    places = (("time", "data"), ("control function, time", "cudaLaunchKernel"), ("time", "total"))
+    data, launch, total = (tables.PAPER.number("GTC-P", *place).value for place in places)
+    return float(fraction_benefit((data + launch) / total, tables.tenfold()))
+
+
+def _implied(app: str) -> str:
     """Return the benefit that a penalty of SSI implies, if its run time is affine in the delay."""
+    link = simulators.table_link(app) if app != "Laghos" else "both"
     penalty = simulators.PAPER.number(app, "penalty", link)
     benefit = swept(lambda p, k: float(most_benefit(p, 0, 1, k)), penalty, simulators.stretch())
-    return benefit.low, benefit.high
+    return f"{benefit.low:.3f} to {benefit.high:.3f}"
 
 
 def _allowed(app: str) -> float:
@@ -179,103 +159,32 @@ def _allowed(app: str) -> float:
     return float(most_benefit(penalty.high, *simulators.latencies()))
 
 
-def _cores() -> Iterator[Cell]:
-    column = _Column("CPU cores a GPU", "none: cores beside a V100", "none", "runs over ranks or threads")
-    for app in AMREX:
-        yield column.missing(app, _DRAWN.format(figure="Fig 28" if app == "Castro" else "Fig 29"), method="ranks until it stops paying")
-    for app in GW:
-        yield column.missing(app, "the fitted parameters are only drawn, in Fig 31a", method="eqs 5 and 6, 90 % of the limit")
-    share = _row("R.T6.eff3").recomputed
-    note = f"3 cores reach {share}: the first whole number above 90 % is 4 (D3)"
-    yield column.cell("GTC-P", _of("R.T6.Total"), method="exponential (Table 6), 90 % of the limit", note=note)
-    parts = [tables.PAPER.number("SpTRSV", f"{what} a GPU").value for what in ("MPI processes", "proxy threads")]
-    yield column.cell(
-        "SpTRSV", exact(sum(parts)), method="counted", note="one process and its proxy thread: a demand of the library, not a fit"
-    )
-    figures = {"SW4Lite": "Fig 39", "MiniVite": "Fig 43", "QuickSilver": "Fig 47", "Laghos": "Fig 48"}
-    for app, figure in figures.items():
-        yield column.missing(app, _DRAWN.format(figure=figure), method="ranks that share a GPU, the fastest")
-
-
-def _apart() -> Iterator[Cell]:
-    """Yield the cells of disaggregation: run time with the worse link over run time now."""
-    column = _Column("disaggregation penalty", _CORI, "latency tenfold, bandwidth a tenth", "shares of run time (Table 11), eq 4")
-    for app in AMREX:
-        cell, castro = column.cell(app, _of(f"R.T11.{app}"), note=_row(f"R.T11.{app}").note), _row("R.T13.Castro")
-        disagrees = app == "Castro" and castro.verdict == "contradiction"
-        yield replace(cell, verdict=castro.verdict, note=castro.note) if disagrees else cell
-    for app, id in (("Epsilon", "R.T3.dis2"), ("Sigma", "R.T4.dis")):
-        yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=_row(id).note)
-    note = _row("R.T13.GTCP").note
-    yield column.cell("GTC-P", _of("R.T13.GTCP"), change="bandwidth a tenth", method="terms of Table 5 without waits, eq 4", note=note)
-    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change="puts on the node a quarter of the bandwidth", method="critical path")
+def _stretch(_: str) -> str:
     stretch = simulators.stretch()
-    for app in simulators.SSI:
-        link = simulators.table_link(app) if app != "Laghos" else "both"
-        penalty = simulators.implied_penalty(simulators.PAPER.number(app, "benefit", link))
-        change = f"propagation delay {stretch.low:g} to {stretch.high:.1f} times"
-        note = "follows from its gain if run time is affine in the delay: one number, not two"
-        yield column.cell(app, penalty, assumed=True, link=_ssi(link), change=change, method="affine law for SSI", note=note)
-    column = _Column("disaggregation penalty", _AGO, "not printed; latency tenfold by section 7", "least penalty that the gain forces")
-    for app in simulators.AGOCHART:
-        if _row(f"R.AGO.{app}").verdict != "contradiction":
-            yield column.missing(app, f"its gain of 1.00 forces nothing; {_TRACES}")
-            continue
-        least, text = simulators.forced_penalty(app).low, tables.PAPER.text(app, column.technology, "Table 13")
-        note = f"what its gain forces at 1 ms; {text} could hold up to {1e6 * simulators.farthest_for(app):.0f} us"
-        cell = column.missing(app, note)
-        yield replace(cell, recomputed=least, low=least, high=math.inf, verdict=_row(f"R.AGO.{app}").verdict)
-    path = "FPGA to GPU through the host, PCIe 3 x16 each"
-    yield column.missing("ORNLapp", "the total run time is not printed", link=path, change="none: measured as it is", method="eq 13")
+    return f"{stretch.low:g} to {stretch.high:.1f}"
 
 
-def _gpus() -> Iterator[Cell]:
-    """Yield the cells of GPU-GPU integration: run time now over run time with the better link."""
-    column = _Column(
-        "GPU-GPU integration",
-        "two nodes of 8 V100: 24 GB/s shared",
-        f"off-node messages {tables.node_ratio():.1f} times faster",
-        "shares of messages (Table 12), D13",
-    )
-    for app, id in (("PeleC", "R.T12.PeleC"), ("MFiX", "R.T12.MFIX"), ("Castro", "R.T12.Castro"), ("WarpX", "R.T12.WarpX")):
-        yield column.cell(app, _of(id), assumed=True, note=_row(id).note)
-    links = "NVLink 2 between V100 of a node"
-    yield column.cell(
-        "Epsilon",
-        _of("R.T13.eps"),
-        link=links,
-        change="twice the bandwidth, 16 GPUs on a node",
-        method="stages of a tree",
-        note="both steps together",
-    )
-    note = _row("R.T13.sig").note
-    yield column.cell("Sigma", _of("R.T13.sig"), link=links, change="twice the bandwidth", method="shares of messages", note=note)
-    yield column.missing("GTC-P", _row("R.8.3").note, link=links, change="four times the bandwidth", method="share of messages")
-    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change="twelve GPUs on one node, for two of six", method="critical path")
-    for app in simulators.AGOCHART:
-        note = f"{_TRACES}; shared links need a replay with contention"
-        yield column.missing(app, note, link="one PCIe for three GPUs", change="latency 10 us; one larger GPU for three", method="AgoChart")
-
-
-def _memory() -> Iterator[Cell]:
-    column = _Column(
-        "unified memory", "V100 to DDR4 of a POWER9, NVLink 2", "all data in DDR for all in HBM", "roofline with both kinds of access"
-    )
-    yield column.missing("QuickSilver", _row("R.9.1").note)
-    least, most = (float(end) for end in tables.PAPER.text("ORNLapp", "unified memory", "Table 13").split("–"))
-    ratio = swept(lambda r: 1 / r, _of("R.CXL.rel"))
-    holds = printed(f"{least}").low <= ratio.value <= most
-    place: tuple[str, Technology] = ("ORNLapp", "unified memory")
-    text, ends = tables.PAPER.text(*place, "Table 13"), (ratio.value, ratio.low, ratio.high)
-    note = "the lower end; both ends are the assumed efficiency of CXL, put in and got out again"
-    change = "60 % of the bandwidth, 40 ns of latency"
-    verdict: Verdict = "reproduced*" if holds else "off"
-    yield Cell(place[0], place[1], text, *ends, "CXL on PCIe 3 x16", change, "eqs 9 and 11 at 16 MiB", verdict, note)
-
-
-def _chain() -> Iterator[Cell]:
-    column = _Column("FPGA-GPU integration", "FPGA to GPU over CXL", "transfers hidden in a pipeline", "eq 12 over eq 13")
-    yield column.cell("ORNLapp", _of("R.10.x"), note=_row("R.10.x").note)
+#: Numbers of cells that no row of `reproduce` has.
+_NUMBERS: Final[dict[tuple[str, Technology], Callable[[], Interval]]] = {
+    ("GTC-P", "CPU-GPU integration"): _gtcp_gain,
+    ("SpTRSV", "CPU cores a GPU"): lambda: exact(
+        sum(tables.PAPER.number("SpTRSV", f"{part} a GPU").value for part in ("MPI processes", "proxy threads"))
+    ),
+    ("ORNLapp", "unified memory"): lambda: swept(lambda r: 1 / r, _of("R.CXL.rel")),
+}
+#: Numbers that the words of cells name, by application.
+_WORDS: Final[dict[str, Callable[[str], object]]] = {
+    "all_shares": lambda app: float(fraction_benefit(tables.amrex_share(app, "Table 11").value, tables.tenfold())),
+    "over_total": lambda _: _of("R.T3.int").value,
+    "with_launches": _with_launches,
+    "puts": lambda _: _of("R.5.4.int").value,
+    "implied": _implied,
+    "allowed": _allowed,
+    "three_cores": lambda _: _row("R.T6.eff3").recomputed,
+    "stretch": _stretch,
+    "farthest": lambda app: 1e6 * simulators.farthest_for(app),
+    "node": lambda _: tables.node_ratio(),
+}
 
 
 # --- what section 11 says ---------------------------------------------------------------------------------------------

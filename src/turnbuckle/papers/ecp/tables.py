@@ -243,12 +243,6 @@ def node_ratio() -> float:
     return gpus * pair / path
 
 
-def fat_node(app: str) -> Interval:
-    """Return the gain of an AMReX application from a node that holds all its GPUs (section 8.1)."""
-    parts = [PAPER.number(app, f"share of {p}").times(0.01) for p in ("communication", "point-to-point", "off-node")]
-    return swept(lambda c, p, o: float(fraction_speedup(c, p, o, node_ratio())), *parts)
-
-
 def epsilon_parts(collectives: float, messages: float) -> list[Staged]:
     """Return the parts of Epsilon that bandwidth limits: collectives as a tree with a stage between nodes, and messages in nodes."""
     stages, across = (PAPER.number("Epsilon", q).value for q in ("stages of the tree", "stages between nodes"))
@@ -260,24 +254,13 @@ def epsilon_shares() -> list[Interval]:
     return [PAPER.number("Epsilon", f"share of {p}", "section 8.2").times(0.01) for p in ("collectives", "point-to-point")]
 
 
-def sigma_gain() -> Interval:
-    """Return the gain of Sigma from faster links between the GPUs of its node (section 8.2)."""
-    factor = PAPER.number("Sigma", "bandwidth change on the node").value
-    parts = [PAPER.number("Sigma", f"share of {p}", "section 8.2").times(0.01) for p in ("MPI_Bcast", "MPI_Wait")]
-    return swept(lambda *shares: float(gain(1, staged_share([(s, 1, 1) for s in shares], factor))), *parts)
-
-
-def epsilon_gain() -> Interval:
-    """Return the gain of Epsilon from a node of 16 GPUs with links twice as fast (section 8.2)."""
-    factor = PAPER.number("Epsilon", "bandwidth change on the node").value
-    return swept(lambda *s: float(gain(1, staged_share(all_on_node(epsilon_parts(*s)), factor))), *epsilon_shares())
-
-
 def _closer_gpus() -> Iterator[Recomputed]:
     text = PAPER.text("Cori-GPU", "speedup of off-node messages")
     yield judged("R.8.1.k", text, node_ratio())
     for app, id in (("Castro", "Castro"), ("MFiX", "MFIX"), ("PeleC", "PeleC"), ("WarpX", "WarpX")):
-        text, recomputed = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
+        text, parts = PAPER.text(app, "speedup on a 16-GPU node"), ("communication", "point-to-point", "off-node")
+        shares = [PAPER.number(app, f"share of {part}").times(0.01) for part in parts]
+        recomputed = swept(lambda c, p, o: float(fraction_speedup(c, p, o, node_ratio())), *shares)
         note = "the formula is not printed; 1 / (1 - c p o (1 - 1/k)) fits all four rows (D13)"
         if round(recomputed.value, 2) != float(text):
             note += f"; {recomputed.value:.3f}, and {text} only at the upper end of its rounded shares"
@@ -297,8 +280,11 @@ def _closer_gpus() -> Iterator[Recomputed]:
     recomputed = swept(lambda *s: 100 * float(gain(left(*s), staged_share(all_on_node(epsilon_parts(*s)), factor))), *shares)
     note = f"{recomputed.value:.2f} % by the formula printed for two nodes"
     yield judged("R.8.2.add", PAPER.text("Epsilon", "further gain of 16 GPUs a node"), recomputed, note=note)
-    yield judged("R.T13.eps", PAPER.text("Epsilon", "GPU-GPU integration"), swept(lambda g: 1 + g, epsilon_gain()))
-    recomputed = sigma_gain()
+    recomputed = swept(lambda *s: 1 / staged_share(all_on_node(epsilon_parts(*s)), factor), *shares)
+    yield judged("R.T13.eps", PAPER.text("Epsilon", "GPU-GPU integration"), recomputed)
+    factor = PAPER.number("Sigma", "bandwidth change on the node").value
+    shares = [PAPER.number("Sigma", f"share of {call}", "section 8.2").times(0.01) for call in ("MPI_Bcast", "MPI_Wait")]
+    recomputed = swept(lambda *s: float(gain(1, staged_share([(share, 1, 1) for share in s], factor))), *shares)
     yield judged("R.8.2.sig", PAPER.text("Sigma", "gain of faster GPU links"), recomputed.times(100))
     recomputed = swept(lambda g: 1 + g, recomputed)
     note = f"{recomputed.value:.2f} rounds to 1.1; the text has 12 %"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -162,14 +162,11 @@ def start_ups(bandwidth: Callable[[Float], Float], anchor: Anchor) -> tuple[floa
     return (max(low, 0.0), high) if high > max(low, 0.0) else None
 
 
-@dataclass(frozen=True)
-class Identified:
-    """Setting of PCIe that explains all anchors, and its range of start-ups."""
+class Identified(NamedTuple):
+    """Setting of PCIe, and the range of start-ups [s] with which it explains all anchors."""
 
     direction: Way  #: direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``
     link: Pcie
-    #: ranges, low, high: start-ups that each anchor allows, and their common range [s]
-    ranges: tuple[tuple[float, float], ...]
     low: float
     high: float
 
@@ -187,7 +184,7 @@ def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) 
         else:
             low, high = max(low for low, _ in ranges), min(high for _, high in ranges)
             if low < high:
-                matches.append(Identified(direction, link, tuple(ranges), low, high))
+                matches.append(Identified(direction, link, low, high))
     return matches
 
 

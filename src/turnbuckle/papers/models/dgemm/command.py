@@ -60,9 +60,9 @@ def dgemm(
 
     rate, left_out = parse(host_rate, "FLOP/s"), 0
     machine = None if on is None else load(on)
-    coupling = study.Coupling() if machine is None else study.coupling(machine)
-    launches = list(coupling.launches) if launch is None else [parse(w, "s") for w in _listed("--launch", launch)]
-    bandwidths = list(coupling.bandwidths) if bandwidth is None else [parse(w, "B/s") for w in _listed("--bandwidth", bandwidth)]
+    launches, bandwidths, stated_latency = study.coupling(machine)
+    launches = launches if launch is None else tuple(parse(w, "s") for w in _listed("--launch", launch))
+    bandwidths = bandwidths if bandwidth is None else tuple(parse(w, "B/s") for w in _listed("--bandwidth", bandwidth))
     wanted = None if sizes is None else [_size(w) for w in _listed("--sizes", sizes)]
     if (times is None or is_table(times)) and (kernel is not None or size is not None):
         option = "--kernel" if size is None else "--size"
@@ -84,7 +84,7 @@ def dgemm(
         "sizes": wanted,
         "host_rate": rate,
         "launches": launches,
-        "latency": coupling.latency if latency is None else parse(latency, "s"),
+        "latency": stated_latency if latency is None else parse(latency, "s"),
         "element_bytes": element,
         "machine": None if machine is None else machine.name,
     }

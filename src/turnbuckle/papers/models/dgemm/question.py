@@ -162,26 +162,19 @@ def by_peak(machine: Machine, host_rate: float = HOST_RATE, element_bytes: int =
     return replace(times, source=f"{times.source}, the peak of {machine.name} of {show(rate, 'FLOP/s')}")
 
 
-@dataclass(frozen=True)
-class Coupling:
-    """Launch times [s], bandwidths [B/s] and latency of a copy [s] of a study; by default those of Fig 3."""
+def coupling(machine: Machine | None) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """Return launch times [s], bandwidths [B/s] and latency of a copy [s]: of a machine a launch on an idle GPU and a large copy to it.
 
-    launches: tuple[float, ...] = LAUNCHES
-    bandwidths: tuple[float, ...] = BANDWIDTHS
-    latency: float = 0.0
-
-
-def coupling(machine: Machine) -> Coupling:
-    """Return the coupling that a machine states: a launch on an idle GPU, a large copy to it and its latency.
-
-    A launch time that it does not state varies as in Fig 3, and a latency that it does not state counts as 0.
+    Without a machine they are those of Fig 3.  A launch time that it does not state varies as there, and a latency counts as 0.
 
     >>> from turnbuckle.machine import load
-    >>> [round(b / 1e9, 1) for b in coupling(load("summit")).bandwidths]
+    >>> [round(b / 1e9, 1) for b in coupling(load("summit"))[1]]
     [46.4]
     """
+    if machine is None:
+        return LAUNCHES, BANDWIDTHS, 0.0
     launch = machine.value("launch.latency")
-    return Coupling(LAUNCHES if launch is None else (launch,), (large_copy(machine),), machine.value("link.h2d.latency") or 0.0)
+    return LAUNCHES if launch is None else (launch,), (large_copy(machine),), machine.value("link.h2d.latency") or 0.0
 
 
 def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str) -> KernelTimes:

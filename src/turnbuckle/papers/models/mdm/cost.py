@@ -103,9 +103,7 @@ class Intervals:
 def within(name: str, value: float, least: float, most: float, above: bool = False) -> float:
     """Return a parameter that is in its range.
 
-    Raises
-    ------
-    UsageError : A046 where it is out of range or not a number.
+    Raises A046 where it is out of range or not a number.
     """
     if not ((value > least if above else value >= least) and value <= most and math.isfinite(value)):
         bound = f"above {least:g}" if above else f"{least:g} or more"
@@ -117,9 +115,7 @@ def within(name: str, value: float, least: float, most: float, above: bool = Fal
 def read_intervals(path: str | Path) -> Intervals:
     """Read the intervals of a warp from a table: instructions, cycles, read misses, writes, times.
 
-    Raises
-    ------
-    UsageError : A046 for a table without lines, or whose intervals all occur 0 times; A061 to A063.
+    Raises A046 for a table without lines, or whose intervals all occur 0 times; A061 to A063.
     """
     table = read_table(path, COLUMNS, "the table of intervals")
     times = np.where(np.isnan(table.number("times", 1.0)), 1.0, table.number("times", 1.0))

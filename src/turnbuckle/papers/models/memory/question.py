@@ -95,9 +95,7 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
     machine : a complete machine, not relative to another.
     measured : bandwidths of a stream and a pointer-chase benchmark on the device, from `read_memories`; they replace the machine's.
 
-    Raises
-    ------
-    CannotAnswer : A160 where the machine lacks a number.
+    Raises A160 where the machine lacks a number.
     """
     if machine.relative:
         raise error_of("A160.memory", found=machine.name)
@@ -148,9 +146,7 @@ def _words(machine: Machine, name: ParameterName, share_name: ParameterName | No
 def read_memories(path: str | Path) -> Table:
     """Read measured bandwidths: memory (hbm or ddr), regular [B/s], irregular [B/s], error.
 
-    Raises
-    ------
-    UsageError : A045 unless hbm and ddr have one line each; A061 to A063.
+    Raises A045 unless hbm and ddr have one line each; A061 to A063.
     """
     table = read_table(path, MEMORY_COLUMNS, "the table of memories")
     names = [n.lower() for n in table.texts["memory"]]
@@ -237,9 +233,7 @@ class UnifiedMemory(Declared):
 def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> UnifiedMemory:
     """Compare the placements from counted work.
 
-    Raises
-    ------
-    UsageError : A045 for irregular bytes without a bandwidth, or a line without work.
+    Raises A045 for irregular bytes without a bandwidth, or a line without work.
     """
     done = _work(work, costs)
     seconds = {
@@ -286,16 +280,6 @@ def _spread(values: Float) -> Ratio:
     return Ratio(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """Kernels of a recording by name, their time if each launch were as short as the shortest, and the rest of the run [s]."""
-
-    names: list[str]
-    seconds: Float
-    shortest: float
-    rest: float
-
-
 def from_profile(
     profile: Profile, costs: Memories, *, memory_bound: tuple[float, float] | None = None, counted: Table | None = None
 ) -> UnifiedMemory:
@@ -308,10 +292,8 @@ def from_profile(
     counted : from `read_work`: bytes and operations by kernel; a name stands for all kernels that contain it.  The roofline gives the
         change of their durations and their least durations; columns h2d and d2h are unused, because the recording has the copies.
 
-    Raises
-    ------
-    CannotAnswer : A159 where neither is given; A160 for a recording without migrations, or a name in `counted` of no kernel or a taken one.
-    UsageError : A045 for a kernel with more work than its time allows; A049 for a share outside 0 to 1.
+    Raises A159 where neither is given; A160 for a recording without migrations, or a name in `counted` of no kernel or a taken one.
+    A045 for a kernel with more work than its time allows; A049 for a share outside 0 to 1.
     """
     moved = profile.of("migration")
     if not moved.height:
@@ -320,20 +302,19 @@ def from_profile(
         raise error_of("A159")
     if memory_bound is not None and not 0.0 <= memory_bound[0] <= memory_bound[1] <= 1.0:
         raise error_of("A049", where="--memory-bound", found=f"{memory_bound[0]:g}:{memory_bound[1]:g}")
-    run = _recorded(profile)
+    names, most, shortest, rest_of_run = _recorded(profile)
     slower = costs.regular["hbm"] / costs.regular["ddr"]  # (1 + draws, 1)
     low_share, high_share = memory_bound or (0.0, 1.0)
     # a kernel that memory bounds never gets faster at a lower bandwidth, and the others keep their time
     fastest = 1.0 + low_share * (np.maximum(np.quantile(slower[1:], QUANTILES[0]), 1.0) - 1.0)
     slowest = 1.0 + high_share * (np.maximum(np.quantile(slower[1:], QUANTILES[1]), 1.0) - 1.0)
-    factors = np.tile(np.array([[fastest], [slowest]]), (1, len(run.names)))
-    least = np.zeros(len(run.names))
-    with_counts = np.zeros(len(run.names), dtype=np.bool_)
+    factors = np.tile(np.array([[fastest], [slowest]]), (1, len(names)))
+    least, with_counts = np.zeros(len(names)), np.zeros(len(names), dtype=np.bool_)
     if counted is not None:
-        with_counts = _count(run, counted, costs, factors, least)
+        with_counts = _count(names, most, counted, costs, factors, least)
     rows = tuple(
-        _bracket(name, least, run.seconds, rest, measured, factors)
-        for name, rest, measured in (("kernels", 0.0, float(run.seconds.sum())), ("all", run.rest, profile.seconds))
+        _bracket(name, least, most, rest, measured, factors)
+        for name, rest, measured in (("kernels", 0.0, float(most.sum())), ("all", rest_of_run, profile.seconds))
     )
     flaws = (
         (finding("A343", int((~with_counts).sum()), "kernels by name"),)
@@ -342,7 +323,7 @@ def from_profile(
     )
     volumes = {str(d): int(b) for d, b in moved.group_by("direction").agg(pl.col("size_bytes").sum()).sort("direction").iter_rows()}
     sources = {k: v for k, v in costs.sources.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
-    return UnifiedMemory("recording", None, rows, sources, profile.seconds, volumes, run.shortest, memory_bound, flaws)
+    return UnifiedMemory("recording", None, rows, sources, profile.seconds, volumes, shortest, memory_bound, flaws)
 
 
 def _bracket(name: str, least: Float, most: Float, rest: float, measured: float, factors: Float) -> Compared:
@@ -376,8 +357,11 @@ def _extreme(least: Float, most: Float, rest: float, factor: Float, sign: float)
     return best if math.isfinite(best) else 1.0
 
 
-def _recorded(profile: Profile) -> _Recorded:
-    """Return kernels by name, and the time that is neither kernel nor exposed migration."""
+def _recorded(profile: Profile) -> tuple[list[str], Float, float, float]:
+    """Return names and exposed times of kernels, their time if each launch were as short as the shortest, and the rest of the run [s].
+
+    The rest is neither kernel nor exposed migration.
+    """
     moved, kernels = profile.of("migration"), profile.of("kernel")
     # exposed time counts overlapping kernels once
     table = (
@@ -389,12 +373,12 @@ def _recorded(profile: Profile) -> _Recorded:
     other = profile.run_time_ns - shares["kernel"] - int(moved["exposed_ns"].sum())
     # the time line counts memory sets as kernel time, though they are no kernels
     sets = shares["kernel"] - int(table["exposed_ns"].sum())
-    return _Recorded(table["name"].to_list(), table["exposed_ns"].to_numpy() * 1e-9, float(table["shortest"].sum()), (other + sets) * 1e-9)
+    return table["name"].to_list(), table["exposed_ns"].to_numpy() * 1e-9, float(table["shortest"].sum()), (other + sets) * 1e-9
 
 
-def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, least: Float) -> Bool:
+def _count(names: list[str], most: Float, counted: Table, costs: Memories, factors: Float, least: Float) -> Bool:
     """Replace factors and least times of counted kernels by the roofline's intervals, and return the mask of counted kernels."""
-    done, names = _work(counted, costs), run.names
+    done = _work(counted, costs)
     alone = Work(done.flops, done.regular_bytes, done.irregular_bytes)
     hbm, ddr = (roofline_seconds(alone, costs.costs(memory)) for memory in ("hbm", "ddr"))
     with_counts = np.zeros(len(names), dtype=np.bool_)
@@ -404,12 +388,12 @@ def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, leas
             raise error_of("A160.names" if not matches.any() else "A160.twice", where=counted.where(row, "name"), found=clipped(text))
         if not hbm[0, row] > 0:
             raise error_of("A045.line", where=counted.where(row))
-        recorded, fewest = float(run.seconds[matches].sum()), _spread(hbm[:, row]).low
+        recorded, fewest = float(most[matches].sum()), _spread(hbm[:, row]).low
         if fewest > recorded:
             raise error_of("A045.excess", where=counted.where(row), found=f"{show(fewest, 's')} at least, {show(recorded, 's')} recorded")
         spread = _spread(ddr[:, row] / hbm[:, row])
         factors[:, matches] = [[spread.low], [spread.high]]
         # a name may stand for several kernels, which share its work by recorded time
-        least[matches] = fewest * run.seconds[matches] / recorded
+        least[matches] = fewest * most[matches] / recorded
         with_counts |= matches
     return with_counts

@@ -44,9 +44,7 @@ def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, rat
 def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
     """Read ``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
 
-    Raises
-    ------
-    UsageError : A038 for any other text; A036 for a share outside 0 to 100 %.
+    Raises A038 for any other text; A036 for a share outside 0 to 100 %.
     """
     out = []
     for word in (part.strip() for text in words for part in text.split(",") if part.strip()):

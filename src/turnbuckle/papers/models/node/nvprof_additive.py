@@ -39,9 +39,9 @@ def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) ->
     """
     within_range(lambdas)
     stated = None if total is None else _total(total)
-    summary = read_summary(path)
+    processes, findings = read_summary(path)
     rows, over, twice = [], 0, 0
-    for index, process in enumerate(summary.processes):
+    for index, process in enumerate(processes):
         numbers = _terms(process)
         _held(lambdas, numbers, process, path)
         name = f"process {process.pid}" if process.pid is not None else f"process {index + 1} of the file"
@@ -51,7 +51,6 @@ def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) ->
         rows.append(_bounded(row) if stated is None else row)
         over += stated is not None and exceeds({**terms, "mpi": _NOTHING})
         twice += any(r.section == "unified" and r.name in _DATA for r in process.rows)
-    findings = list(summary.findings)
     if over:
         findings.append(finding("A341", over, "sums of nvprof against --total"))
     return rows, findings

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
@@ -76,11 +76,9 @@ class Process:
         return sum(r.seconds for r in self.rows if r.section in sections)
 
 
-@dataclass
-class Summary:
-    """File of summaries: its name without folder, its processes in file order, and findings."""
+class Summary(NamedTuple):
+    """Processes of a file of summaries, in file order, and findings."""
 
-    name: str
     processes: list[Process]
     findings: list[Finding]
 
@@ -201,7 +199,7 @@ class _Reading:
         processes = [_added_up(p) for p in self.processes.values() if p.rows]
         if wrong:
             findings.append(finding("P175", len(wrong), f"first: line {min(wrong)}"))
-        return Summary(self.name, processes, findings)
+        return Summary(processes, findings)
 
 
 @dataclass(frozen=True)
