@@ -141,8 +141,7 @@ class Projection(Declared):
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
     host : how many times longer the target's host takes for the code between calls; None where it is the source's host.
-    alone : the same target with the kernels and the host of the recording, where it has others: what the coupling changes;
-        without `drivers`.
+    alone : the same target with the kernels and the host of the recording, where it has others: what the coupling changes.
     nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
         tells.
     network : the networks that the messages were priced on; None where messages keep their recorded time.

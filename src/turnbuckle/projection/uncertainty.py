@@ -514,8 +514,7 @@ def project_many(
                 copies=copy_times(copies, declared, pair, by, made=made),
                 kernels=kernel_times(kernels, declared, pair, by, made=made),
             )
-            # what moves the answer is asked of the whole change, not of its coupling alone
-            answers[name] = with_interval(answer, question, declared, pair, by, drivers=not name, made=made) if draws else answer
+            answers[name] = with_interval(answer, question, declared, pair, by, made=made) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out
 
