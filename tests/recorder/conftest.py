@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_bench import WARNINGS, Bench, Ran, Said, made_once
+from recorder_bench import Bench, Ran, Said, against, made_once
 
 from turnbuckle.cli import run as cli_run
 from turnbuckle.recorder import measuring, toolchain
@@ -79,27 +79,19 @@ def _equip(toolkit: Path, real: toolchain.Cupti) -> None:
         (toolkit / "targets" / "x86_64-linux" / "include").symlink_to(real.includes[1])
     (toolkit / "lib64").mkdir()
     library = toolkit / "lib64" / "libcupti.so"
-    text = "".join(path.read_text(encoding="utf-8") for path in real.includes[0].glob("cupti_activity*.h"))
-    headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    common = [*toolchain.compiler(), *WARNINGS, *headers, "-idirafter", str(toolchain.stand_ins())]
-    named = toolchain.record_options(text)
-    subprocess.run(
-        [*common, *named, "-fPIC", "-shared", "-Wl,-soname,libcupti.so", str(HERE / "standin.c"), "-ldl", "-o", library], check=True
-    )
+    linked = ("-fPIC", "-shared", "-Wl,-soname,libcupti.so", HERE / "standin.c", "-ldl", "-o", library)
+    subprocess.run([*against(real), *linked], check=True)
     (toolkit / "driver").mkdir()
     (toolkit / "driver" / "libcuda.so.1").symlink_to(library)
-    program = toolkit / "program"
     run_path = f"-Wl,-rpath,{library.parent}"
-    subprocess.run([*common, str(HERE / "program.c"), str(library), run_path, "-ldl", "-lpthread", "-o", program], check=True)
+    subprocess.run([*against(real), HERE / "program.c", library, run_path, "-ldl", "-lpthread", "-o", toolkit / "program"], check=True)
 
 
 @pytest.fixture(scope="module")
 def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
     library = bench.toolkit / "lib64" / "libcupti.so"
-    headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    words = [*toolchain.compiler(), *WARNINGS, *headers]
-    words += ["-idirafter", str(toolchain.stand_ins()), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
+    words = [*against(real), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
     words += [f"-Wl,-rpath,{library.parent}", "-ldl", "-o"]
     made = made_once(tmp_path_factory, "dependences", lambda folder: subprocess.run([*words, str(folder / "dependences")], check=True))
     return made / "dependences"

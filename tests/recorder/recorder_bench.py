@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from answers import of_all_workers
 
+from turnbuckle.recorder import toolchain
 from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
 
@@ -57,6 +59,21 @@ class Said:
     code: int
     out: str
     err: str
+
+
+def missing(what: str) -> None:
+    """Skip where a program of the test is not installed; the project's own CI installs it and never skips."""
+    if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
+        pytest.fail(f"{what} is required here")
+    packages = "gcc openmpi-bin libopenmpi-dev pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
+    pytest.skip(f"{what} is not installed (apt install {packages})")
+
+
+def against(cupti: toolchain.Cupti) -> list[str]:
+    """Return the words that compile a program of the tests against CUPTI's headers."""
+    headers = [word for path in cupti.includes for word in ("-isystem", str(path))]
+    text = "".join(path.read_text(encoding="utf-8") for path in cupti.includes[0].glob("cupti_activity*.h"))
+    return [*toolchain.compiler(), *WARNINGS, *toolchain.record_options(text), *headers, "-idirafter", str(toolchain.stand_ins())]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

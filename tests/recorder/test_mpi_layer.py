@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from recorder_bench import WARNINGS, Bench, Said
+from recorder_bench import WARNINGS, Bench, Said, missing
 
 from turnbuckle.cli import run as cli_run
 from turnbuckle.foundation.errors import NativeError
@@ -38,13 +38,6 @@ OPEN_MPI = {
     "OMPI_MCA_btl_base_warn_component_unused": "0",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-
-
-def missing(what: str) -> None:
-    """Skip where a program of the test is not installed; the project's own CI installs it and never skips."""
-    if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
-        pytest.fail(f"{what} is required here")
-    pytest.skip(f"{what} is not installed (apt install openmpi-bin libopenmpi-dev pocl-opencl-icd ocl-icd-opencl-dev opencl-headers)")
 
 
 @pytest.fixture(scope="module")

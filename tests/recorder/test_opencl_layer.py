@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from recorder_bench import draws
+from recorder_bench import draws, missing
 from refusals import refused
 
 from turnbuckle.foundation.errors import NativeError
@@ -37,13 +37,6 @@ from turnbuckle.trace.trace import Trace
 SOURCE = Path(__file__).with_name("opencl_requests.c")
 LIMIT_SECONDS = 300
 NOTHING: Mapping[str, str] = {}
-
-
-def missing(what: str) -> None:
-    """Skip where a program of the test is not installed; the project's own CI installs it and never skips."""
-    if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
-        pytest.fail(f"{what} is required here")
-    pytest.skip(f"{what} is not installed (apt install gcc pocl-opencl-icd ocl-icd-opencl-dev opencl-headers)")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from recorder_bench import WARNINGS, Bench, Ran, draws
+from recorder_bench import Bench, Ran, against, draws
 
 from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import BOUNDARY_CLASSES, call_class
@@ -45,11 +45,8 @@ def test_it_builds_against_the_real_cupti_loads_and_refuses_without_a_driver(rea
 def asked(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[list[str]]]:
     """What NVIDIA's own CUPTI says, in words."""
     program = tmp_path_factory.mktemp("real") / "real_cupti"
-    text = "".join(path.read_text(encoding="utf-8") for path in real.includes[0].glob("cupti_activity*.h"))
-    headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    words = [*toolchain.compiler(), *WARNINGS, *toolchain.record_options(text), *headers, "-idirafter", str(toolchain.stand_ins())]
-    source = Path(__file__).with_name("real_cupti.c")
-    subprocess.run([*words, str(source), str(real.library), f"-Wl,-rpath,{real.library.parent}", "-ldl", "-o", program], check=True)
+    linked = (Path(__file__).with_name("real_cupti.c"), real.library, f"-Wl,-rpath,{real.library.parent}", "-ldl", "-o", program)
+    subprocess.run([*against(real), *linked], check=True)
 
     def ask(*words: object) -> list[list[str]]:
         done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=True, timeout=60)

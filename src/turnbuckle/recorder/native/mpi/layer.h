@@ -70,27 +70,27 @@ enum call_kind { MESSAGE, COLLECTIVE, REQUEST, OTHER };
 struct call {
     const char *name;
     int64_t begin, end;
-    int recorded; /* not where MPI itself makes the call, and not before MPI_Init */
+    int recorded; /* 0 for calls that MPI itself makes, and before MPI_Init */
 };
 
-/* Every call of the program: looks the library up at the first one, and notes the time. */
+/* Begins every call of the program: notes the time, and looks up the library at the first call. */
 struct call call_begin(const char *name, void *caller);
-/* The library has returned. */
+/* Notes that the library has returned. */
 void call_return(struct call *call);
-/* All of the call is done; nothing of it is recorded after this.  What the layer took behind the library's return is added up. */
+/* Ends the call; nothing of it is recorded afterwards.  Adds up the time that the layer took after the library's return. */
 void call_done(const struct call *call);
 #define BEGIN(function) struct call call = call_begin("MPI_" #function, __builtin_return_address(0))
 
-/* A row of this call: kind, times, thread and name. */
+/* Returns a row of this call with its kind, times, thread and name. */
 struct row call_row(const struct call *call, enum call_kind kind);
 void row_write(const struct row *row);
-/* A call without a message or a request. */
+/* Writes the row of a call without a message or a request. */
 void plain_row(const struct call *call, enum call_kind kind);
 
-/* A call that looked for something and found nothing: those in a row, less than 10 us apart, are one row, as a program may look without end. */
+/* Writes a poll that found nothing.  Successive polls less than 10 us apart become one row, because a program may poll without end. */
 void poll_row(const struct call *call, enum call_kind kind);
 
-/* A message or call that cannot be told, by its cause. */
+/* Counts a message or call that cannot be recorded, by its cause. */
 enum skipped { INTERCOMMUNICATOR, ONE_SIDED_CALL, CAUSES };
 void skipped(enum skipped cause);
 
@@ -109,43 +109,43 @@ void skipped(enum skipped cause);
 struct group {
     int64_t number; /* of this process; the world is 1 */
     int rank, size;
-    int foreign; /* an intercommunicator, or one with processes outside of the world: its messages are not told */
+    int foreign; /* an intercommunicator, or one with processes outside of the world: its messages are not recorded */
 };
-/* What is known of a communicator.  A group of its own where it is not yet known: called as it is made, so that all members count alike. */
+/* Returns the group of a communicator, and numbers a new one.  Called when a communicator is made, so that all members number it alike. */
 const struct group *group_of(MPI_Comm comm);
 void groups_begin(void);
 
 /* ---- requests ---- */
 
-/* A request begins: its number, which a row of it and those of its completion have in common.  Of a receive, the row is kept until its
+/* Returns the number of a new request, which its row shares with the rows of its completion.  The row of a receive is kept until its
  * source, tag and size are known. */
 int64_t request_begun(MPI_Request request, int persistent, const struct row *receive);
-/* A persistent request is started, freed or cancelled. */
+/* request_number returns the number of a persistent request that is started or cancelled; request_freed forgets a request. */
 int64_t request_number(MPI_Request request);
 void request_freed(MPI_Request request);
-/* Before a completing call: the requests that it may complete, each the oldest of its handle that no other such call has.  Few are kept
- * on the stack.  Afterwards each is left again, complete or not. */
+/* Claim each request that a call may complete, before the call: the oldest of its handle that no other call has claimed.  Release each
+ * one after the call, complete or not.  Up to FEW of them are kept on the stack. */
 enum { FEW = 16 };
 struct open { uint64_t key; int64_t number; };
 struct open request_open(MPI_Request request);
 void request_left(struct open open);
-/* One of them is complete: its rows.  `status` tells what a receive got. */
+/* Writes the rows of a completed request.  `status` holds source, tag and size of a receive. */
 void request_complete(const struct call *call, struct open open, MPI_Status *status);
-/* The receives that were never completed. */
+/* Writes the rows of receives that were never completed. */
 void requests_end(void);
-/* Source, tag and size of a receive. */
+/* Fills in source, tag and size of a receive. */
 void row_received(struct row *row, MPI_Status *status);
 
 /* ---- places ---- */
 
 /* Kinds of memory, numbered as the vocabulary's `memories` and CUPTI's. */
 enum memory_kind { MEMORY_UNKNOWN, PAGEABLE, PINNED, DEVICE, ARRAY, MANAGED };
-/* Where a pointer leads to. */
+/* Returns the kind of memory that a pointer leads to. */
 enum memory_kind place_of(const void *pointer);
-/* Facts at the end: who was asked. */
+/* Writes the names of the libraries that were asked, at the end of a file. */
 void places_tell(void);
 
-/* Bytes of elements, and the place of the first; NONE without any. */
+/* Return the bytes of some elements, and the kind of memory of the first; NONE without elements. */
 int64_t bytes_of(int64_t count, MPI_Datatype type);
 int64_t buffer_place(const void *buffer, int64_t count, MPI_Datatype type);
 

@@ -4,13 +4,14 @@
 
 #include <stdint.h>
 
-/* Now [ns]. */
+/* Returns the time [ns]. */
 int64_t clock_now(void);
 
-/* CLOCK_REALTIME minus CLOCK_MONOTONIC [ns], from the narrowest of some looks at both; *at: when, *width: how far it may be off. */
+/* Returns CLOCK_REALTIME minus CLOCK_MONOTONIC [ns], from the narrowest of several readings of both.
+ * *at: the time of that reading, *width: the bound of its error. */
 int64_t clock_to_utc(int64_t *at, int64_t *width);
 
-/* Spins until `length` [ns] have passed since `start`; returns when it ended.  A sleep would end a scheduler's tick too late. */
+/* Spins until `length` [ns] have passed since `start`; returns the time of its end.  A sleep would end a scheduler's tick too late. */
 int64_t clock_spin(int64_t start, int64_t length);
 
 #endif

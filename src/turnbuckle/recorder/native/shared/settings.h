@@ -1,11 +1,11 @@
-/* settings.h - numbers that both recorders are given through the environment. */
+/* settings.h - numbers that both recorders read from the environment. */
 #ifndef TURNBUCKLE_SETTINGS_H
 #define TURNBUCKLE_SETTINGS_H
 
 #include <stdint.h>
 
-/* The whole number of the variable `name`, or `otherwise` where it is not set.
- * Where it is no number from 0 to `most`, *wrong says so; the text stands until the next call. */
+/* Returns the whole number in the variable `name`, or `otherwise` where it is not set.
+ * *wrong is a sentence where the variable holds no number from 0 to `most`; its text is valid until the next call. */
 int64_t setting(const char *name, int64_t otherwise, int64_t most, const char **wrong);
 
 #endif

@@ -1,10 +1,10 @@
-/* slack.h - what both recorders are told of delays: which classes of calls wait, how long, before or after them. */
+/* slack.h - settings of delays, the same for both recorders: classes of calls that wait, for how long, before or after the call. */
 #ifndef TURNBUCKLE_SLACK_H
 #define TURNBUCKLE_SLACK_H
 
 #include <stdint.h>
 
-/* Those of turnbuckle.profile.classify. */
+/* The classes of turnbuckle.profile.classify. */
 enum call_class { LAUNCH, COPY, MEMSET, SYNC, ALLOC, EVENT, QUERY, STREAM, MODULE, OTHER, CALL_CLASSES };
 extern const char *const call_class_names[CALL_CLASSES];
 
@@ -16,27 +16,27 @@ extern const char *const call_class_names[CALL_CLASSES];
 
 struct slack {
     int64_t ns;       /* -1: calls are not watched */
-    unsigned classes; /* a bit each */
+    unsigned classes; /* one bit for each class */
     int before;
-    int64_t from, to; /* bounds of the random delay besides [ns]; `to` -1: there is none */
+    int64_t from, to; /* bounds of the additional random delay [ns]; `to` -1: no random delay */
     uint64_t seed;
-    int64_t rank; /* of this process, where a launcher tells it; else 0 */
+    int64_t rank; /* of this process, from its launcher; 0 without one */
 };
 
-/* From the environment: TB_SLACK_NS, TB_SLACK_CLASSES (those that cross to the device where it is not set), TB_SLACK_WHERE,
- * TB_JITTER_FROM_NS, TB_JITTER_TO_NS and TB_JITTER_SEED.  Returns NULL, or what is wrong with it. */
+/* Reads TB_SLACK_NS, TB_SLACK_CLASSES (default: the calls that cross to the device), TB_SLACK_WHERE, TB_JITTER_FROM_NS, TB_JITTER_TO_NS
+ * and TB_JITTER_SEED from the environment.  Returns NULL, or the sentence that says what is wrong. */
 const char *slack_settings(struct slack *slack);
 
-/* How long the next call of this thread waits: `fixed` [ns] and, if asked for, a random time besides.
+/* Returns how long the next call of this thread waits [ns]: `fixed`, and a random time if the settings ask for one.
  *
- * Uniform between the bounds, both included.  The sequence of a thread follows from the seed, the rank that a launcher gave the process
- * (else 0), and the thread's place in the order in which threads of the process are first delayed. */
+ * The random time is uniform between the bounds, both included.  The sequence of a thread follows from the seed, the rank that a
+ * launcher gave the process (else 0), and the thread's place in the order in which threads of the process are first delayed. */
 int64_t slack_length(const struct slack *slack, int64_t fixed);
 
-/* Facts at the end: what was drawn.  Between output_begin and output_end. */
+/* Writes the totals of the random delays, at the end of a file.  Between output_begin and output_end. */
 void slack_tell_totals(const struct slack *slack);
 
-/* Facts of these settings, at the begin of a file.  Between output_begin and output_end. */
+/* Writes these settings as facts, at the begin of a file.  Between output_begin and output_end. */
 void slack_tell(const struct slack *slack);
 
 #endif
