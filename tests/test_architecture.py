@@ -161,7 +161,8 @@ def test_no_line_is_kept_from_the_formatter() -> None:
     """A table that is long under it is data, and stands in a file; a call that is long takes names for its parts."""
     marks = ("fmt: " + word for word in ("skip", "off", "on"))
     pattern = re.compile("# (?:" + "|".join(marks) + ")")
-    paths = [path for room in ("src", "tests", "benchmarks", "packaging", "validation") for path in sorted((ROOT / room).rglob("*.py"))]
+    rooms = ("src", "tests", "benchmarks", "docs", "examples", "packaging", "validation")
+    paths = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     assert len(paths) > 900 and [p.relative_to(ROOT).as_posix() for p in paths if pattern.search(p.read_text(encoding="utf-8"))] == []
 
 
