@@ -1,4 +1,4 @@
-"""Names of the first edition, for one release: each warns, and asks what took its place."""
+"""Names of the first edition, kept for one release: each warns and calls its replacement."""
 
 from __future__ import annotations
 

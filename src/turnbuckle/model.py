@@ -88,17 +88,17 @@ def _options(parameter: Parameter, hint: Any) -> Iterator[Parameter]:
 
 
 def _plain(hint: Any) -> Any:
-    """Return a type without what the command line says of it."""
+    """Return a type without its annotations for the command line."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _help(hint: Any) -> str:
-    """Return what the command line says of an option; empty where it says nothing."""
+    """Return the help text of an option; empty if it has none."""
     return next((str(text) for extra in get_args(hint)[1:] if (text := getattr(extra, "help", None))), "")
 
 
 def _taken(parameter: Parameter, value: Any) -> Any:
-    """Return a value as the verb takes it.  Raises A002 for one that it cannot take."""
+    """Convert a value for the verb.  Raises A002 for an impossible one."""
     hint = parameter.annotation
     if parameter.kind is Parameter.VAR_POSITIONAL:
         return [_fitted(parameter.name, hint, each) for each in value]

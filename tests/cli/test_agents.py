@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
-
 SAMPLE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "examples" / "milc-like-synthetic.sqlite"
 #: Tools and arguments, in the order of the answers.
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -22,6 +19,9 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 async def _spoken(place: Path) -> tuple[list[Any], list[Any]]:
+    from mcp import ClientSession, StdioServerParameters  # heavy, and every worker collects every test
+    from mcp.client.stdio import stdio_client  # the same
+
     started = StdioServerParameters(command=sys.executable, args=["-m", "turnbuckle", "mcp"], cwd=place)
     async with stdio_client(started) as (read, write), ClientSession(read, write) as session:
         await session.initialize()

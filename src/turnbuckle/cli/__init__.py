@@ -9,8 +9,8 @@ def main() -> None:
     import os
 
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        # NumPy's threads wait for work in a loop, which takes more time than our small systems of equations.  A program that `record`
-        # starts gets `os.environ`, which putenv leaves alone.
+        # NumPy's threads wait for work in a loop, which takes longer than our small systems of equations.  `putenv` leaves `os.environ`
+        # unchanged, so a program that `record` starts does not inherit the setting.
         os.putenv("OPENBLAS_NUM_THREADS", "1")
     try:
         from turnbuckle.cli.run import main as run
@@ -19,7 +19,7 @@ def main() -> None:
         if number not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise
         code, what = ("L002", "too little memory") if number == errno.ENOMEM else ("L001", "too few files may be open at once")
-        # nothing more can be loaded, so this is said without anything
+        # nothing more can be loaded, so the message is written directly
         os.write(2, f"error[{code}]: {what}\n  fix:   raise the limit: ulimit -n 1024, ulimit -v unlimited\n".encode())
         raise SystemExit(2) from None
     except KeyboardInterrupt:

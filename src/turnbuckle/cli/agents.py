@@ -25,7 +25,7 @@ PATIENCE: Final = 600.0
 
 
 def asked(*words: str) -> str:
-    """Run one command line with ``--format json`` -> its document.  Raises `ToolError` with the lines of the error."""
+    """Run one command line with ``--format json`` and return its document.  Raises `ToolError` with the lines of the error."""
     from mcp.server.mcpserver.exceptions import ToolError  # an extra, and heavy
 
     line = [sys.executable, "-m", "turnbuckle", *words, "--format", "json"]
@@ -36,7 +36,7 @@ def asked(*words: str) -> str:
 
 
 def _options(**given: str | Sequence[str] | None) -> list[str]:
-    """Return the options that were given, each as one word: what begins with a dash stays a value."""
+    """Return the given options, each as one word, so that a value may begin with a dash."""
     return [f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}" for name, value in given.items() if value]
 
 

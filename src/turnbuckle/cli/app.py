@@ -18,7 +18,7 @@ from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
 
 def _build() -> str:
-    """Return the version, and what runs: the native core's build, and the libraries beside it."""
+    """Return the versions of Turnbuckle, Python and the libraries, and the build of the native core."""
     from importlib.metadata import version
     from platform import python_version
 
@@ -54,7 +54,7 @@ for _name, _entry in VERBS.items():
 
 
 def _with_its_whole_text(words: Sequence[str]) -> None:
-    """Register the verb that is asked for again, without the sentence that stands for it in the list: its own text is longer."""
+    """Register the asked verb again without its one-sentence summary, so that its help shows the whole docstring."""
     name = " ".join(words[: 1 + (words[:1] == ["model"])])
     if name in VERBS:
         above, _, verb = name.rpartition(" ")
@@ -63,7 +63,7 @@ def _with_its_whole_text(words: Sequence[str]) -> None:
 
 
 def dispatch(words: Sequence[str]) -> int:
-    """Run one command line; a first word that is no verb but a file means `turnbuckle FILE`."""
+    """Run one command line; `turnbuckle FILE` gives an overview of the file."""
     words = list(words)
     verbs = [name for name in app if not name.startswith("-")]
     if words and not words[0].startswith("-") and words[0] not in verbs:
@@ -99,9 +99,9 @@ _WRITTEN = ("output", "charts", "keep", "surface")
 
 
 def _keep_inputs(arguments: Mapping[str, Any]) -> None:
-    """Refuse an output that is a file of the same command line, before any work.  Raises `ReportError` R004.
+    """Refuse an output that is also an input of the command line, before any work.  Raises `ReportError` R004.
 
-    What else a command reads, such as the other files of an archive, is noted when it is opened, and refused when it is to be written.
+    Other files that a command reads, such as members of an archive, are noted when opened and refused when written.
     """
     forget()
     for name, value in arguments.items():

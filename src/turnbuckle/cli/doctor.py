@@ -1,4 +1,4 @@
-"""``turnbuckle doctor``: is this installation whole, and what is this recording worth?"""
+"""``turnbuckle doctor``: checks of the installation, of a recording, and of a node's topology."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from turnbuckle.trace.secrets import look
 
 @dataclass(frozen=True, repr=False)
 class Checks(Shown):
-    """What was looked at: a state (``ok``, ``look`` or ``bad``), what, and a detail each."""
+    """Checks: each has a state (``ok``, ``look`` or ``bad``), a subject and a detail."""
 
     question: ClassVar[str] = "doctor"
 
@@ -88,7 +88,7 @@ def examined(
 
 
 def placed(node: Topology, cpus: frozenset[int] | None, machine: Machine | None) -> list[dict[str, Any]]:
-    """Say where each GPU stands, whether the CPUs that drive it stand on its side, and whether its link is as the machine's file says."""
+    """Check each GPU: its NUMA node, whether its CPUs are on the same node, and whether its link is as fast as the machine file states."""
     out = []
     drive = node.allowed if cpus is None else cpus
     stated = None if machine is None else machine.value("link.h2d.bandwidth")
@@ -106,7 +106,7 @@ def placed(node: Topology, cpus: frozenset[int] | None, machine: Machine | None)
     return out
 
 
-#: A link is as stated from this share of the stated bandwidth on: files round, and some count the line code.
+#: Least share of the stated bandwidth of a link: files round, and some count the line code.
 _AS_STATED = 0.9
 
 
@@ -166,7 +166,7 @@ def _cache() -> dict[str, Any]:
 
 
 def recording(path: Path) -> list[dict[str, Any]]:
-    """Return what a recording can and cannot be used for."""
+    """Return the checks of a recording."""
     answer = inspected(path, None, False)
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}
@@ -177,7 +177,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
     in_checks = ("P115", "P109", "P111", "P119", "P182", "P220")
-    # of a run of MPI calls alone there is no device to say anything of
+    # a run of MPI calls alone has no device to check
     device = nsys or answer.on_device
     return [
         _line("ok" if schema else "look", "schema", _clean(written)) if nsys else _line("ok", "format", _clean(recorder(trace.facts))),
@@ -208,7 +208,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
 
 
 def _start_up(run: Run) -> list[dict[str, Any]]:
-    """Say whether the recording holds more than its start-up; one that does not is unfit for an answer about a longer run."""
+    """Check that the recording holds more than its start-up; otherwise it says nothing about a longer run."""
     begun = run.start_up
     if begun is None:
         return []

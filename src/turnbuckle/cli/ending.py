@@ -1,4 +1,4 @@
-"""Ending in order: a batch system's SIGTERM is met as Ctrl-C is, so that what is half made goes and what is done stays."""
+"""Orderly ends: SIGTERM of a batch system is handled like Ctrl-C, so that half-written files go and finished ones stay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNTOUCHED: Final = (signal.SIG_DFL, signal.default_int_handler)
 def ended_by_signals() -> Iterator[None]:
     """Raise `Ended` in the main thread at SIGINT, SIGTERM and SIGHUP; a signal that is ignored, as under nohup, stays ignored.
 
-    Whatever error comes after a signal is `Ended`: a library that is interrupted may say anything.
+    Any error after a signal becomes `Ended`, since an interrupted library may raise anything.
     """
     received: list[int] = []
 

@@ -1,6 +1,6 @@
-"""The first page of help, drawn as cyclopts draws it, without loading cyclopts and rich: they take most of the time it takes.
+"""The first page of help, as cyclopts draws it but without loading cyclopts and rich, which take most of the time.
 
-A test holds the two to one text.
+A test compares the two pages.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ PARAGRAPHS: Final = (
 )
 MODELS: Final = "The papers' models, one by one, on numbers, tables and recordings of your own."
 _OPTIONS: Final = (("--help (-h)", "Display this message and exit."), ("--version", "Display application version."))
-#: Columns of a terminal below which words are cut, which is left to rich.
+#: On a narrower terminal words are cut, and rich draws the page.
 _NARROWEST: Final = 60
 _CYAN, _PLAIN = "\x1b[36m", "\x1b[0m"
 
 
 def drawn(words: Sequence[str]) -> bool:
-    """Print the page where it is what a command line asks for and can be drawn here; say whether it was."""
+    """Print the page if a command line asks for it and the terminal allows; return whether it was printed."""
     if list(words) not in ([], ["--help"], ["-h"]):
         return False
     width = shutil.get_terminal_size().columns
     verbs = {**registry.entries("verbs"), **registry.entries("questions")}
     rows = [(name, entry.sentence) for name, entry in verbs.items() if " " not in name]
-    # a package of a third party says nothing before it is loaded
+    # the sentence of a third party's verb is unknown before its package is loaded
     if width < _NARROWEST or not all(sentence for _, sentence in rows):
         return False
     if "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower() or "FORCE_COLOR" in os.environ:

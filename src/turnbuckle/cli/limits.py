@@ -1,11 +1,11 @@
-"""What the system allows this process: files, memory and threads, looked at before anything large is loaded, and told when they run out.
+"""Limits of the system on files, memory and threads: checked before anything large is loaded, and reported when they run out.
 
     L001  too few files may be open at once
     L002  too little memory
     L003  threads or processes cannot be started
 
-Libraries of other languages end the process where an allocation fails (SIGABRT), and none of it can be caught.  Under a limit on memory or
-threads the work is therefore done in a child process, with few threads, and the parent tells how the child ended.
+Libraries of other languages end the process when an allocation fails (SIGABRT), which cannot be caught.  Under a limit on memory or
+threads the work is therefore done in a child process, with few threads, and the parent reports how the child ended.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError
 
 #: Files that must still be free to open: readers, threads' wake-ups and imports take up to 20 at once.
 FILES: Final = 24
-#: Address space below which nothing is begun [B]: Python, NumPy, SciPy and Polars reserve most of it, whatever the recording.
+#: Least address space [B]: Python, NumPy, SciPy and Polars reserve most of it, whatever the recording.
 SPACE: Final = 768 << 20
-#: Processes and threads of a user below which few are started.
+#: Below this limit on a user's processes and threads, few are started.
 _FEW_PROCESSES: Final = 4096
 _THREADS: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RAYON_NUM_THREADS": "2"}
 _M_ARENA_MAX: Final = -8
 _PR_SET_PDEATHSIG: Final = 1
-#: Signals that a library which found no memory ends the process with; the last is the kernel's.
+#: Signals with which a library ends the process when memory runs out; the last is the kernel's.
 _STARVED: Final = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGKILL)
 
 _FILES_OUT: Final = re.compile(r"Too many open files|\(os error 2[34]\)|\bcode: 2[34], ")
@@ -41,7 +41,7 @@ _MEMORY_OUT: Final = re.compile(
 _THREADS_OUT: Final = re.compile(
     r"can't start new thread|failed to spawn thread|Resource temporarily unavailable|\(os error 11\)|\bcode: 11, "
 )
-#: Errors of these classes tell in words what the system refused.
+#: Errors of these classes say in words what the system refused.
 _IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemError", "ComputeError")
 
 
@@ -80,27 +80,27 @@ def _refused(error: BaseException) -> TurnbuckleError | None:
 
 
 def too_few_files() -> TurnbuckleError:
-    """Make the error L001: no file can be opened any more; it names the limit of this process."""
+    """Return error L001: no more files can be opened; it names the limit of this process."""
     most = _limit(resource.RLIMIT_NOFILE)
     return error_of("L001", found=f"a limit of {most} open files" if most else "no descriptor is left", files=FILES)
 
 
 def too_little_memory(how: str = "") -> TurnbuckleError:
-    """Make the error L002: memory ran out; it names the limit on the address space, and in the words of `how` how the work ended."""
+    """Return error L002: memory ran out; it names the limit on the address space, and `how` the work ended."""
     most = _space()
     limit = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
     return error_of("L002", found=", ".join(filter(None, (limit, how))), megabytes=SPACE / 1e6)
 
 
 def too_few_threads() -> TurnbuckleError:
-    """Make the error L003: no thread or process can be started any more; it names the limit of this user."""
+    """Return error L003: no more threads or processes can be started; it names the limit of this user."""
     most = _limit(resource.RLIMIT_NPROC)
     return error_of("L003", found=f"a limit of {most} for this user" if most else "the system gives no more")
 
 
 def check() -> None:
-    """Raise `LimitError` (L001, L002) where the work could not even begin."""
-    register(LimitError.__name__)  # what to say is read while a file can be opened
+    """Raise `LimitError` (L001, L002) where the limits are too low to begin."""
+    register(LimitError.__name__)  # read the texts while a file can still be opened
     held: list[int] = []
     try:
         for _ in range(FILES):
@@ -116,7 +116,7 @@ def check() -> None:
 
 
 def guarded(work: Callable[[bool], int], tell: Callable[[TurnbuckleError], None]) -> int:
-    """Exit code of the work; under a limit on memory or threads it is done by a child whose end by a signal is told as L002.
+    """Run the work and return its exit code; under a limit on memory or threads a child runs it, and its end by a signal is L002.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def guarded(work: Callable[[bool], int], tell: Callable[[TurnbuckleError], None]
 
 
 def _frugal() -> None:
-    """Reserve little: one heap for all threads of the C library, and no life without the parent."""
+    """Use one heap for all threads of the C library, and end with the parent."""
     import ctypes
 
     with suppress(OSError, AttributeError):
@@ -192,6 +192,6 @@ def _limit(kind: int) -> int | None:
 
 
 def _space() -> int | None:
-    """Limit on memory [B]: the lower one of address space and data; None where there is none."""
+    """Return the limit on memory [B], the lower of address space and data; None where there is none."""
     limits = [most for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) if (most := _limit(kind)) is not None]
     return min(limits, default=None)

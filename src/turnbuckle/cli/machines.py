@@ -25,7 +25,7 @@ machines_app = App(name="machines", help="The machines Turnbuckle knows: list th
 
 
 def rows(machine: Machine) -> list[dict[str, Any]]:
-    """Return every number of one machine: parameter, change (empty where it stands alone), value, unit, error, nature, source, note."""
+    """Return a row for each number of a machine: parameter, change (empty for a plain value), value, unit, error, nature, source, note."""
     out = [{"parameter": n, "change": "", **_number(p)} for n, p in machine.parameters.items()]
     if machine.relative:
         out += [{"parameter": c.parameter, "change": word, **_number(p)} for c in machine.changes for word, p in c.parts().items()]
@@ -85,7 +85,7 @@ def show(name: str, format: str) -> int:
 
 
 def check(files: list[Path]) -> int:
-    """Check files, or the whole catalogue; raises the first error after all are named."""
+    """Check files, or the whole catalogue; name all remarks, then raise M020 if any is an error."""
     console = Terminal(highlight=False)
     machines = [load(str(f)) for f in files] if files else list(all_machines())
     worst = 0

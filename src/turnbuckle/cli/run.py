@@ -19,8 +19,8 @@ from turnbuckle.cli import first_page, limits
 from turnbuckle.cli.ending import Ended, ended_by_signals
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
-#: Objects made between two searches for unreachable cycles.  Loading makes hundreds of thousands that all stay, and Python's 700 searched
-#: them again and again.
+#: Objects made between two searches for unreachable cycles.  Loading makes hundreds of thousands that all stay; with Python's 700 they
+#: are searched again and again.
 _YOUNG: Final = 50_000
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     try:
         return limits.guarded(lambda limited: run(limited=limited), say)
     finally:
-        # all that is left ends with the process: nobody need look for cycles in it
+        # the process ends, so cycles need not be collected
         gc.freeze()
 
 
@@ -56,7 +56,7 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
-    # behind -- it is a word of the command that is recorded
+    # after -- a word belongs to the recorded command
     before_dashes = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in before_dashes
     words = [w for w in before_dashes if w != "--debug"] + words[len(before_dashes) :]

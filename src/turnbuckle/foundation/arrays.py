@@ -1,4 +1,4 @@
-"""Types of the arrays that columns and replays are made of, by what an element is; members of groups, words; memory that is returned."""
+"""Types of arrays by their elements; numbers for members of groups and for words; freed memory returned to the system."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def numbered(words: Iterable[str]) -> tuple[list[str], Int]:
     return distinct, np.fromiter(map(place.__getitem__, words), np.int64, len(words))
 
 
-#: Rows from which what a step leaves behind is worth a look at the whole heap: some ten megabytes.
+#: From this many rows on, a step frees some ten megabytes, and trimming the heap pays.
 _MANY: Final = 500_000
 
 

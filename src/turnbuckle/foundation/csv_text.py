@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import polars as pl
 
-#: Texts that begin so are run by a spreadsheet, or are once it has dropped a tab or a line's end.
+#: A spreadsheet runs a text that begins so as a formula, also after a tab or a line's end.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
@@ -45,7 +45,7 @@ def of_frame(frame: pl.DataFrame) -> str:
             changed = {text: quoted for text in texts.unique().drop_nulls() if (quoted := neutral(text)) != text}
             frame = frame.with_columns(texts.replace(changed)) if changed else frame
             split = split or bool(texts.str.contains("\r", literal=True).any())
-    # neither writer puts a text in quotes for a lone carriage return, which ends the row for a spreadsheet
+    # neither writer quotes a lone carriage return, which ends the row in a spreadsheet
     return _lines([frame.columns]) + frame.write_csv(include_header=False, quote_style="non_numeric" if split else "necessary")
 
 

@@ -168,7 +168,7 @@ def texts_of(name: str, /, **words: Any) -> Texts:
 
 
 def _class_of(name: str) -> type[TurnbuckleError]:
-    """Return the class of a code, with or without a case: that of the code itself, or of its first two characters."""
+    """Return the class of a code, by the code itself or by its first two characters."""
     return _CLASSES.get(name.partition(".")[0]) or _CLASSES[name[:2]]
 
 
@@ -197,7 +197,7 @@ def error_of(
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Import within this what one extra of the installation brings.  Raises `UsageError` A450 where it was left out."""
+    """Import packages of an optional extra inside this context.  Raises `UsageError` A450 where the extra is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -211,7 +211,7 @@ def unwritable(name: str, place: Path, why: Exception, /, **words: Any) -> Turnb
 
 
 def clipped(text: str, most: int = 60) -> str:
-    """Return text from outside for a message: one printable line of at most `most` letters.
+    """Return a foreign text as one printable line of at most `most` letters, for a message.
 
     >>> clipped("a\\tb" + "c" * 9, 8)
     'a?bcc...'

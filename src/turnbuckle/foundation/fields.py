@@ -1,4 +1,4 @@
-"""What an answer contains is declared once: a row of `fields.csv` beside its question names a key, its unit and its meaning.
+"""Keys of answers: each is declared once, with its unit and its meaning, in the `fields.csv` beside its question.
 
 The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  A class describes in its docstring only
 attributes without a row.  Columns:
@@ -40,7 +40,7 @@ class Declared:
 
 
 class Ranged:
-    """What has a 90 % range: its two ends are one key of its document."""
+    """A value with a 90 % range, whose two ends are one key of its document."""
 
     __slots__ = ()
     low: float
@@ -52,7 +52,7 @@ class Ranged:
         return self.low, self.high
 
 
-#: As a value: the key is written by the mapping above it, and described here alone.
+#: Value of a key that the mapping above writes; its row only describes it.
 DOCUMENTED: Final = "-"
 
 
@@ -106,7 +106,7 @@ def table(package: str) -> list[Field]:
 
 
 def declared(answer: object) -> dict[str, Any]:
-    """Return an answer as its rows say; of a class without rows, as the nearest class that it is made from has them."""
+    """Return an answer as the rows of its class declare it, or those of its nearest base class with rows."""
     for kind in type(answer).__mro__:
         package = kind.__module__.rpartition(".")[0]
         if package and (root := _roots(package).get(kind.__name__)):

@@ -1,7 +1,6 @@
-"""Files: the door by which every input is opened, and the one by which every output is written.
+"""Files: every input is opened here, and every output is written here.
 
-What was read is never written to: an output that is the same file as an input, by whatever name or link, is refused.  What is
-written is there whole or not at all.
+An output that is the same file as an input, by whatever name or link, is refused.  An output is there whole or not at all.
 
 R001  the file cannot be written
 R002  the folder does not exist
@@ -39,7 +38,7 @@ def opened(path: _Name) -> io.BufferedReader:
     ValueError : the text is no file name.
     """
     noted(path)
-    # between the look and the opening the path may have become a pipe
+    # the path may have become a pipe since it was checked
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _note(path, os.fstat(descriptor))
@@ -77,7 +76,7 @@ def is_input(path: _Name) -> bool:
         return False
     if about.st_mtime_ns == changed_ns:
         return True
-    # changed since: still the input, unless that is gone and a new file has its number
+    # a changed file is still the input, unless the input was deleted and a new file has its inode
     with suppress(OSError):
         there = Path(read_by).stat()
         return (there.st_dev, there.st_ino) == (about.st_dev, about.st_ino)
@@ -93,7 +92,7 @@ def refuse_input(path: _Name, what: str) -> None:
 
 
 def goal(path: _Name, what: str, example: str) -> Path:
-    """Return the path of a file to write, after a look before the work and not only after it.
+    """Check, before the work begins, that a file can be written, and return its path.
 
     Raises
     ------
@@ -106,7 +105,7 @@ def goal(path: _Name, what: str, example: str) -> Path:
             raise error_of("R003", where=name, subject=what, example=example)
         if not place.parent.is_dir():
             raise error_of("R002", where=name, found=f"no folder {clipped(place.parent.name)}", subject=what)
-        # a name that is none, or too long
+        # raises for an impossible name, or one that is too long
         with suppress(FileNotFoundError):
             place.lstat()
     except (OSError, ValueError) as error:
@@ -155,7 +154,7 @@ def whole(path: _Name, what: str) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: _Name, what: str) -> Iterator[Path]:
-    """Give a folder to write into in the folder's stead; it takes the folder's place at the end, or is gone with all that is in it.
+    """Yield a draft folder.  It becomes the folder at the end; after an error it is deleted with its content.
 
     Raises
     ------

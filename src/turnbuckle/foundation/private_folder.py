@@ -129,7 +129,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     Shared : another user owns or may change the file.
     OSError : it cannot be opened, or is no ordinary file.
     """
-    # A pipe must not hold up who opens it.
+    # opening a pipe must not block
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):

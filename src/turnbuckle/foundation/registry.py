@@ -85,7 +85,7 @@ def _foreign(kind: str) -> dict[str, Entry]:
 
 @cache
 def _anybody_adds() -> bool:
-    """Return whether an installed package may name entry points of ours: its file says so, or its place is not for us to look into."""
+    """Return whether an installed package may name entry points of ours; also True where its folder cannot be read."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     for folder in dict.fromkeys(sys.path):

@@ -123,7 +123,7 @@ _EXAMPLES: Final = {**EXAMPLES, "B/s": "100 Gb/s", MANNER: "waits"}
 
 @cache
 def settings_of(cls: type) -> Mapping[str, Setting]:
-    """Return the settings that the fields of a dataclass are, in their order.
+    """Return the fields of a dataclass as settings, in their order.
 
     >>> settings_of(Setting)["needed"].wanted, settings_of(Setting)["name"].needed
     ('true or false', True)
@@ -172,7 +172,7 @@ def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
-    """Return the SI unit of a column, which is a setting or is named as one would be.
+    """Return the SI unit of a column, by its setting or by the suffix of its name.
 
     >>> unit_of("communication_seconds", {}), unit_of("ranks", {})
     ('s', '1')
@@ -181,7 +181,7 @@ def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
 
 
 def setting_of(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
-    """Return the setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for an old name."""
+    """Return the setting called `name`.  Raises A081 with the nearest name for an unknown one, A425 for an old one."""
     if name not in settings:
         refuse_old_setting(name, settings)
         raise error_of(

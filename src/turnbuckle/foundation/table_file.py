@@ -207,7 +207,7 @@ class _Reading:
             return cell
         if not cell and not column.needed:
             return math.nan
-        # nothing is nothing in every unit
+        # zero needs no unit
         bare = float(cell) if re.fullmatch(r"0+(\.0*)?", cell) else None
         try:
             value = bare if bare is not None else parse(f"{cell} {unit}".strip(), column.unit)

@@ -1,4 +1,4 @@
-"""TOML that somebody wrote: what it says with the place of every key, or what is wrong and where."""
+"""TOML of a user: its content and the position of every key, or what is wrong and where."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Positions:
 
 
 def parsed(text: str) -> tuple[dict[str, Any], Positions]:
-    """Return what the text says, and where each key stands.
+    """Return the content of the text, and the position of each key.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def parsed(text: str) -> tuple[dict[str, Any], Positions]:
 
 
 class TomlReading:
-    """A TOML file being read: what it says, the position of each value, and errors that name both.
+    """A TOML file being read: its content, the position of each value, and errors that name both.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class TomlReading:
             raise error_of(name, where=file + flaw.at, cause=flaw.why) from None
 
     def _keys(self, path: Path, table: Iterable[str], keys: Collection[str], **words: str) -> None:
-        """Refuse a table that has another key than `keys`."""
+        """Refuse a table with a key that is not among `keys`."""
         for key in table:
             if key not in keys:
                 name, near = f"{self.code}.unknown", did_you_mean(key, keys)

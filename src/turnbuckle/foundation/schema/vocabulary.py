@@ -36,12 +36,12 @@ class Renamed:
 
 @cache
 def renamed() -> tuple[Renamed, ...]:
-    """Return every word that has another name now."""
+    """Return every renamed word."""
     return tuple(Renamed(**row) for row in table_rows("foundation/schema/renamed.csv"))
 
 
 def refuse_old_options(words: Sequence[str]) -> None:
-    """Raise A425 where a command line has an option by its old name."""
+    """Raise A425 for an option with its old name on a command line."""
     options = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
     for row in renamed():
         verb, old = row.verb.split(), row.old.split()
