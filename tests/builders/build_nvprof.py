@@ -76,7 +76,3 @@ def make(path: Path, tables: Mapping[str, Sequence[Row]], texts: Sequence[object
             file.executemany(query, [[row.get(c) for c in columns] for row in rows])
     file.close()
     return path
-
-
-def codes(found: Any) -> dict[str, int]:
-    return {f.code: f.count for f in found.findings}

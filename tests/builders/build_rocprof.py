@@ -21,10 +21,6 @@ START = 63_857_982_000_000
 Record = dict[str, Any]
 
 
-def codes(trace: Trace) -> dict[str, int]:
-    return {f.code: f.count for f in trace.findings}
-
-
 def open_with_reader(path: Path) -> Trace:
     """As the door does: the first reader that knows the file."""
     with path.open("rb") as file:

@@ -44,3 +44,8 @@ def recorded(*calls: Row, ranks: int = 2, made: list[Row] | None = None, **table
     rows["mpi_ranks"] = [{"thread": thread(r), "rank": r} for r in range(ranks)]
     rows["mpi_communicators"] = [*world(ranks), *(made or [])]
     return replace(strategies.trace_of(rows), names=pl.Series("name", names, dtype=pl.String))
+
+
+def named(trace: Trace) -> pl.DataFrame:
+    """Return the calls of a recording whose threads count ranks from 1 on, with the text of each and its rank."""
+    return trace.mpi.with_columns(text=trace.text(trace.mpi), rank=pl.col("thread") // (1 << 24) - 1)

@@ -1,4 +1,4 @@
-"""What is refused, and with which error."""
+"""What is refused, and with which error; what is found, and how often."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def refused(code: str, ask: Callable[..., Any], *words: Any, **more: Any) -> Tur
     assert error.code == code, error.lines()
     assert all("\n" not in line for line in error.lines())
     return error
+
+
+def codes(found: Any) -> dict[str, int]:
+    """Return how often each finding of a recording, a profile or an answer counts."""
+    return {f.code: f.count for f in found.findings}

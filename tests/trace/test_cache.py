@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace import Trace, read
@@ -72,8 +73,7 @@ def test_the_second_look_asks_no_reader_whose_file_it_is(reads: list[str], run: 
 def test_a_file_that_may_not_be_read_any_more_is_refused(reads: list[str], run: Path) -> None:
     read(run)
     run.chmod(0)
-    with pytest.raises(ProfileError, match="P010"):
-        read(run)
+    refused("P010", read, run)
 
 
 def test_tables_are_read_when_they_are_asked_for(reads: list[str], run: Path) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from runs import read_once
 
-from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.mpi.questions.messages import scaling
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.scaling import BOUND, Scaled, best, fitted, law_of, scaled
@@ -100,12 +100,9 @@ def test_a_divided_grid_is_predicted_where_repeating_is_not() -> None:
 
 def test_what_is_refused() -> None:
     runs = [program(4), program(9)]
-    with pytest.raises(CannotAnswer, match="A194"):
-        scaled(runs, Setup(ranks=64))
-    with pytest.raises(CannotAnswer, match="A194"):
-        scaled([*runs, program(4)], Setup(ranks=64))
-    with pytest.raises(UsageError, match="A435"):
-        scaled([*runs, program(16)], Setup())
+    refused("A194", scaled, runs, Setup(ranks=64))
+    refused("A194", scaled, [*runs, program(4)], Setup(ranks=64))
+    refused("A435", scaled, [*runs, program(16)], Setup())
 
 
 def test_real_recordings_on_the_command_line(shared: Path, turnbuckle: Callable[..., Any]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mpi_rows import Row, call, recorded, thread
+from refusals import refused
 
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.questions.messages.question import paths, replayed
@@ -102,8 +103,7 @@ def test_a_named_node_holds_as_many_ranks_as_its_gpus_serve() -> None:
     run = traffic({rank: (2 * rank, 2 * rank + 1) for rank in range(4)})
     two, four = (driving(Setup(ranks_per_node=n, network="lassen", gpu_shared="exclusive"), run) for n in (2, 4))
     assert [shares_gpus(setup, network_of(setup, 1)) for setup in (two, four)] == [False, True]
-    with pytest.raises(UsageError, match="A074"):
-        replayed(run, Setup(ranks_per_node=1, network="lassen", gpus_per_rank=3))
+    refused("A074", replayed, run, Setup(ranks_per_node=1, network="lassen", gpus_per_rank=3))
 
 
 def test_the_verdict_is_of_the_shape_that_was_recorded() -> None:

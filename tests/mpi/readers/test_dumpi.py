@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
+from mpi_rows import named
+from refusals import codes, refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi.readers.dumpi import reader as dumpi
@@ -107,20 +108,12 @@ def reading(folder: Path, ranks: Sequence[Sequence[Call]], offsets: Sequence[int
     return read(written(folder, ranks, offsets, **options), use_cache=False)
 
 
-def found(trace: Trace) -> dict[str, int]:
-    return {f.code: f.count for f in trace.findings}
-
-
-def rows(trace: Trace) -> pl.DataFrame:
-    return trace.mpi.with_columns(text=trace.text(trace.mpi), rank=pl.col("thread") // (1 << 24) - 1)
-
-
 def test_a_ring_and_its_sizes(tmp_path: Path) -> None:
     trace = reading(tmp_path, [exchange(me) for me in range(3)])
     said = traffic(trace)
     assert said is not None and said["ranks"] == 3 and said["collectives"] == {"ALLREDUCE": 3, "BARRIER": 3}
     assert said["sends"] == {"count": 3, "bytes": 240} and said["messages"] == {"matched": 3, "unmatched": 0}
-    calls = rows(trace)
+    calls = named(trace)
     assert calls.filter(pl.col("text") == "MPI_Isend", pl.col("rank") == 1).select("partner", "tag", "size_bytes", "request").row(0) == (
         2,
         7,
@@ -129,7 +122,7 @@ def test_a_ring_and_its_sizes(tmp_path: Path) -> None:
     )
     assert calls.filter(pl.col("text") == "MPI_Allreduce")["size_bytes"].to_list() == [24] * 3
     assert trace.facts["product_version"] == "DUMPI 8.1.0" and trace.facts["session_start_utc_ns"] == 15 * 10**17
-    assert set(found(trace)) == {"P119", "P123", "P130"} and not any("secret" in t for t in trace.names)
+    assert set(codes(trace)) == {"P119", "P123", "P130"} and not any("secret" in t for t in trace.names)
     replayed = recorded(build(trace))
     assert replayed.unmatched == 0 and replayed.rounds[0].block_bytes.tolist() == [8.0]
 
@@ -171,10 +164,10 @@ def test_wildcards_are_told_by_their_status(tmp_path: Path) -> None:
     ]
     other: list[Call] = [("Send", 1000 * n, 1000 * n + 50, [4, INT, 0, tag, WORLD]) for n, tag in ((1, 9), (2, 8), (3, 6))]
     trace = reading(tmp_path, [one, other])
-    got = rows(trace).filter(pl.col("kind") == 0, pl.col("rank") == 0)
+    got = named(trace).filter(pl.col("kind") == 0, pl.col("rank") == 0)
     assert got.select("partner", "tag").rows() == [(1, 9), (1, 8), (-1, 6)]
     # without a status the profile finds the one stream that can feed it
-    assert found(trace)["P155"] == 1 and traffic(trace)["messages"] == {"matched": 3, "unmatched": 0}  # type: ignore[index]
+    assert codes(trace)["P155"] == 1 and traffic(trace)["messages"] == {"matched": 3, "unmatched": 0}  # type: ignore[index]
 
 
 def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
@@ -192,7 +185,7 @@ def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
     ]
     other: list[Call] = [("Send", 150, 160, [1, INT, 0, 1, WORLD]), ("Sendrecv", 600, 700, [3, INT, 0, 2, 1, INT, 0, 2, WORLD, ()])]
     trace = reading(tmp_path, [one, other])
-    waits = rows(trace).filter(pl.col("kind") == 2)
+    waits = named(trace).filter(pl.col("kind") == 2)
     assert waits.select("text", "request").rows() == [
         ("MPI_Test", None),
         ("MPI_Testsome", 4),
@@ -202,8 +195,8 @@ def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
         ("MPI_Waitall", 7),
         ("MPI_Waitall", 8),
     ]
-    assert found(trace)["P141"] == 3
-    halves = rows(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
+    assert codes(trace)["P141"] == 3
+    halves = named(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
     assert (halves["end_ns"] - halves["start_ns"]).to_list() == [0, 100] and halves["size_bytes"].to_list() == [4, 12]
 
 
@@ -229,7 +222,7 @@ def test_collectives_of_every_kind_count_as_score_p_does(tmp_path: Path) -> None
         return [(name, 100 * n, 100 * n + 50, arguments) for n, (name, arguments) in enumerate(given_, 1)]
 
     trace = reading(tmp_path, [calls(0), calls(1)])
-    sizes = {(t, r): (s, g) for t, r, s, g in rows(trace).select("text", "rank", "size_bytes", "receive_bytes").iter_rows()}
+    sizes = {(t, r): (s, g) for t, r, s, g in named(trace).select("text", "rank", "size_bytes", "receive_bytes").iter_rows()}
     assert sizes["MPI_Bcast", 0] == (0, 8) and sizes["MPI_Bcast", 1] == (16, 8) and sizes["MPI_Reduce", 1] == (8, 16)
     assert sizes["MPI_Gather", 1] == (8, 16) and sizes["MPI_Scatter", 1] == (16, 8) and sizes["MPI_Gatherv", 1] == (8, 16)
     assert sizes["MPI_Scatterv", 0] == (0, 8) and sizes["MPI_Alltoallv", 0] == sizes["MPI_Alltoallw", 0] == (16, 16)
@@ -250,8 +243,8 @@ def test_types_that_the_program_makes(tmp_path: Path) -> None:
         *((("Send", 100 + k, 101 + k, [2, kind, 1, 1, WORLD])) for k, kind in enumerate((40, 41, 42, 43, 44, 45, 46, 47))),
     ]
     trace = reading(tmp_path, [calls, [("Barrier", 1, 2, [WORLD])]])
-    assert rows(trace).filter(pl.col("kind") == 0)["size_bytes"].to_list() == [24, 240, 24, 56, 48, 8, 246, None]
-    assert found(trace)["A351"] == 1
+    assert named(trace).filter(pl.col("kind") == 0)["size_bytes"].to_list() == [24, 240, 24, 56, 48, 8, 246, None]
+    assert codes(trace)["A351"] == 1
 
 
 def test_communicators_are_brought_together_across_ranks(tmp_path: Path) -> None:
@@ -276,7 +269,7 @@ def test_communicators_are_brought_together_across_ranks(tmp_path: Path) -> None
     members = trace.mpi_communicators.sort("communicator", "local_rank").group_by("communicator", maintain_order=True).agg("rank")
     assert sorted(members["rank"].to_list()) == [[0, 1, 2, 3], [2, 0], [3, 1], [3, 2, 1]]
     said = traffic(trace)
-    assert said is not None and said["messages"] == {"matched": 1, "unmatched": 0} and "P144" not in found(trace)
+    assert said is not None and said["messages"] == {"matched": 1, "unmatched": 0} and "P144" not in codes(trace)
     assert recorded(build(trace)).unmatched == 0
 
 
@@ -299,11 +292,11 @@ def test_groups_and_grids() -> None:
 
 def test_clocks_that_contradict_are_shifted(tmp_path: Path) -> None:
     """Each rank has its own clock, seconds apart; the ring and its barrier bring them together again."""
-    plain = rows(reading(tmp_path, [exchange(me) for me in range(3)]))
+    plain = named(reading(tmp_path, [exchange(me) for me in range(3)]))
     trace = reading(tmp_path, [exchange(me) for me in range(3)], offsets=(5, 700_000, 20))
-    codes = found(trace)
-    assert codes["P145"] == 2 and not {"P146", "P149"} & set(codes)
-    mine = rows(trace)
+    counts = codes(trace)
+    assert counts["P145"] == 2 and not {"P146", "P149"} & set(counts)
+    mine = named(trace)
     for rank in range(3):
         was, now = (f.filter(pl.col("rank") == rank).sort("start_ns")["start_ns"].to_numpy() for f in (plain, mine))
         assert np.ptp(now - was) == 0, "a shift is one number a rank"
@@ -316,8 +309,8 @@ def test_clocks_that_drift_are_shifted_as_well_as_can_be(tmp_path: Path) -> None
     one: list[Call] = [("Barrier", t, t + 10, [WORLD]) for t in (1000, 101_000, 201_000)]
     other: list[Call] = [("Barrier", t + 5_000_000, t + 5_000_010, [WORLD]) for t in (1000, 103_000, 205_000)]
     trace = reading(tmp_path, [one, other])
-    assert found(trace)["P145"] == 1
-    starts = rows(trace).sort("rank", "start_ns")["start_ns"].to_numpy().reshape(2, 3)
+    assert codes(trace)["P145"] == 1
+    starts = named(trace).sort("rank", "start_ns")["start_ns"].to_numpy().reshape(2, 3)
     assert np.abs(starts[0] - starts[1]).max() <= 8192
 
 
@@ -357,7 +350,7 @@ def test_seconds_that_wrap_go_on(tmp_path: Path) -> None:
     late = 65_530 * 10**9
     calls: list[Call] = [("Barrier", late + n * 4 * 10**9, late + n * 4 * 10**9 + 10, [WORLD]) for n in range(4)]
     trace = reading(tmp_path, [calls, calls])
-    assert rows(trace).filter(pl.col("rank") == 0)["start_ns"].diff().drop_nulls().to_list() == [4 * 10**9] * 3
+    assert named(trace).filter(pl.col("rank") == 0)["start_ns"].diff().drop_nulls().to_list() == [4 * 10**9] * 3
 
 
 def test_masks_leave_out_what_they_say(tmp_path: Path) -> None:
@@ -442,5 +435,5 @@ def test_real_sets(shared: Path, name: str) -> None:
     assert trace.facts["tables"] == truth["calls"] and trace.mpi_ranks.height == truth["ranks"]
     said = traffic(trace)
     assert said is not None and said["messages"] == {"matched": truth["calls"]["MPI_Isend"], "unmatched": 0}
-    assert set(found(trace)) == {"P119", "P123", "P130"}
+    assert set(codes(trace)) == {"P119", "P123", "P130"}
     assert recorded(build(trace)).unmatched == 0

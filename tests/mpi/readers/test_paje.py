@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
+from mpi_rows import named
+from refusals import codes, refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi.readers.paje import calls as paje_calls
@@ -103,14 +104,6 @@ def reading(folder: Path, lines: Sequence[str]) -> Trace:
     return read(written(folder, lines), use_cache=False)
 
 
-def found(trace: Trace) -> dict[str, int]:
-    return {f.code: f.count for f in trace.findings}
-
-
-def rows(trace: Trace) -> pl.DataFrame:
-    return trace.mpi.with_columns(text=trace.text(trace.mpi), rank=pl.col("thread") // (1 << 24) - 1)
-
-
 def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     trace = reading(tmp_path, exchange())
     assert trace.facts["format"] == "paje" and trace.facts["product_version"] == "SimGrid 3.32.0"
@@ -118,7 +111,7 @@ def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     assert said is not None and said["ranks"] == 2
     assert said["sends"] == {"count": 2, "bytes": 1024} and said["receives"] == {"count": 2}
     assert said["messages"] == {"matched": 2, "unmatched": 0} and said["collectives"] == {"ALLREDUCE": 2}
-    calls = rows(trace)
+    calls = named(trace)
     sent = calls.filter(pl.col("text") == "PMPI_Isend").sort("rank")
     assert sent["partner"].to_list() == [1, 0] and sent["tag"].to_list() == [7, 7] and sent["size_bytes"].to_list() == [512, 512]
     # a wait has a row for each request that it completes
@@ -127,7 +120,7 @@ def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     assert waits["request"].sort().to_list() == begun["request"].sort().to_list() and waits["end_ns"].to_list() == [8000, 8000]
     # an element of the messages has 8 bytes; two ranks of 8 bytes each way
     assert calls.filter(pl.col("kind") == 1)["size_bytes"].to_list() == [16, 16]
-    assert found(trace)["A350"] == 2 and found(trace)["P119"] == 1 and "P153" not in found(trace)
+    assert codes(trace)["A350"] == 2 and codes(trace)["P119"] == 1 and "P153" not in codes(trace)
     assert trace.text(trace.ranges).to_list() == ["computing", "computing"]
     replayed = recorded(build(trace))
     assert replayed.unmatched == 0 and replayed.messages.size_bytes.tolist() == [512.0, 512.0]
@@ -136,7 +129,7 @@ def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
 
 def test_fields_are_read_by_the_header_and_not_by_their_place(tmp_path: Path) -> None:
     """Another order of fields and other numbers of events say the same."""
-    plain = rows(reading(tmp_path, exchange()))
+    plain = named(reading(tmp_path, exchange()))
     turned, numbers = {}, {}
     text = []
     for name, (number, fields) in EVENTS.items():
@@ -149,7 +142,7 @@ def test_fields_are_read_by_the_header_and_not_by_their_place(tmp_path: Path) ->
         text.append(" ".join([numbers[first], *(fields[i] for i in turned[first])]))
     place = tmp_path / "turned.paje"
     place.write_text("\n".join(text), encoding="utf-8")
-    other = rows(read(place, use_cache=False))
+    other = named(read(place, use_cache=False))
     assert other.drop("name").equals(plain.drop("name"))
 
 
@@ -183,15 +176,15 @@ def test_blocking_calls(tmp_path: Path) -> None:
         *call(1, "recv", US, 4 * US, ends("1_2_1_1", 1, 4 * US)),
     ]
     trace = reading(tmp_path, lines)
-    received = rows(trace).filter(pl.col("text") == "PMPI_Recv")
+    received = named(trace).filter(pl.col("text") == "PMPI_Recv")
     assert received.select("partner", "tag", "size_bytes", "start_ns", "end_ns").row(0) == (0, 1, 100, 1000, 4000)
 
 
 def test_a_link_without_bytes_is_counted(tmp_path: Path) -> None:
     """So SMPI writes without display-sizes: the message is matched, its size is not made up."""
     trace = reading(tmp_path, [line.replace(" 512", "") if line.startswith("15") else line for line in exchange()])
-    assert found(trace)["A351"] == 4 and traffic(trace)["messages"] == {"matched": 2, "unmatched": 0}  # type: ignore[index]
-    assert rows(trace).filter(pl.col("kind") == 0)["size_bytes"].null_count() == 4
+    assert codes(trace)["A351"] == 4 and traffic(trace)["messages"] == {"matched": 2, "unmatched": 0}  # type: ignore[index]
+    assert named(trace).filter(pl.col("kind") == 0)["size_bytes"].null_count() == 4
 
 
 def test_sendrecv_is_a_half_without_length_and_a_half_with_it(tmp_path: Path) -> None:
@@ -207,7 +200,7 @@ def test_sendrecv_is_a_half_without_length_and_a_half_with_it(tmp_path: Path) ->
         "13 0.000004 2 2",
     ]
     trace = reading(tmp_path, lines)
-    mine = rows(trace).filter(pl.col("rank") == 0)
+    mine = named(trace).filter(pl.col("rank") == 0)
     assert mine.select("start_ns", "end_ns", "partner", "tag", "size_bytes").rows() == [(1000, 1000, 1, 2, 10), (1000, 4000, 1, 3, 20)]
     said = traffic(trace)
     assert said is not None and said["messages"] == {"matched": 2, "unmatched": 0}
@@ -218,7 +211,7 @@ def test_calls_at_the_very_begin_keep_their_time(tmp_path: Path) -> None:
     trace = reading(tmp_path, [*ranks(), *call(0, "init", 0, 0), *call(1, "init", 0, 0), *exchange()[2:]])
     profile = build(trace)
     assert "P102" not in {f.code for f in profile.findings}
-    assert rows(trace).filter(pl.col("text") == "PMPI_Init")["start_ns"].to_list() == [1, 1]
+    assert named(trace).filter(pl.col("text") == "PMPI_Init")["start_ns"].to_list() == [1, 1]
 
 
 def test_what_a_wait_completes_is_guessed_only_where_something_stays_open(tmp_path: Path) -> None:
@@ -227,24 +220,24 @@ def test_what_a_wait_completes_is_guessed_only_where_something_stays_open(tmp_pa
     for k in (1, 2):
         lines += call(1, "send", US, 2 * US, starts(f"2_1_{k}_{k}", 1, US))
     one = lines + call(0, "wait", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US)) + call(0, "wait", 5 * US, 6 * US, ends("2_1_2_2", 0, 6 * US))
-    assert found(reading(tmp_path, one))["P155"] == 1
+    assert codes(reading(tmp_path, one))["P155"] == 1
     both = lines + call(0, "all", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US), ends("2_1_2_2", 0, 4 * US), size="2")
-    assert "P155" not in found(reading(tmp_path, both))
+    assert "P155" not in codes(reading(tmp_path, both))
 
 
 def test_roots_and_sizes_that_are_not_there_are_counted(tmp_path: Path) -> None:
     lines = [*ranks(), *call(0, "cast", US, 2 * US, size="4"), *call(1, "cast", US, 2 * US, size="4")]
     lines += call(0, "bar", 3 * US, 4 * US) + call(1, "bar", 3 * US, 4 * US)
     trace = reading(tmp_path, lines)
-    assert found(trace)["P157"] == 2 and found(trace)["A351"] == 2
-    assert rows(trace).filter(pl.col("text") == "PMPI_Barrier")["size_bytes"].to_list() == [0, 0]
+    assert codes(trace)["P157"] == 2 and codes(trace)["A351"] == 2
+    assert named(trace).filter(pl.col("text") == "PMPI_Barrier")["size_bytes"].to_list() == [0, 0]
 
 
 def test_an_alias_counts_before_a_name(tmp_path: Path) -> None:
     """Containers numbered as their tool likes and called by other numbers: what lines name are the aliases."""
     before = reading(tmp_path, exchange())
     after = reading(tmp_path, ['6 0.0 2 1 0 "1"', '6 0.0 1 1 0 "0"', *exchange()[2:]])
-    assert after.mpi.equals(before.mpi) and "P158" not in found(after)
+    assert after.mpi.equals(before.mpi) and "P158" not in codes(after)
 
 
 def test_marks_and_line_ends_of_editors_change_nothing(tmp_path: Path) -> None:
@@ -260,17 +253,17 @@ def test_flaws_are_counted(tmp_path: Path) -> None:
     lines = [*exchange(), "13 0.000013 2 1", "12 0.000014 2 1 send NA", "12 -1.0 2 1 send NA", "12 nan 2 1 send NA", "12 1e300 2 1 send NA"]
     lines += ["12 0.1 2 77 send NA", "99 what", "12", "8 0.000013 2 1 5", starts("1_2_9_9", 0, 13 * US), ends("5_2_9_8", 1, 13 * US)]
     trace = reading(tmp_path, lines)
-    codes = found(trace)
-    assert codes["P153"] == 6 and codes["P147"] == 2 and codes["P143"] == 1
+    counts = codes(trace)
+    assert counts["P153"] == 6 and counts["P147"] == 2 and counts["P143"] == 1
     # one send whose message never arrives and one message that nobody receives or sent
-    assert codes["P154"] == 3 and codes["P141"] == 1
+    assert counts["P154"] == 3 and counts["P141"] == 1
     assert traffic(trace)["messages"]["matched"] == 2  # type: ignore[index]
 
 
 def test_names_of_states_are_text_and_containers_may_be_no_ranks(tmp_path: Path) -> None:
     lines = [line.replace('"rank-0"', '"<b>left</b>"').replace('"rank-1"', '"right"') for line in exchange()]
     trace = reading(tmp_path, lines)
-    assert found(trace)["P158"] == 2 and trace.mpi_ranks["rank"].to_list() == [0, 1]
+    assert codes(trace)["P158"] == 2 and trace.mpi_ranks["rank"].to_list() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +296,7 @@ def test_a_file_called_paje_that_is_something_else(tmp_path: Path) -> None:
 
 def test_states_inside_states_have_an_end(tmp_path: Path) -> None:
     trace = reading(tmp_path, [*exchange(), *(["12 0.00002 2 1 work NA"] * 5000)])
-    assert found(trace)["P153"] == 5000 - 4096
+    assert codes(trace)["P153"] == 5000 - 4096
 
 
 def test_progress_can_stop_the_read(tmp_path: Path) -> None:
@@ -405,7 +398,7 @@ def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: 
 def test_links_without_end_that_bear_one_key_are_damage(tmp_path: Path) -> None:
     """Only the lines before it make such a line bad: more of them than sound lines, and the file is refused."""
     one = starts("1_2_3_4", 0, US)
-    assert found(reading(tmp_path, [*exchange(), *[one] * 1000]))["P153"] == 999
+    assert codes(reading(tmp_path, [*exchange(), *[one] * 1000]))["P153"] == 999
     with pytest.raises(ProfileError) as error:
         reading(tmp_path, [*exchange(), *[one] * 1500])
     assert error.value.code == "P029"
@@ -425,9 +418,9 @@ def test_smpi_halo(shared: Path, file: str, count: int, states: int, last_ns: in
     assert said["messages"] == {"matched": count, "unmatched": 0} and said["collectives"] == {"ALLREDUCE": 5 * ranks_there}
     assert trace.facts["tables"]["PajePushState"] == states
     assert abs(trace.facts["analysis_duration_ns"] - last_ns) <= 2
-    assert not {"P141", "P147", "P153", "P154", "P155"} & set(found(trace))
+    assert not {"P141", "P147", "P153", "P154", "P155"} & set(codes(trace))
     # each of the four neighbours of a rank on the torus, 50 steps each
-    partners = rows(trace).filter(pl.col("text") == "PMPI_Isend", pl.col("rank") == 0)["partner"].value_counts()
+    partners = named(trace).filter(pl.col("text") == "PMPI_Isend", pl.col("rank") == 0)["partner"].value_counts()
     assert partners["count"].to_list() == [50, 50, 50, 50]
 
 

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
+from mpi_rows import named
+from refusals import codes, refused
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.mpi.readers.paraver import reader as paraver
@@ -94,21 +95,13 @@ def reading(folder: Path, lines: Sequence[str], head: str = HEAD) -> Trace:
     return read(written(folder, lines, head), use_cache=False)
 
 
-def found(trace: Trace) -> dict[str, int]:
-    return {f.code: f.count for f in trace.findings}
-
-
-def rows(trace: Trace) -> pl.DataFrame:
-    return trace.mpi.with_columns(text=trace.text(trace.mpi), rank=pl.col("thread") // (1 << 24) - 1)
-
-
 def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     trace = reading(tmp_path, exchange())
     said = traffic(trace)
     assert said is not None and said["ranks"] == 2
     assert said["sends"] == {"count": 2, "bytes": 300} and said["receives"] == {"count": 2}
     assert said["messages"] == {"matched": 2, "unmatched": 0} and said["collectives"] == {"ALLREDUCE": 2}
-    calls = rows(trace)
+    calls = named(trace)
     mine = calls.filter(pl.col("rank") == 0)
     assert mine.filter(pl.col("text") == "MPI_Irecv").select("partner", "tag", "size_bytes").row(0) == (1, 6, 200)
     # the wait completes the receive whose message is there when it ends, the wait for all the send
@@ -116,7 +109,7 @@ def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     assert request["MPI_Wait"] == request["MPI_Irecv"] and request["MPI_Waitall"] == request["MPI_Isend"]
     # sizes as Score-P counts them: to and from all members
     assert calls.filter(pl.col("kind") == 1).select("size_bytes", "receive_bytes", "communicator").rows() == [(16, 16, 1)] * 2
-    assert found(trace) == {"P119": 1, "P123": 1, "P130": 1, "P159": 2}
+    assert codes(trace) == {"P119": 1, "P123": 1, "P130": 1, "P159": 2}
     replayed = recorded(build(trace))
     assert replayed.unmatched == 0 and replayed.rounds[0].block_bytes.tolist() == [8.0]
 
@@ -126,11 +119,11 @@ def test_a_root_is_the_member_that_says_so(tmp_path: Path) -> None:
     for me, (sent, got, root) in ((1, (0, 40, 0)), (2, (40, 0, 1))):
         lines += call(me, COLLECTIVE, BCAST, 100, 200, 50100001, sent, 50100002, got, 50100003, root, 50100004, 1)
     trace = reading(tmp_path, lines)
-    assert rows(trace).sort("rank").select("root", "size_bytes", "receive_bytes").rows() == [(1, 0, 40), (1, 80, 40)]
+    assert named(trace).sort("rank").select("root", "size_bytes", "receive_bytes").rows() == [(1, 0, 40), (1, 80, 40)]
     assert recorded(build(trace)).rounds[0].block_bytes.tolist() == [40.0]
     # both say they are: not told, and counted
     both = [line.replace("50100003:0", "50100003:1") for line in lines]
-    assert found(reading(tmp_path, both))["P157"] == 2
+    assert codes(reading(tmp_path, both))["P157"] == 2
 
 
 def test_blocking_calls_and_sendrecv(tmp_path: Path) -> None:
@@ -140,12 +133,12 @@ def test_blocking_calls_and_sendrecv(tmp_path: Path) -> None:
     lines += [message(1, 2, 200, 300, 200, 300, 7, 1), message(2, 1, 200, 300, 200, 300, 8, 2)]
     trace = reading(tmp_path, lines)
     assert traffic(trace)["messages"] == {"matched": 3, "unmatched": 0}  # type: ignore[index]
-    halves = rows(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
+    halves = named(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
     assert halves.select("start_ns", "end_ns", "size_bytes", "tag").rows() == [(200, 200, 7, 1), (200, 300, 8, 2)]
 
 
 def sides(trace: Trace, text: str) -> list[tuple[object, ...]]:
-    return rows(trace).filter(pl.col("text") == text).select("start_ns", "size_bytes", "tag").rows()
+    return named(trace).filter(pl.col("text") == text).select("start_ns", "size_bytes", "tag").rows()
 
 
 def test_a_send_begins_its_call_and_an_irecv_ends_it(tmp_path: Path) -> None:
@@ -156,8 +149,8 @@ def test_a_send_begins_its_call_and_an_irecv_ends_it(tmp_path: Path) -> None:
     lines = [message(1, 2, 100, 110, 200, 350, size=10, tag=1), message(1, 2, 200, 210, 300, 390, size=20, tag=2)]
     trace = reading(tmp_path, [*WORLD, *sent, *got, *lines])
     assert sides(trace, "MPI_Isend") == sides(trace, "MPI_Irecv") == [(100, 10, 1), (200, 20, 2)]
-    asked = {t: rows(trace).filter(pl.col("text") == t, pl.col("rank") == 1)["request"].to_list() for t in ("MPI_Irecv", "MPI_Wait")}
-    assert asked["MPI_Irecv"] == asked["MPI_Wait"] and not {"P141", "P154"} & set(found(trace))
+    asked = {t: named(trace).filter(pl.col("text") == t, pl.col("rank") == 1)["request"].to_list() for t in ("MPI_Irecv", "MPI_Wait")}
+    assert asked["MPI_Irecv"] == asked["MPI_Wait"] and not {"P141", "P154"} & set(codes(trace))
 
 
 def test_calls_at_one_instant_have_one_message_each(tmp_path: Path) -> None:
@@ -168,13 +161,13 @@ def test_calls_at_one_instant_have_one_message_each(tmp_path: Path) -> None:
     lines += [message(1, 2, 100, 100, 100, 400, size=10 + k, tag=k) for k in range(3)]
     trace = reading(tmp_path, lines, HEAD.replace("_ns", ""))
     assert sides(trace, "MPI_Isend") == sides(trace, "MPI_Irecv") == [(100_000, 10 + k, k) for k in range(3)]
-    assert not {"P141", "P154", "P155"} & set(found(trace)) and recorded(build(trace)).unmatched == 0
+    assert not {"P141", "P154", "P155"} & set(codes(trace)) and recorded(build(trace)).unmatched == 0
 
 
 def test_a_call_that_blocks_sends_one_message(tmp_path: Path) -> None:
     lines = [*WORLD, *call(1, P2P, SEND, 100, 900), *call(2, P2P, RECV, 100, 900)]
     trace = reading(tmp_path, [*lines, *(message(1, 2, 200 + k, 210, 300, 400, tag=k) for k in range(5000))])
-    assert found(trace)["P154"] == 2 * 4999 and sides(trace, "MPI_Send") == [(100, 100, 0)]
+    assert codes(trace)["P154"] == 2 * 4999 and sides(trace, "MPI_Send") == [(100, 100, 0)]
 
 
 def test_calls_cut_by_a_chop_are_counted(tmp_path: Path) -> None:
@@ -182,23 +175,23 @@ def test_calls_cut_by_a_chop_are_counted(tmp_path: Path) -> None:
     lines += [event(1, 1000, P2P, RECV), event(1, 1100, P2P, SEND), event(1, 1200, P2P, 0)]
     trace = reading(tmp_path, lines)
     # one ended that never began, one began that never ends, one gave way to the next; at the very end nothing is cut
-    assert found(trace)["P147"] == 3 and found(trace)["P141"] == 3
-    assert rows(trace).filter(pl.col("start_ns") == 900)["end_ns"].to_list() == [20000]
+    assert codes(trace)["P147"] == 3 and codes(trace)["P141"] == 3
+    assert named(trace).filter(pl.col("start_ns") == 900)["end_ns"].to_list() == [20000]
 
 
 def test_other_applications_and_gpu_records_are_said(tmp_path: Path) -> None:
     head = "#Paraver (21/01/2022 at 16:37):20000_ns:1(2):2:2(1:1,1:1),1(1:1),2"
     lines = [*exchange(), event(1, 3, 46096880, 5, app=2), event(1, 50, 63000001, 2), event(1, 60, 42000050, 9)]
-    codes = found(reading(tmp_path, lines, head))
-    assert codes["P158"] == 1 and codes["P156"] == 1 and "P130" not in codes and codes["P143"] == 3
+    counts = codes(reading(tmp_path, lines, head))
+    assert counts["P158"] == 1 and counts["P156"] == 1 and "P130" not in counts and counts["P143"] == 3
 
 
 def test_without_names_the_usual_ones_stand_in(tmp_path: Path) -> None:
     place = written(tmp_path, exchange(), pcf=None)
     trace = read(place, use_cache=False)
-    assert found(trace)["P128"] == 5 and traffic(trace)["messages"]["matched"] == 2  # type: ignore[index]
+    assert codes(trace)["P128"] == 5 and traffic(trace)["messages"]["matched"] == 2  # type: ignore[index]
     unknown = [line.replace(f"{COLLECTIVE}:10", f"{COLLECTIVE}:4711") for line in exchange()]
-    assert "MPI call 4711" in rows(reading(tmp_path, unknown))["text"].to_list()
+    assert "MPI call 4711" in named(reading(tmp_path, unknown))["text"].to_list()
     # a name of another file that appears later is read: nothing of it is kept from before
     place = written(tmp_path, exchange(), pcf=PCF.replace("MPI_Allreduce", "MPI_Alltoall"))
     assert traffic(read(place))["collectives"] == {"ALLTOALL": 2}  # type: ignore[index]
@@ -224,8 +217,8 @@ def test_flaws_are_counted(tmp_path: Path) -> None:
     lines = [*exchange(), "2:1:1:1:1:-5:50000001:3", "2:1:1:9:1:5:50000001:3", "2:1:1:1:1:5:50000001", "3:1:1", "c:1:5:3:1", "?", "2:x"]
     lines += [message(1, 7, 400, 420, 1, 2), message(1, 2, 1500, 1520, 1600, 1700), message(1, 2, 400, 420, 110, 500, size=-1)]
     lines += ["c:1:9:2:1:40", "2:1:1:1:1:99999999999999999999:50000001:3"]
-    codes = found(reading(tmp_path, lines))
-    assert codes["P153"] == 9 and codes["P144"] == 2 and codes["P154"] == 2
+    counts = codes(reading(tmp_path, lines))
+    assert counts["P153"] == 9 and counts["P144"] == 2 and counts["P154"] == 2
 
 
 @pytest.mark.parametrize(
@@ -336,10 +329,10 @@ def test_lulesh(shared: Path) -> None:
     assert said is not None and said["ranks"] == 8 and said["collectives"] == {"ALLREDUCE": 40}
     assert said["sends"] == {"count": truth["comm_records"], "bytes": truth["comm_bytes"]}
     assert said["messages"] == {"matched": truth["comm_records"], "unmatched": 0}
-    codes = found(trace)
+    counts = codes(trace)
     # the chop cut 56 sends and 56 receives from their other side, and one call of each rank at its begin
-    assert codes["P141"] == 112 and codes["P147"] == 8 and codes["P158"] == 1 and not {"P153", "P154", "P155"} & set(codes)
-    calls = rows(trace)
+    assert counts["P141"] == 112 and counts["P147"] == 8 and counts["P158"] == 1 and not {"P153", "P154", "P155"} & set(counts)
+    calls = named(trace)
     assert calls.filter(pl.col("kind") == 0)["text"].value_counts().sort("text")["count"].to_list() == [540, 540]
     assert set(calls["size_bytes"].filter(calls["kind"] == 1).to_list()) == {64}
 

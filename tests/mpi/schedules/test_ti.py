@@ -286,8 +286,7 @@ def test_matching_is_never_shared() -> None:
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf])
 def test_a_speed_is_needed(tmp_path: Path, speed: float) -> None:
-    with pytest.raises(UsageError, match="A077"):
-        schedules.read(made(tmp_path, "init"), flops_per_second=speed)
+    refusals.refused("A077", schedules.read, made(tmp_path, "init"), flops_per_second=speed)
 
 
 def test_what_is_no_schedule(tmp_path: Path) -> None:

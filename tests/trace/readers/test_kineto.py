@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from refusals import codes
 from runs import recorded_profile
 
 from turnbuckle.foundation.errors import CannotAnswer, ProfileError
@@ -77,10 +78,6 @@ def written(tmp_path: Path) -> Callable[..., Trace]:
         return read(path, use_cache=False)
 
     return write
-
-
-def codes(found: Any) -> dict[str, int]:
-    return {f.code: f.count for f in found.findings}
 
 
 # --- what becomes what ------------------------------------------------------------------------------------------------

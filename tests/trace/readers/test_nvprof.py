@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from build_nvprof import COPY, EPOCH, LAUNCH, PID, WAIT, Row, call, codes, copy, kernel, make, on_device, thread_object, turns
+from build_nvprof import COPY, EPOCH, LAUNCH, PID, WAIT, Row, call, copy, kernel, make, on_device, thread_object, turns
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import codes
 
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.foundation.schema import tables as schema_tables

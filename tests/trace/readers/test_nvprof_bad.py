@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from build_nvprof import EPOCH, LAUNCH, call, codes, copy, kernel, make, thread_object, turns
+from build_nvprof import EPOCH, LAUNCH, call, copy, kernel, make, thread_object, turns
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import codes
 
 from turnbuckle._native import demangle
 from turnbuckle.foundation.errors import ProfileError

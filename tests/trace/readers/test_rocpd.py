@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import codes
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
@@ -170,10 +171,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     made = Database(tmp_path / "908_results.db", version=request.param)
     yield made
     made.db.close()
-
-
-def codes(trace: Trace) -> dict[str, int]:
-    return {f.code: f.count for f in trace.findings}
 
 
 def test_calls_kernels_and_copies(database: Database) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from build_rocprof import START, codes, equal_but_for_numbering, open_with_reader, refused, v1_database, v1_json, v3
+from build_rocprof import START, equal_but_for_numbering, open_with_reader, refused, v1_database, v1_json, v3
+from refusals import codes
 
 from turnbuckle.profile.classify import CALL_CLASSES, call_class, call_classes
 from turnbuckle.trace import Trace

@@ -6,7 +6,8 @@ import gzip
 from pathlib import Path
 
 import pytest
-from build_rocprof import START, codes, open_with_reader, refused
+from build_rocprof import START, open_with_reader, refused
+from refusals import codes
 
 from turnbuckle.profile.profile import build
 from turnbuckle.trace.check import launch_pairs

@@ -11,9 +11,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from build_rocprof import ALLOCATION, HIP, HSA, MARKER, START, codes, dispatch, open_with_reader, record, refused, turns, v3
+from build_rocprof import ALLOCATION, HIP, HSA, MARKER, START, dispatch, open_with_reader, record, refused, turns, v3
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import codes
 
 from turnbuckle.profile.profile import build
 from turnbuckle.trace import Trace, read
