@@ -75,7 +75,7 @@ class Part:
     def parse(cls, text: str, rank: int | None = None) -> Part:
         """Return the part that ``--part`` names: ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
 
-        Raises A070; U0xx for what is no time.
+        Raises A070; U0xx for a time that cannot be parsed.
 
         >>> Part.parse("2s..3s").window_ns, Part.parse("step=5-9").steps, Part.parse("nvtx=solve#3").span, Part.parse("steady").of
         ((2000000000, 3000000000), (5, 9), 'solve#3', 'steady')
@@ -97,7 +97,7 @@ class Part:
 
 
 def _window_ns(text: str) -> tuple[int, int]:
-    """Return ``1.2s..1.3s`` as nanoseconds after the run's start.  Raises A070, and U0xx for what is no time."""
+    """Return ``1.2s..1.3s`` as nanoseconds after the run's start.  Raises A070, and U0xx for a time that cannot be parsed."""
     first, dots, last = (end.strip() for end in text.partition(".."))
     if not (first and dots and last) or ".." in last:
         raise error_of("A070.form", where="--part", found=clipped(text))
@@ -137,7 +137,7 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
 
 
 def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant | None) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Return begin and end of what a part names [ns], and what ``facts["part"]`` says of it."""
+    """Return begin and end of the stretch that a part names [ns], and its entry in ``facts["part"]``."""
     if part.of == "steady":
         end = None if steady is None else steady(trace)
         if end is None:
@@ -162,7 +162,7 @@ def kernels_ns(trace: Trace) -> tuple[int, int] | None:
 
 
 def run_ns(trace: Trace) -> tuple[int, int]:
-    """Return the first and last instant of what a recording holds [ns]; (0, 0) where it holds nothing."""
+    """Return the first and last instant of a recording [ns]; (0, 0) where it holds no rows."""
     frames = [f for f in (trace.table(name) for name in _RUNS) if f.height] or [
         f.drop_nulls("end_ns") for f in (trace.table(name) for name in _HOST) if f.height
     ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hostile_names import SAMPLE, Ran
-from runs import read_once
 
 from turnbuckle.foundation.settings import settings_of
 from turnbuckle.foundation.units import show
@@ -22,10 +21,7 @@ from turnbuckle.mpi.replay.messages import Messages, Traffic
 Run = Callable[..., Ran]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _read_once() -> Iterator[None]:
-    with read_once():
-        yield
+pytestmark = pytest.mark.usefixtures("read_once")
 
 
 def test_a_real_run(turnbuckle: Run, shared: Path) -> None:

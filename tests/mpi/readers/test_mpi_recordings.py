@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hostile_names import SAMPLE, Ran
-from runs import read_once
 
 Run = Callable[..., Ran]
 
@@ -23,10 +22,7 @@ RECORDINGS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _read_once() -> Iterator[None]:
-    with read_once():
-        yield
+pytestmark = pytest.mark.usefixtures("read_once")
 
 
 @pytest.fixture(params=RECORDINGS)

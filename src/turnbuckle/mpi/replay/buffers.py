@@ -93,7 +93,7 @@ class Stated:
 
     @property
     def sentence(self) -> str:
-        """Return what is recorded, in words."""
+        """Return the recorded places of buffers, in words."""
         counts = [(self.device, "in device memory"), (self.unified, "in unified memory"), (self.host, "in host memory")]
         parts = [f"{count:,} {where}" for count, where in counts if count]
         return "buffers as recorded: " + ", ".join(parts) + (f"; of {self.unknown:,} not known" if self.unknown else "")

@@ -23,8 +23,6 @@ from turnbuckle.mpi.replay.staging import Staging, staged
 from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program
 from turnbuckle.replay.contention.operations import Operations, Slot, as_one
 
-#: Integers of any width.
-
 #: Open MPI's smcuda has no eager limit for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample [B].
 EAGER_LIMIT: Final = 8192.0
 

@@ -61,7 +61,7 @@ def files(path: Path) -> list[Path]:
 
 
 def files_of(path: Path) -> list[Path] | None:
-    """Return all files that a schedule is read from, the named one first; None for what is no schedule."""
+    """Return all files of a schedule, the named one first; None where the file is no schedule."""
     if not sniff(path):
         return None
     with suppress(TurnbuckleError):

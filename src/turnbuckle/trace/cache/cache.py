@@ -177,7 +177,7 @@ def _digest(file: BinaryIO) -> str:
 
 
 def _sums(piece: memoryview) -> bytes:
-    """Return the sums of words that stand `_STRIDE` apart, and what is left over: a sum is read as fast as memory is."""
+    """Return the sums of words that stand `_STRIDE` apart, and the rest of the bytes; summing is as fast as reading memory."""
     rows = len(piece) // (8 * _STRIDE)
     words = np.frombuffer(piece, np.uint64, rows * _STRIDE).reshape(rows, _STRIDE)
     return hashlib.sha256(np.add.reduce(words, axis=0).tobytes() + piece[rows * 8 * _STRIDE :]).digest()

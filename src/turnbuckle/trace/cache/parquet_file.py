@@ -51,7 +51,7 @@ def quietly(work: Callable[[], _Value]) -> _Value:
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Hold back what is written to stderr meanwhile, and print it at the end unless a thread panicked: the panic hook is out of reach."""
+    """Hold back stderr meanwhile, and print it at the end unless a thread panicked, because the panic hook cannot be replaced."""
     with _ONE:
         try:
             stderr = os.dup(_STDERR)

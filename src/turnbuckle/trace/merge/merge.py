@@ -194,7 +194,7 @@ def _not_one_run(evidence: str, cause: str) -> TurnbuckleError:
 
 
 def _span(trace: Trace) -> tuple[int, int] | None:
-    """Return the first begin and last end of what a recording holds [ns]."""
+    """Return the first begin and the last end of a recording [ns]; None where it holds no rows with times."""
     frames = [trace.table(name) for name in (*_BUSY, "ranges") if trace.table(name).height]
     if not frames:
         return None

@@ -26,7 +26,8 @@ from turnbuckle.trace.trace import Trace
 LEAST: Final = 4
 #: Share of two lanes' operations that must have one name.
 _AGREEING: Final = 0.95
-#: Two lanes end together: three in four ends scatter less than this share of what begins do, or of the operations' length, or this [ns].
+#: Two lanes end together if three in four ends scatter less than one of these: a share of the scatter of begins, a share of the
+#: operations' length, a time [ns].
 _TOGETHER, _SHARE, _RESOLUTION = 0.5, 0.05, 2_000
 #: Number of pieces of a lane whose medians show a drift, and the operations needed for it.
 _PIECES, _FOR_DRIFT = 16, 32

@@ -136,7 +136,7 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     ends = [k for kind in _SHOWN for k in node.parts_of(kind)] or list(range(len(node.parts)))
     kept = [k for k in ends if k in set(_some(node, ends))]
     pairs = [(a, b) for a in kept for b in kept]
-    names = _wire_names(node)
+    names = network.wires
     ways = tuple(_route(node, a, b, lanes, names) for (a, b), lanes in zip(pairs, routes(node, pairs), strict=True))
     taken = {wire for route in ways for wire in route.wires}
     outside = {wire for lanes in routes(node, [(k, k) for k in kept], apart=True) for wire in lanes if isinstance(wire, str)}
@@ -204,17 +204,13 @@ def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False)
     if not apart:
         return [[int(w) for w in np.flatnonzero(row)] for row in inside[:, 0]]
     out, into = (carried[k * hosts * cards :][: hosts * cards].reshape(count, 2, cards) > 0 for k in (0, 1))
-    names = _wire_names(made)
+    names = Network(1, 1.0, 0.0, node=made).wires
     wires_of_pairs: list[list[int | str]] = []
     for k in range(count):
         near, far = ([names[w] for w in np.flatnonzero(inside[k, side])] for side in (0, 1))
         leaves = [f"card {c} out" for c in np.flatnonzero(out[k, 0])]
         wires_of_pairs.append([*near, *leaves, *(f"card {c} in" for c in np.flatnonzero(into[k, 1])), *far])
     return wires_of_pairs
-
-
-def _wire_names(made: Node) -> list[str]:
-    return Network(1, 1.0, 0.0, node=made).wires
 
 
 def _route(made: Node, source: int, target: int, lanes: Sequence[int | str], names: Sequence[str]) -> Way:
@@ -229,7 +225,7 @@ def together(made: Node, card_bandwidth: float) -> tuple[Together, ...]:
     gpus = made.parts_of("gpu") or made.parts_of("host") or (0,)
     hosts = made.parts_of("host")
     kind = "GPU" if made.parts_of("gpu") else "host"
-    names = _wire_names(made)
+    names = Network(1, 1.0, 0.0, node=made).wires
     width = dict(zip(names, (w.bandwidth for w in made.wires), strict=True))
     width |= {f"card {c} {direction}": card_bandwidth for c in range(len(made.cards)) for direction in ("out", "in")}
     patterns: list[tuple[str, list[tuple[int, int]], bool]] = []

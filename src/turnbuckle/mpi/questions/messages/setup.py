@@ -248,7 +248,7 @@ def charges_of(setup: Setup) -> tuple[Charges, Charges]:
     """Return the costs of a message between nodes, and of one inside a node."""
     pins = 0.0 if setup.pins == "never" else setup.paid.pin_seconds
     direct = Charges(pin_seconds=pins, pin_once=setup.pins == "once", direct=True, eager_limit=setup.device_eager_limit_bytes)
-    if not setup.paid.copies:  # one memory: whatever sends a buffer sends it from there
+    if not setup.paid.copies:  # one memory: every buffer is sent from it
         return Charges(), Charges()
     copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
     far, near = {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[

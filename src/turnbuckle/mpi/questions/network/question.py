@@ -164,16 +164,12 @@ def topology(text: str, nodes: int) -> tuple[str, Shape]:
 
 def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Shape]:
     """Return the name and the shape; refuse (A090) too many links or too few nodes."""
-    if (links := _links(shape, room)) > MOST_LINKS:
+    links = 2 * (room + len(shape.ends)) if isinstance(shape, Graph) else between(shape, room)
+    if links > MOST_LINKS:
         raise error_of("A090.links", found=f"{name[:60]} has {links:.3g}", most_links=MOST_LINKS)
     if room < nodes:
         raise error_of("A090.nodes", found=f"{name[:60]} has {room:,}", nodes=nodes)
     return name, shape
-
-
-def _links(shape: Shape, room: int) -> int:
-    """Return the number of links between NICs and switches; each direction counts."""
-    return 2 * room + 2 * len(shape.ends) if isinstance(shape, Graph) else between(shape, room)
 
 
 def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:

@@ -52,7 +52,7 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     calls = mpi.with_columns(rank=rank_of(pl.col("thread"))).join(
         members.select("rank", "communicator", me="local_rank"), on=["rank", "communicator"], how="left", maintain_order="left"
     )
-    pairs = _messages(calls, members, does)
+    pairs = _messages(calls, does)
     met = _collectives(calls, does)
     # An edge from v to u of weight w bounds the shift of u by that of v plus w.
     send, receive, slack = (pairs[c].to_numpy() for c in ("sender", "receiver", "slack"))
@@ -114,7 +114,7 @@ def _reach(tails: Int, heads: Int, weight: Int, nodes: int) -> Int | None:
     return None
 
 
-def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
+def _messages(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
     """Return the least slack between the begin of a send and the end of its receive [ns]: columns sender, receiver (ranks of the world),
     slack.
 
@@ -134,7 +134,6 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl
     done = pl.when(pl.col("request").is_null()).then("end_ns").otherwise("done_ns")
     received = received.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False)
     received = received.select("communicator", source="partner", target="me", tag="tag", receiver="rank", done=done)
-    del members
     sides = [f.with_columns(k=pl.int_range(pl.len()).over(_STREAM), of=pl.len().over(_STREAM)) for f in (sent, received)]
     pairs = sides[0].join(sides[1], on=[*_STREAM, "k", "of"]).with_columns(slack=pl.col("done") - pl.col("sent"))
     return pairs.filter(pl.col("sender") != pl.col("receiver")).drop_nulls("slack").select("sender", "receiver", "slack")

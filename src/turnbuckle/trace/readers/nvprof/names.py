@@ -1,4 +1,4 @@
-"""Own names of functions: what is left of a name without types, namespaces, templates and parameters."""
+"""Short names of functions, without types, namespaces, templates and parameters."""
 
 from __future__ import annotations
 

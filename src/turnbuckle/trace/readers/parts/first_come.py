@@ -11,7 +11,7 @@ from turnbuckle.foundation.arrays import Bool, Int, runs
 
 
 class FirstCome:
-    """Queues of items that come one by one and are fetched one or more at a time; a fetch of more than is waiting gets what is waiting.
+    """Queues of items that come one by one and are fetched one or more at a time; a fetch gets no more items than are waiting.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class Calls:
     ) -> int:
         """Append one row and return its number.  `rank` is in the world, `thread` inside its process from 1 on.  Of rows that begin
         together, those of smaller `outer` come first."""
-        # a loop over the columns takes twice as long, and this is most of what reading does
+        # A loop over the columns takes twice as long, and reading spends most of its time here.
         a = self._appends
         a[0](start), a[1](end), a[2](rank), a[3](kind), a[4](name), a[5](size), a[6](received), a[7](partner)
         a[8](root), a[9](tag), a[10](communicator), a[11](request), a[12](outer), a[13](thread)

@@ -1,4 +1,4 @@
-"""Conversion of what the native core's readers return (Arrow tables, names, facts and findings) to a `Trace`."""
+"""Conversion of the native readers' results (Arrow tables, names, facts and findings) to a `Trace`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Line:
     #: first, last: what to add besides, at `begin` and at `end`
     first: float
     last: float
-    half: float | None  #: how far it may be off at most, half of what the bounds leave; None where they leave one side open
+    half: float | None  #: largest possible error, half of the interval between the bounds; None where one side is open
     short: float  #: by how much all bounds were loosened, twice what lets a line through; 0 where they agree
 
     def add(self, times: Int) -> Int:
@@ -71,8 +71,8 @@ def line(low_at: Int, low: Int, high_at: Int, high: Int) -> Line:
 
     Parameters
     ----------
-    low_at, low : instants of the device's clock, at least one, and what is at least to be added there [ns].
-    high_at, high : others, and what is at most to be added there; without any, as little is added as the others ask for.
+    low_at, low : instants of the device's clock, at least one, and the least shift there [ns].
+    high_at, high : other instants, and the largest shift there [ns]; without any, the shift is the least that the others allow.
     """
     begin, end = (int(f(np.concatenate([low_at, high_at]))) for f in (np.min, np.max))
     # relative to one of them, so that a float holds every nanosecond
@@ -139,7 +139,7 @@ def aligned(file: Recorded) -> tuple[int, list[str]]:
     commands = _commands(file)
     by_commands = [int(fact.split(" ")[0]) for fact in file.facts.get("deviceclock", []) if re.fullmatch(r"\d{1,9} .* commands", fact)]
     early, late = pl.col("called") - pl.col("queued") > TOLERANCE_NS, pl.col("end") - pl.col("done") > TOLERANCE_NS
-    # where the recorder had no other clock than the commands, its offset is no better than what it took of them
+    # Where the commands were the recorder's only clock, its offset is no better than theirs.
     elsewhere = pl.col("dev").is_in(pl.Series(by_commands, dtype=pl.Int64).implode()) & (
         pl.col("queued") - pl.col("returned") > TOLERANCE_NS
     )

@@ -176,7 +176,7 @@ def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
 
 
 def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
-    """Add calls, and what their arguments state about memory: bytes moved or set, and what is allocated and freed."""
+    """Add calls, and the memory that their arguments state: bytes moved or set, allocations and releases."""
     name, args = pl.col("text_name"), pl.col("text_args")
     plain = args.str.extract(r"\b(?:sizeBytes|ByteCount)\((\d{1,18})\)").cast(pl.Int64)
     sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
