@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from mpi_rows import call, recorded, thread
 
 from turnbuckle.examples import sample
 from turnbuckle.machine import load
 from turnbuckle.page.answer_sections import projection_section
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Port, nething, ported
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.table import Table
 from turnbuckle.show.text import number, seconds
 from turnbuckle.show.verdict import names, verdicts
+from turnbuckle.trace.ids import process_of
 
 TARGETS = ("mi300a", "gh200", "h100-sxm5", "cdi-row-link")
 
@@ -51,6 +55,18 @@ def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
         alone = asked.run.project([target], model=replace(nething(port=port), replay="auto"), draws=0)[target]
         assert alone.copies is not None and row[2] == number(alone.copies.seconds, "s") and row[3] == seconds(alone.by_coupling.seconds)
         assert row[5] == f"{alone.penalty:.3f}×"
+
+
+def test_ways_to_port_are_asked_on_the_same_network() -> None:
+    """A message of 1 MB takes a second on the network asked about: that is in every way to port."""
+    sent = call(0, "Send", 0, 1_000, partner=1, tag=0, size_bytes=1 << 20)
+    received = call(1, "Recv", 0, 100_000, partner=0, tag=0, size_bytes=1 << 20)
+    of_rank = {"process": process_of(thread(0)), "correlation": 1}
+    api = [{"start_ns": 200_000, "end_ns": 203_000, "thread": thread(0), "name": "cudaLaunchKernel", "result": 0, **of_rank}]
+    kernels = [{"start_ns": 205_000, "end_ns": 300_000, "device": 0, "context": 1, "stream": 7, "name": "k", **of_rank}]
+    run = Run.of(build(recorded(sent, received, api=api, kernels=kernels)))
+    table = others(run.project(["mi300a"], draws=0, network=OnNetwork("self", ("hop_seconds=0.5 s",))))["ways to port the program"]
+    assert len(table.rows) == 2 and all(float(row[5].text.rstrip("×")) > 100 for row in table.rows)
 
 
 def test_no_way_to_choose_is_no_table(asked: Answer) -> None:

@@ -49,6 +49,16 @@ def test_the_first_page_says_what_the_run_tolerates(text: str, studies: Studies)
     assert reach(tolerated(studies.link).slack) in said and reach(tolerated(studies.api).slack) in said
 
 
+@pytest.mark.parametrize(("draws", "seed"), [(0, 1), (20, 1), (20, 2)])
+def test_ranges_of_distance_have_the_draws_of_the_answer(brief: Run, draws: int, seed: int) -> None:
+    """``turnbuckle report --draws 20 --seed 1`` says of a distance what ``slack --draws 20 --seed 1`` says."""
+    found = studied(brief.project(["cdi-row-link"], draws=draws, seed=seed))
+    assert isinstance(found, Studies)
+    for study in (found.link, found.api):
+        assert study.tolerances == brief.slack(study.mode, draws=draws, seed=seed).tolerances  # type: ignore[call-overload]
+        assert (study.band is None) == (draws == 0)
+
+
 def test_both_ways_to_be_far_away_are_set_apart(studies: Studies) -> None:
     link, api = tolerated(studies.link).slack, tolerated(studies.api).slack
     assert link is not None and api is not None
@@ -129,8 +139,8 @@ def test_elasticities_in_words() -> None:
     assert per_cent(0.4, 1.0) == "0.40\xa0%" and per_cent(1e-6, 1.0) == "<\xa00.001\xa0%" and per_cent(0.0, 1.0) == "0\xa0%"
 
 
-def test_a_recording_alone_still_has_distances(seen: Run) -> None:
-    words = Page(page(seen)).text
+def test_a_recording_alone_still_has_distances(bare_text: str) -> None:
+    words = Page(bare_text).text
     assert "What carries the latency" in words and "No target was projected that moves an activity." in words
     assert "Both replays" not in words
 
@@ -157,9 +167,9 @@ def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> No
     answer = run_of(file).project(["cdi-row-link"], draws=0)
     why = studied(answer)
     assert isinstance(why, str) and "overlap another on their own stream" in why
-    words = Page(page(answer)).text
-    assert "Only the sum replay was possible." in words and words.count("overlap another on their own stream") >= 4
-    assert "before-after" not in json.loads(Page(page(answer)).scripts[0][1])
+    found = Page(page(answer))
+    assert "Only the sum replay was possible." in found.text and found.text.count("overlap another on their own stream") >= 4
+    assert "before-after" not in json.loads(found.scripts[0][1])
 
 
 @pytest.mark.shared

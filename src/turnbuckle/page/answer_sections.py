@@ -52,12 +52,11 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
         if v.kind == "self" or len(allowed) < 2:
             continue
         # where there are two memories, a program that says nothing is ported as it is
-        known = {model.port or ("" if target.copies_vanish else "as-is"): v.whole}
-        for port in set(allowed) - set(known):
-            ask = answer.run.project([declared], model=ported(model, port), draws=answer.draws, seed=answer.seed)
-            known[port] = ask.projections[0]
-        asked = [(_PORTS[port], known[port]) for port in allowed]
-        for words, p in asked:
+        by_port = {model.port or ("" if target.copies_vanish else "as-is"): v.whole}
+        for port in set(allowed) - set(by_port):
+            ask = answer.run.project([declared], model=ported(model, port), draws=answer.draws, seed=answer.seed, network=answer.network)
+            by_port[port] = ask.projections[0]
+        for words, p in ((_PORTS[port], by_port[port]) for port in allowed):
             measured, alone = p.measured_seconds or 1.0, p.by_coupling
             copies = DASH if p.copies is None else number(p.copies.seconds, "s")
             times = [f"{alone.penalty:.3f}× [{alone.ends[0] / measured:.3f}, {alone.ends[1] / measured:.3f}]", f"{p.penalty:.3f}×"]

@@ -16,6 +16,7 @@ from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, shares
+from turnbuckle.projection.uncertainty import affordable
 from turnbuckle.questions.before_after.question import Moved, Window, moved, window
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST
 from turnbuckle.questions.distance.question import Slack, tolerate
@@ -75,7 +76,8 @@ def studied(answer: Answer) -> Studies | str:
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
             return "The recording holds no activity that could be ordered, so there is no time line to replay."
         most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)
-        link, api = (tolerate(answer.run, mode, ready=ready, most=most) for mode in ("link", "api"))
+        draws = min(answer.draws, affordable(ready))
+        link, api = (tolerate(answer.run, mode, draws=draws, seed=answer.seed, ready=ready, most=most) for mode in ("link", "api"))
     except CannotAnswer as e:
         return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (f" What to do: {e.fix}." if e.fix else "")
     beyond = profile.seconds - float(ready.timeline.graph.time_ns.max()) * 1e-9
