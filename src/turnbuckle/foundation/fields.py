@@ -17,6 +17,7 @@ A value is a path (`run.measured`, `interval.0`); ` or null` behind it turns wha
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -173,6 +174,14 @@ def plain(value: Any) -> Any:
         if hasattr(value, method):
             return getattr(value, method)()
     raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def json_text(value: Any, **form: Any) -> str:
+    """Return a JSON document as text, in a form that `json.dumps` takes; infinities and NaN become null."""
+    try:
+        return json.dumps(value, allow_nan=False, **form)
+    except (ValueError, TypeError):  # some number is not finite, or some key of NumPy's
+        return json.dumps(finite(value), allow_nan=False, **form)
 
 
 def finite(value: Any) -> Any:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +28,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from turnbuckle.foundation.fields import finite
+from turnbuckle.foundation.fields import json_text
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
@@ -175,7 +174,7 @@ def filled(template: str, sections: dict[str, Any], moved: dict[str, Any] | None
 
 def embedded(value: Any) -> Markup:
     """Return JSON for a ``<script type="application/json">``: ASCII only, without anything that HTML could take for markup."""
-    text = json.dumps(finite(value), ensure_ascii=True, separators=(",", ":"))
+    text = json_text(value, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 

@@ -119,7 +119,7 @@ class Run(Shown):
         if clean_seconds is not None:
             profile = cleaned(profile, clean_seconds)
         files = recordings_in(Path(path)) or [Path(path)]
-        if carried := [found for file in files for found in look(file, texts=False).findings()]:
+        if carried := [flaw for file in files for flaw in look(file, texts=False).findings()]:
             profile = replace(profile, findings=merge([*profile.findings, *carried]))
         return cls.of(profile, source=source, command=command)
 
@@ -200,14 +200,12 @@ class Run(Shown):
             return prepared(self.profile, model)  # pieces of its own, or no graph
         return self.ordered.to(model.replay)
 
-    # --- questions
-
     def summary(self) -> Summary:
         """Summarise the recording: ``turnbuckle inspect``."""
         answer: Summary = registry.load("asks", "inspect")(self)
         return answer
 
-    #: The same question by the verb's name.
+    #: Each question has the name of its verb as well.
     inspect = summary
 
     def project(
@@ -265,8 +263,8 @@ class Run(Shown):
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
-        if found := [*unfit, *(model.kernels.findings if model.kernels is not None else ())]:
-            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *found]) for p in projections]
+        if doubts := [*unfit, *(model.kernels.findings if model.kernels is not None else ())]:
+            projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *doubts]) for p in projections]
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn, carried_by)
 
@@ -329,7 +327,6 @@ class Run(Shown):
         answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return answer
 
-    #: The same question by the verb's name.
     slack = distance
 
     @overload
@@ -420,8 +417,6 @@ class Run(Shown):
         treated: Anonymised = registry.load("asks", "anonymise")(self, folder, key, keep)
         return treated
 
-    # --- what is shown
-
     def provenance(
         self, model: Model | None = None, targets: Sequence[Machine] = (), seed: int = SEED, draws: int = DRAWS
     ) -> dict[str, Any]:
@@ -500,9 +495,9 @@ class Answer(Shown):
 
     @cached_property
     def steady(self) -> list[Projection]:
-        """Return the same question answered for the run without its start-up, where that is more than a tenth of the run; else empty.
+        """Return the answers for the run without its start-up.
 
-        Empty too where what is left of the recording cannot answer it.
+        Empty where the start-up is a tenth of the run or less, or where what is left of the recording cannot answer.
         """
         part = self.run.steady if self.projections else None
         if part is None:

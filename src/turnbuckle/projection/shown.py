@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
-from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, json_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +40,7 @@ class Shown(Declared, ABC):
 
     def to_json(self, indent: int | None = 1) -> str:
         """Return the answer as JSON text; infinities and NaN, which JSON lacks, are null."""
-        return json.dumps(finite(self.as_dict()), indent=indent)
+        return json_text(self.as_dict(), indent=indent)
 
     def __repr__(self) -> str:
         import polars as pl  # the help of a verb does without

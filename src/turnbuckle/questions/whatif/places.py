@@ -82,18 +82,19 @@ def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
         begun = begun[np.lexsort((-ends[begun], starts[begun]))]
         asked = np.flatnonzero(threads == thread)
         asked = asked[np.argsort(times_ns[asked], kind="stable")]
+        # lists: a number of an array is an object of its own, made at each look
+        start, end, row = (column.tolist() for column in (starts[begun], ends[begun], begun))
         stack: list[int] = []
         following = 0
-        for number in asked.tolist():
-            time = times_ns[number]
-            while following < len(begun) and starts[begun[following]] <= time:
-                while stack and ends[stack[-1]] <= starts[begun[following]]:
+        for number, time in zip(asked.tolist(), times_ns[asked].tolist(), strict=True):
+            while following < len(row) and start[following] <= time:
+                while stack and end[stack[-1]] <= start[following]:
                     stack.pop()
-                stack.append(int(begun[following]))
+                stack.append(following)
                 following += 1
-            while stack and ends[stack[-1]] <= time:
+            while stack and end[stack[-1]] <= time:
                 stack.pop()
-            out[number] = stack[-1] if stack else -1
+            out[number] = row[stack[-1]] if stack else -1
     return out
 
 

@@ -11,7 +11,6 @@ Errors (`turnbuckle.foundation.errors.ReportError`):
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from xml.etree import ElementTree
 
 from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
-from turnbuckle.foundation.fields import finite
+from turnbuckle.foundation.fields import json_text
 from turnbuckle.show.figures.look import FONT, config
 
 #: What the engine runs, in this order; where it comes from stands beside it.
@@ -99,7 +98,7 @@ def draw(figures: Iterable[Figure]) -> list[Figure]:
 
     scripts = [(files("turnbuckle.show.figures") / "vega" / name).read_text(encoding="utf-8") for name in SCRIPTS]
     try:
-        drawings = run_script(scripts, "draw", [json.dumps(finite(f.full_spec)) for f in figures], memory=MEMORY_BYTES)
+        drawings = run_script(scripts, "draw", [json_text(f.full_spec) for f in figures], memory=MEMORY_BYTES)
     except MemoryError:
         raise error_of("R006", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB") from None
     except RuntimeError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, finite
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, json_text
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
 from turnbuckle.show.rendered import Markup, is_markup, rendered
 from turnbuckle.show.terminal.console import Terminal, console_for
@@ -77,7 +76,7 @@ def write_json(value: dict[str, Any], output: Path | None) -> None:
     What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
     """
     value = value if "provenance" in value else {**value, "provenance": provenance()}
-    write_text(json.dumps(finite(value), indent=1) + "\n", output)
+    write_text(json_text(value, indent=1) + "\n", output)
 
 
 def write_text(text: str, output: Path | None) -> None:
