@@ -44,9 +44,15 @@ def brief() -> Run:
 
 
 @pytest.fixture(scope="session")
+def bare_text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of the smaller sample alone, where nothing was projected."""
+    return once(tmp_path_factory, "bare.html", lambda: page(request.getfixturevalue("brief")))
+
+
+@pytest.fixture(scope="session")
 def answer(seen: Run) -> Answer:
     """The sample on targets near and far, and on itself."""
-    return seen.project(TARGETS, draws=200)
+    return seen.project(TARGETS, draws=20)
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +92,8 @@ def _drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         try:
             drawings = run_script(scripts, function, [documents[k] for k in new], memory=memory) if new else []
         except (MemoryError, RuntimeError):
+            if len(new) == len(documents):
+                raise
             return list(run_script(scripts, function, documents, memory=memory))  # an error counts the figures before it
         drawn = dict(zip(new, drawings, strict=True))
         for k, drawing in drawn.items():
@@ -107,8 +115,12 @@ def text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def hostile_text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of the same answer, made of hostile texts."""
-    return once(tmp_path_factory, "hostile.html", lambda: page(hostile(request.getfixturevalue("answer")), question=HOSTILE[0]))
+    """The report of the smaller sample on the same targets, made of hostile texts."""
+    return once(
+        tmp_path_factory,
+        "hostile.html",
+        lambda: page(hostile(request.getfixturevalue("brief").project(TARGETS, draws=20)), question=HOSTILE[0]),
+    )
 
 
 def hostile(answer: Answer) -> Answer:
@@ -133,7 +145,7 @@ def hostile(answer: Answer) -> Answer:
             p,
             target=bad(i) if p.target != "self" else "self",
             title=bad(i + 1),
-            drivers={bad(i): 0.6, "common/" + bad(i + 1): 0.4},
+            drivers={bad(i + 3): 0.6, "common/" + bad(i + 1): 0.4},
             findings=[finding("M102", 1, bad(i))],
         )
         for i, p in enumerate(answer.projections)

@@ -84,8 +84,8 @@ def test_hostile_texts_do_nothing(chromium: Browser, hostile_text: str, tmp_path
     assert all(drawing["marks"] > 0 for drawing in told["drawings"])
 
 
-def test_a_report_without_projections_draws(chromium: Browser, seen: Run, tmp_path: Path) -> None:
-    told = looked(chromium, page(seen), tmp_path / "report.html", 1280)
+def test_a_report_without_projections_draws(chromium: Browser, bare_text: str, tmp_path: Path) -> None:
+    told = looked(chromium, bare_text, tmp_path / "report.html", 1280)
     assert len(told["drawings"]) > 3
     assert told["wide"] <= 0
 

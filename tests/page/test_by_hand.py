@@ -193,9 +193,9 @@ BOUNDED_PROBE = PROBE.replace("seconds: Number", "low: Number(section.dataset.lo
 
 
 @pytest.mark.browser
-def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, seen: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, brief: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
-    text = page(seen.project(["cdi-row-link"], draws=0))
+    text = page(brief.project(["cdi-row-link"], draws=0))
     data = next(json.loads(raw) for _, raw in Page(text).scripts if '"slopes":' in raw)
     assert "arrays" not in data and 64 <= len(data["points"]) <= 200
     ends = [(int(a["min"]), int(a["max"])) for tag, a in Page(text).tags if tag == "input" and a.get("name") in NAMES]
@@ -206,7 +206,7 @@ def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, seen: Run, mon
     assert visit.console == [] and visit.requests == []
     found = re.search(r'data-probe="([^"]*)"', visit.document)
     assert found is not None, "the probe did not run"
-    timeline, by_hand_ = levers(seen)
+    timeline, by_hand_ = levers(brief)
     for at, one in zip(BOUNDED, json.loads(unescape(found[1])), strict=False):
         exact = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
         assert one["low"] <= exact * (1 + 1e-9) and exact <= one["high"] * (1 + 1e-9), at
@@ -231,11 +231,11 @@ def test_planes_bound_the_run_from_below(seen: Run) -> None:
             assert least == pytest.approx(exact, rel=1e-12)
 
 
-def test_a_run_that_cannot_be_bounded_says_so(seen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    timeline, by_hand_ = levers(seen)
+def test_a_run_that_cannot_be_bounded_says_so(brief: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline, by_hand_ = levers(brief)
     gains = replace(by_hand_, dearer={**by_hand_.dearer, "cpu": -by_hand_.dearer["cpu"]})
     assert planes(timeline, gains, [np.array([0.0, 1.0])] * 5, 9) is None
     monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
     monkeypatch.setattr(by_hand, "planes", lambda *_: None)
-    text = page(Answer(seen))
+    text = page(brief)
     assert "more than a page replays" in text and "DecompressionStream" not in text and "by-hand-data" not in text

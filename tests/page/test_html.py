@@ -148,10 +148,10 @@ def test_provenance_and_question_stand_in_the_page(text: str, answer: Answer) ->
         assert f.code in words
 
 
-def test_a_synthetic_recording_says_so(text: str, brief: Run) -> None:
-    assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in page(brief)
+def test_a_synthetic_recording_says_so(text: str, bare_text: str, brief: Run) -> None:
+    assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in bare_text and "SYNTHETIC." in page(brief, brief=True)
     trace = replace(brief.trace, facts={**brief.trace.facts, "product_version": "2024.5.1"})
-    measured = page(replace(brief, profile=replace(brief.profile, trace=trace)))
+    measured = page(replace(brief, profile=replace(brief.profile, trace=trace)), brief=True)
     assert "SYNTHETIC." not in measured
 
 
@@ -206,10 +206,9 @@ def test_a_name_with_a_number_does_not_break_at_its_hyphen() -> None:
     assert with_names("on NVLink-C2C <", []) == 'on <span class="whole">NVLink-C2C</span> &lt;' == breakable("on NVLink-C2C <")
 
 
-def test_a_report_without_projections(brief: Run) -> None:
-    text = page(brief)
-    self_contained(text)
-    words = Page(text).text
+def test_a_report_without_projections(bare_text: str) -> None:
+    self_contained(bare_text)
+    words = Page(bare_text).text
     assert "nothing was projected" in words
     assert "Where the run time goes" in words
 
@@ -256,7 +255,7 @@ def test_recordings_without_gpu_activity(shared: Path, name: str) -> None:
 def test_write_replaces_a_file_as_a_whole(brief: Run, tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     place.write_text("old", encoding="utf-8")
-    assert write(brief, place) == place
+    assert write(brief, place, brief=True) == place
     assert place.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [place]
 
