@@ -58,6 +58,12 @@ def plant(standin: pytest.MonkeyPatch, numbers: dict[str, float]) -> None:
         standin.setenv(f"TB_STANDIN_{name}", f"{value:.9g}")
 
 
+def printed(program: Path, driver: Path, *words: str) -> str:
+    """Return what the program prints on the stand-in."""
+    env = os.environ | {"LD_LIBRARY_PATH": str(driver)}
+    return subprocess.run([program, *words], env=env, capture_output=True, text=True, check=True).stdout
+
+
 def measured(folder: Path, **options: object) -> Calibration:
     place = folder / "raw.jsonl"
     assert measuring.measure(place, quick=True, **options) == []  # type: ignore[arg-type]
@@ -143,17 +149,17 @@ def test_sections_keep_to_a_share_of_a_small_device(standin: pytest.MonkeyPatch,
     assert measuring.measure(tmp_path / "raw.jsonl", quick=True, only=wanted) == []
 
 
-def test_cores_are_counted_not_their_threads(program: Path) -> None:
+def test_cores_are_counted_not_their_threads(program: Path, driver: Path) -> None:
     siblings = [p.read_text() for p in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")]
-    out = subprocess.run([program, "host", "quick=1", "seconds=0.000001"], capture_output=True, text=True, check=True).stdout
+    out = printed(program, driver, "host", "quick=1", "seconds=0.000001")
     cores = next(r for r in json.loads(out)["rows"] if r.get("case") == "cores")
     assert cores["usable_processors"] == len(os.sched_getaffinity(0))
     assert cores["count"] == (len(set(siblings)) if siblings else cores["usable_processors"])
 
 
 def test_a_step_of_the_loop_is_a_parameter_of_the_host(program: Path, tmp_path: Path) -> None:
-    """The loop runs on this host without any device; the time of a step becomes `host.loop`."""
-    out = subprocess.run([program, "host", "quick=1", "seconds=0.000001"], capture_output=True, text=True, check=True).stdout
+    """The loop runs on this host without any driver; the time of a step becomes `host.loop`."""
+    out = printed(program, tmp_path, "host", "quick=1", "seconds=0.000001")
     row = next(r for r in json.loads(out)["rows"] if r.get("case") == "interpreter")
     assert row["step"]["n"] >= 8 and 0.1 < row["step"]["min"] <= row["step"]["median"] < 1000, "nanoseconds a step"
     (tmp_path / "raw.jsonl").write_text(out)
@@ -176,12 +182,7 @@ def test_unified_memory_is_measured_where_it_is_asked_for(standin: pytest.Monkey
 
 def test_the_kits_words_are_read_the_same(program: Path, driver: Path, tmp_path: Path) -> None:
     """The kit writes the key `call` twice, the CUDA runtime's names, and its objects over many lines."""
-    lines = []
-    for section in ("copy", "launch", "sync", "alloc", "threshold"):
-        out = subprocess.run(
-            [program, section, "quick=1"], env=os.environ | {"LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, check=True
-        )
-        lines.append(out.stdout)
+    lines = [printed(program, driver, section, "quick=1") for section in ("copy", "launch", "sync", "alloc", "threshold")]
     own, kit = tmp_path / "own.jsonl", tmp_path / "kit.jsonl"
     own.write_text("".join(lines))
     text = "".join(json.dumps(json.loads(line), indent=1).replace('"call_time"', '"call"') for line in lines)
@@ -196,23 +197,17 @@ def test_the_kits_words_are_read_the_same(program: Path, driver: Path, tmp_path:
 def test_other_verbs_see_one_curve_a_class(program: Path, driver: Path, tmp_path: Path) -> None:
     """A file of ours where times of copies are wanted: the device's own times, not also those of the host."""
     own = tmp_path / "own.jsonl"
-    env = os.environ | {"LD_LIBRARY_PATH": str(driver)}
-    own.write_text(
-        "".join(
-            subprocess.run([program, s, "quick=1"], env=env, capture_output=True, text=True, check=True).stdout for s in ("copy", "gap")
-        )
-    )
+    own.write_text("".join(printed(program, driver, section, "quick=1") for section in ("copy", "gap")))
     found = read_measured(own)
     classes = [(c.direction, c.memory) for c in found.curves]
     assert len(classes) == len(set(classes)) == 5 and {c.means for c in found.curves} == {"event"} and found.findings
 
 
 def test_every_section_writes_one_object(program: Path, driver: Path) -> None:
-    listed = subprocess.run([program, "list"], capture_output=True, text=True, check=True).stdout
+    listed = printed(program, driver, "list")
     assert {line.split()[0] for line in listed.splitlines()} == set(measuring.SECTIONS)
     for section in measuring.SECTIONS:
-        words = [str(program), section, "quick=1", "seconds=0.000001"]
-        out = subprocess.run(words, env=os.environ | {"LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, check=True).stdout
+        out = printed(program, driver, section, "quick=1", "seconds=0.000001")
         document = json.loads(out)
         assert document["section"] == section and out.count("\n") == 1
         assert any("skipped" in r for r in document["rows"]), section

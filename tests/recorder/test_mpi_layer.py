@@ -17,6 +17,9 @@ from recorder_bench import WARNINGS, Bench, Said, missing
 from turnbuckle.cli import run as cli_run
 from turnbuckle.foundation.errors import NativeError
 from turnbuckle.foundation.schema import words
+from turnbuckle.mpi.questions.messages.question import paths
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.messages import recorded as traffic_of
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.staging_pairs import staging_pairs
 from turnbuckle.profile.profile import build
@@ -131,8 +134,6 @@ def test_kernels_copies_and_messages_of_one_run(built: Path, here: Path, capfd: 
 def test_every_kind_of_call(built: Path, here: Path) -> None:
     assert record("mpirun", "-n", "2", str(built / "mpi_ping_pong"), "calls", opencl=True, output=here / "run") == 0
     trace = read(here / "run")
-    from turnbuckle.mpi.replay.messages import recorded as traffic_of
-
     traffic = traffic_of(build(trace))
     assert (len(traffic.messages.send), traffic.unmatched) == (25, 0), "each message that the program sends has both sides"
     assert {round.operation for round in traffic.rounds} == {"bcast", "allreduce", "reduce", "gather", "allgather", "alltoall"}
@@ -179,8 +180,6 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [read(here / f"out.{rank}").facts["rank"] for rank in (0, 1)] == [0, 1]
     assert cli_run.run(["merge", "out.0", "out.1", "-o", "run"]) == 0
-    from turnbuckle.mpi.replay.messages import recorded as traffic_of
-
     merged = read(here / "run")
     traffic = traffic_of(build(merged))
     assert (traffic.ranks, len(traffic.messages.send), traffic.unmatched) == (2, 25, 0)
@@ -193,8 +192,6 @@ def test_a_recording_for_each_rank(built: Path, here: Path) -> None:
 
 def test_threads_that_send_at_once(built: Path, here: Path) -> None:
     """Requests of several threads are told apart, though the library may give them one handle."""
-    from turnbuckle.mpi.replay.messages import recorded as traffic_of
-
     trace = recorded.together(plain(built, here, "threads", ranks=2, program="mpi_ping_pong"))
     rows = trace.mpi.with_columns(process=process_of(pl.col("thread")))
     posts = rows.filter(pl.col("kind") == 0)
@@ -278,28 +275,26 @@ def places(trace: Trace) -> dict[int, tuple[str, str]]:
     return {**out, -1: (named[collective["memory"]], named[collective["receive_memory"]])}
 
 
+def compiled(library: Path, *words: str | Path) -> str:
+    """Compile a stand-in for a library of a GPU, and return its path."""
+    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", *words, "-o", library], check=True)
+    return str(library)
+
+
 @pytest.mark.parametrize(
     ("name", "options"), [("libamdhip64.so.6", ["-DHIP=6"]), ("libamdhip64.so.5", ["-DHIP=5"]), ("libhsa-runtime64.so.1", [])], ids=str
 )
 def test_where_buffers_are_by_amd(built: Path, here: Path, name: str, options: list[str]) -> None:
-    library = here / name
-    words_ = ["gcc", *WARNINGS, "-shared", "-fPIC", *options, f"-Wl,-soname,{name}", str(HERE / "standin_places.c"), "-o", str(library)]
-    subprocess.run(words_, check=True)
-    found = places(recorded.together(plain(built, here, str(library))))
+    library = compiled(here / name, *options, HERE / "standin_places.c")
+    found = places(recorded.together(plain(built, here, library)))
     # HSA has no word for managed memory: it is that of the processor's agent
     assert found == ({**CUDA_PLACES, 3: ("pinned", "pageable")} if "hsa" in name else CUDA_PLACES)
 
 
 def test_a_verdict_stands_on_recorded_buffers(built: Path, here: Path) -> None:
     """Two ranks exchange what AMD's library places: of 22 ends 6 in device memory; without a recording all would be taken to be there."""
-    from turnbuckle.mpi.questions.messages.question import paths
-    from turnbuckle.mpi.questions.messages.setup import Setup
-    from turnbuckle.mpi.replay.messages import recorded as traffic_of
-
-    library = here / "libamdhip64.so.6"
-    words_ = ["gcc", *WARNINGS, "-shared", "-fPIC", "-DHIP=6", f"-Wl,-soname,{library.name}", str(HERE / "standin_places.c")]
-    subprocess.run([*words_, "-o", str(library)], check=True)
-    traffic = traffic_of(build(recorded.together(plain(built, here, str(library), ranks=2))))
+    library = compiled(here / "libamdhip64.so.6", "-DHIP=6", HERE / "standin_places.c")
+    traffic = traffic_of(build(recorded.together(plain(built, here, library, ranks=2))))
     found = paths(traffic, ranks_per_node=[1])
     said = "buffers as recorded: 6 in device memory, 2 in unified memory, 14 in host memory"
     assert found.buffers == said and found.verdict.sentence.endswith(said)
@@ -307,9 +302,8 @@ def test_a_verdict_stands_on_recorded_buffers(built: Path, here: Path) -> None:
 
 
 def test_a_library_that_cannot_be_asked_leaves_places_unknown(built: Path, here: Path) -> None:
-    library = here / "libze_loader.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libze_loader.so.1", "-x", "c", "/dev/null", "-o", str(library)], check=True)
-    assert set(places(recorded.together(plain(built, here, str(library)))).values()) == {("unknown", "unknown"), ("pageable", "pageable")}
+    library = compiled(here / "libze_loader.so.1", "-x", "c", "/dev/null")
+    assert set(places(recorded.together(plain(built, here, library))).values()) == {("unknown", "unknown"), ("pageable", "pageable")}
 
 
 # --- building ---------------------------------------------------------------------------------------------------------

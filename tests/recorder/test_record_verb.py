@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -395,12 +396,19 @@ def test_an_interrupt_after_the_run_keeps_the_recorders_files(verb: Verb, bench:
     assert verb("inspect", file).code == 0
 
 
-def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
+@contextmanager
+def waiting(bench: Bench, folder: Path, turns: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start ``turnbuckle record`` in a process, and yield it when its program waits for a signal."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(bench.driver), "CUDA_HOME": str(bench.toolkit), "PYTHONUNBUFFERED": "1"}
-    words = ["record", "--library", str(bench.library), "-o", "run", "--flush", "50ms", "--", str(bench.program), "waits", "30"]
+    words = ["record", *options, "-o", "run", "--flush", "50ms", "--", str(bench.program), "waits", str(turns)]
     start = [sys.executable, "-c", "import sys; from turnbuckle.cli import main; sys.exit(main())", *words]
-    with subprocess.Popen(start, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
+    with subprocess.Popen(start, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        yield child
+
+
+def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
+    with waiting(bench, tmp_path, 30, "--library", str(bench.library)) as child:
         end = time.monotonic() + 120
         while sum(path.read_bytes().count(b"\nK,") for path in tmp_path.rglob("*.trace.csv")) < 30:
             assert time.monotonic() < end, "no flush"
@@ -413,11 +421,7 @@ def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_no_copy_of_the_recorder(bench: Bench, kept: Path, tmp_path: Path, number: signal.Signals) -> None:
-    env = {**os.environ, "LD_LIBRARY_PATH": str(bench.driver), "CUDA_HOME": str(bench.toolkit), "PYTHONUNBUFFERED": "1"}
-    words = ["record", "-o", "run", "--flush", "50ms", "--", str(bench.program), "waits", "3"]
-    start = [sys.executable, "-c", "import sys; from turnbuckle.cli import main; sys.exit(main())", *words]
-    with subprocess.Popen(start, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
-        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    with waiting(bench, tmp_path, 3) as child:
         assert len(list((tmp_path / "cache").rglob("run-*"))) == 1
         child.send_signal(number)
         child.communicate(timeout=300)

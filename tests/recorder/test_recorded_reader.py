@@ -122,7 +122,7 @@ def test_a_file_that_is_cut_is_read_to_its_last_whole_line(tmp_path: Path, share
 def test_every_length_of_a_small_file_is_read_or_refused_by_name(tmp_path: Path) -> None:
     whole = ("\n".join(lines(2)) + "\n").encode()
     seen = set()
-    for length in range(20, len(whole), 29):
+    for length in range(20, len(whole), 59):
         try:
             recorded.read(written(tmp_path, whole[:length]))
             seen.add("read")
@@ -206,7 +206,7 @@ def test_files_of_two_machines_are_refused(tmp_path: Path) -> None:
 
 
 def test_pieces_that_end_inside_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, lines(300))
+    path = written(tmp_path, lines(60))
     whole = load(path)
     for size in (400, 4096):
         monkeypatch.setattr("turnbuckle.trace.readers.recorded.text._PIECE", size)
