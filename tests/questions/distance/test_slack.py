@@ -83,7 +83,7 @@ def test_it_never_falls_and_bends_upwards_at_its_knots_only(trace: Trace, mode: 
 
 
 @SOME
-@given(RUNS, MODE, st.booleans(), st.integers(1, 40))
+@given(RUNS, MODE, st.booleans(), st.integers(1, 12))
 def test_a_tolerance_is_the_largest_distance_within(trace: Trace, mode: Mode, known: bool, draws: int) -> None:
     seen = answer(trace, known)
     ready = distance(seen, mode)
@@ -110,7 +110,7 @@ def test_a_tolerance_is_the_largest_distance_within(trace: Trace, mode: Mode, kn
 
 def test_a_run_of_copies_has_a_closed_form() -> None:
     """P11: one synchronous thread pays for each call: T(s) = T(0) + n x trips x s."""
-    for n in (1, 7, 40):
+    for n in (1, 7):
         to_host = one_after_another(n, 2)
         for slack in (1e-7, 1e-5, 1e-3, 0.09):
             link, api = (float(tolerate(on_full(to_host), mode, draws=0).curve(slack)) for mode in MODES)
@@ -166,14 +166,15 @@ def test_time_and_names_of_a_recording_do_not_matter(trace: Trace, mode: Mode, l
     shifted = with_columns(trace, lambda _, frame: frame.with_columns(pl.col(c) + later for c in frame.columns if c.endswith("_ns")))
     numbers = ("stream", "context", "correlation")
     renamed = with_columns(trace, lambda _, frame: frame.with_columns(pl.col(c) + 3 for c in numbers if c in frame.columns))
-    if distance(answer(trace, True), mode) is None:
+    seen = answer(trace, True)
+    if distance(seen, mode) is None:
         return
-    one = tolerate(answer(trace, True), mode, draws=20)
+    plain = tolerate(seen, mode, draws=5)
     for other in (shifted, renamed):
-        same = tolerate(answer(other, True), mode, draws=20)
-        assert np.array_equal(one.curve.at, same.curve.at) and np.array_equal(one.curve.seconds, same.curve.seconds)
-        assert one.tolerances == same.tolerances
-        assert [(c.what, c.seconds) for c in one.carriers] == [(c.what, c.seconds) for c in same.carriers]
+        same = tolerate(answer(other, True), mode, draws=5)
+        assert np.array_equal(plain.curve.at, same.curve.at) and np.array_equal(plain.curve.seconds, same.curve.seconds)
+        assert plain.tolerances == same.tolerances
+        assert [(c.what, c.seconds) for c in plain.carriers] == [(c.what, c.seconds) for c in same.carriers]
 
 
 # --- draws ------------------------------------------------------------------------------------------------------------
@@ -181,10 +182,10 @@ def test_time_and_names_of_a_recording_do_not_matter(trace: Trace, mode: Mode, l
 
 def test_draws_have_a_seed() -> None:
     seen = on_full(one_after_another(20, 1, 2**24))
-    one, again, other = (tolerate(seen, draws=60, seed=seed).tolerances for seed in (1, 1, 2))
-    assert one == again and one != other
-    assert [t.slack for t in one] == [t.slack for t in other], "a draw moves the interval alone"
-    for t in one:
+    first, again, other = (tolerate(seen, draws=60, seed=seed).tolerances for seed in (1, 1, 2))
+    assert first == again and first != other
+    assert [t.slack for t in first] == [t.slack for t in other], "a draw moves the interval alone"
+    for t in first:
         assert t.interval is not None and t.slack is not None
         low, high = t.interval
         assert low is not None and high is not None and low <= t.slack <= high and low < high

@@ -17,7 +17,7 @@ from strategies import FULL, machine
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
-from turnbuckle.projection.project import project
+from turnbuckle.projection.project import answered
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.distance import MODEL, Distance, Mode
 from turnbuckle.questions.distance.question import THRESHOLDS
@@ -42,9 +42,9 @@ def moved(ready: Distance, slack: float, cost: float) -> Machine:
 
 def direct(ready: Distance, seen: Run, slack: Float, bandwidth: Float) -> Float:
     """Run time at every point, replayed one by one."""
-    return np.array(
-        [[project(seen.profile, Pair(ready.source, moved(ready, float(s), 1 / float(b))), MODEL).seconds for b in bandwidth] for s in slack]
-    )
+    order = seen.prepared(MODEL)
+    pairs = [[Pair(ready.source, moved(ready, float(s), 1 / float(b))) for b in bandwidth] for s in slack]
+    return np.array([[answered(seen.profile, order, pair, MODEL).seconds for pair in row] for row in pairs])
 
 
 # --- one speed --------------------------------------------------------------------------------------------------------
