@@ -153,7 +153,7 @@ def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> Non
     sure, best = sentence.split("as much at best:")
     assert faster.title in sure and "as much here" not in sure, "pinning saves 2 %, this link 4 %"
     for gain in answer.gains:
-        assert (gain.name in best) == (gain.here[1] >= faster.share), gain.name
+        assert (gain.name in best) == (gain.on_source[1] >= faster.share), gain.name
 
 
 def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_figure_shows_each_edit_from_least_to_most_on_each_machine() -> None
     text = json.dumps(figure.spec)
     for gain in best(answer):
         assert f'"{gain.name}"' in text
-        least, most = gain.here
+        least, most = gain.on_source
         assert least <= gain.savings[0].share <= most
 
 
@@ -204,6 +204,6 @@ def test_the_report_names_the_best_edits_and_what_they_hang_on() -> None:
     assert [row[0].full for row in rows] == [gain.name for gain in best(answer, 4)]
     pin = next(row for row in rows if row[0].full == "pin")
     gain = next(gain for gain in answer.gains if gain.name == "pin")
-    assert pin[1].text == percent(gain.here[1]) and pin[2].text == percent(gain.ends(1)[1])
+    assert pin[1].text == percent(gain.on_source[1]) and pin[2].text == percent(gain.ends(1)[1])
     assert section["sentences"] == answer.beside()
     assert all(note.startswith("Needs: ") for note in section["table"].notes[1:])

@@ -100,27 +100,27 @@ def transfers(
         "peer": peer,
     }
     fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
-    here = [_read(word, source, size, no_cache, part) for word in files]
-    if source is not None and not any(machine for _, machine in here):
+    subjects = [_read(word, source, size, no_cache, part) for word in files]
+    if source is not None and not any(machine for _, machine in subjects):
         raise error_of("A024.source", found="measured copies alone")
-    beyond = [_read(word, None, size, no_cache, part)[0] for word in there] if there else [None] * len(here)
-    named = _apart([found for found, _ in here])
+    beyond = [_read(word, None, size, no_cache, part)[0] for word in there] if there else [None] * len(subjects)
+    named = _apart([answer for answer, _ in subjects])
     paired = bool(there) and len(targets) == len(files) > 1
-    nodes = [[targets[k]] if paired else targets for k in range(len(here))]
-    sheets = [[sheet(n, source=machine, **options) for n in names] for names, (_, machine) in zip(nodes, here, strict=True)]
-    found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
+    nodes = [[targets[k]] if paired else targets for k in range(len(subjects))]
+    sheets = [[sheet(n, source=machine, **options) for n in names] for names, (_, machine) in zip(nodes, subjects, strict=True)]
+    answer = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
-        save(figures(found), charts)
-    emit(found, found.rows(), show, format, output)
+        save(figures(answer), charts)
+    emit(answer, answer.rows(), show, format, output)
     return 0
 
 
 def _flat(option: str, words: list[str] | None) -> list[str]:
     """Return the words of an option that takes several, also with commas; none where it is left out."""
-    found = listed(words or [])
-    if words is not None and not found:
+    flat = listed(words or [])
+    if words is not None and not flat:
         raise error_of("A024.empty", option=option)
-    return found
+    return flat
 
 
 def _above(value: float, option: str) -> float:
@@ -168,21 +168,20 @@ def _text_of(place: Path) -> str | None:
         return None
 
 
-def _apart(found: list[Transfers]) -> list[Transfers]:
+def _apart(subjects: list[Transfers]) -> list[Transfers]:
     """Number names that occur twice."""
-    names = [f.name for f in found]
-    return [
-        replace(f, name=f"{f.name} ({names[: k + 1].count(f.name)})" if names.count(f.name) > 1 else f.name) for k, f in enumerate(found)
-    ]
+    names = [subject.name for subject in subjects]
+    numbered = [f"{name} ({names[: k + 1].count(name)})" if names.count(name) > 1 else name for k, name in enumerate(names)]
+    return [replace(subject, name=name) for subject, name in zip(subjects, numbered, strict=True)]
 
 
-def show(console: Console, found: Study) -> None:
+def show(console: Console, study: Study) -> None:
     """Print each application on each node, and over all where times were measured."""
     last = ""
-    for projected in found.projected:
+    for projected in study.projected:
         if projected.application != last:
-            mine = [p for p in found.projected if p.application == projected.application]
-            _print_application(console, mine, next(s for s in found.subjects if s.name == projected.application))
+            of_application = [p for p in study.projected if p.application == projected.application]
+            _print_application(console, of_application, next(s for s in study.subjects if s.name == projected.application))
             last = projected.application
         console.print()
         _print_totals(console, projected)
@@ -190,7 +189,7 @@ def show(console: Console, found: Study) -> None:
             console.print()
             _print_errors(console, projected)
         print_findings(console, projected.findings)
-    judged = [p for p in found.projected if p.errors]
+    judged = [p for p in study.projected if p.errors]
     if len(judged) > 1:
         console.print()
         _print_summary(console, judged)
@@ -207,8 +206,8 @@ def _print_application(console: Console, on: list[Projected], subject: Transfers
     console.print(Text.assemble((plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
     if projected.transfers_of != projected.application:
         console.print(Text(f"transfers of {plain(projected.transfers_of)}, (L+O) of {plain(projected.application)}", "dim"))
-    for one in on:
-        console.print(_answer(one, count))
+    for projection in on:
+        console.print(_answer(projection, count))
     console.print()
     table = titled(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
     for (direction, memory), latency in projected.latency.items():
@@ -234,17 +233,17 @@ def _answer(projected: Projected, count: int) -> Text:
 
 
 def _print_totals(console: Console, projected: Projected) -> None:
-    own = projected.total.measured_seconds is not None
+    timed = projected.total.measured_seconds is not None
     target = plain(projected.target)
     title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
     interval = f"{LEVEL:.0%} interval"
-    columns = ["transfers", "count", "size", *(["here"] if own else []), "projected", interval, *WORDS[1:]]
+    columns = ["transfers", "count", "size", *(["here"] if timed else []), "projected", interval, *WORDS[1:]]
     table = titled(console, title, *columns, words=(interval,))
     totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
     between = " " if console.width >= _WIDE else "\n"
     for t in totals:
         low, high = (quantity(end, "s") for end in t.ends)
-        measured = [seconds(t.measured_seconds)] if own else []
+        measured = [seconds(t.measured_seconds)] if timed else []
         sheet_times = ["" if v is None else seconds(v) for v in (t.packets, t.peak)]
         times = [*measured, seconds(t.seconds), f"\\[{low},{between}{high}]", *sheet_times]
         table.add_row(_class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *times)

@@ -120,21 +120,21 @@ def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) ->
     -------
     The rows with columns packets, peak and envelope [s], nan where the sheet gives no such link; and what was assumed.
     """
-    parts, found = [], []
+    parts, findings = [], []
     for (direction, memory), group in rows.group_by("direction", "memory", maintain_order=True):
         which = (str(direction), str(memory))
         if which[0] in on.peaks and which in latency and not group["size_bytes"].null_count():
             columns = _columns(group["size_bytes"].to_numpy(), which, latency[which].seconds, on)
-            found += _assumed(which, group.height, latency[which], on)
+            findings += _assumed(which, group.height, latency[which], on)
         else:
             columns = {n: pl.repeat(None, group.height, dtype=pl.Float64, eager=True) for n in SHEET}
             if which[0] in PRICED and which[1] != UNSIZED:
                 why = "needs --device-memory" if which[0] == "d2d" else "its sheet has no such link"
-                found.append(
+                findings.append(
                     finding("A333", group.height, f"{group.height:,} transfers {words(which)} without packets on {on.name}: {why}")
                 )
         parts.append(group.with_columns(**columns))
-    return pl.concat(parts), tuple(merge(found))
+    return pl.concat(parts), tuple(merge(findings))
 
 
 #: What the papers know of a node.
@@ -267,13 +267,13 @@ class Study(Shown):
 
 
 def project(
-    here: Transfers, on: Sheet, there: Transfers | None = None, *, all_of_there: bool = False, latency: float | None = None
+    baseline: Transfers, on: Sheet, there: Transfers | None = None, *, all_of_there: bool = False, latency: float | None = None
 ) -> Projected:
     """Project the transfers of one application on a node, and judge the projection where times there are known.
 
     Parameters
     ----------
-    here : on A.
+    baseline : on A.
     on : B.
     there : measured on B, or None.
     all_of_there : price B's own transfers instead of A's; A gives what a copy costs beyond its link.
@@ -284,41 +284,42 @@ def project(
     CannotAnswer : A146 where nothing can be priced.
     """
     if latency is not None:
-        here = here.with_latency(latency)
-    seen = subject(here, there, all_of_there)
-    fixed = latencies(here, seen.classes, latency)
-    copies = copy_times(_question(seen, here, DRAWS), on.machine, Pair(here.source, on.machine), MODEL, drivers=True)
-    every, found = on_sheet(seen.rows, fixed, on)
+        baseline = baseline.with_latency(latency)
+    seen = subject(baseline, there, all_of_there)
+    fixed = latencies(baseline, seen.classes, latency)
+    copies = copy_times(_question(seen, baseline, DRAWS), on.machine, Pair(baseline.source, on.machine), MODEL, drivers=True)
+    every, sheet_findings = on_sheet(seen.rows, fixed, on)
     if copies is None or not copies.count:
-        raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in found)[:200], name=on.name)
+        raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in sheet_findings)[:200], name=on.name)
     totals = [_total(part, _of(every, (part.direction, part.memory))) for part in copies.classes]
     totals.append(replace(_total(copies, every), drivers=copies.drivers))
     if lost := seen.rows.height - copies.count:
-        found = (*found, finding("A333", lost, f"{lost:,} transfers not priced on {on.name}: neither node's bandwidth is known"))
-    if seen.sharers > 1 and other_host(Pair(here.source, on.machine)):
+        why = f"{lost:,} transfers not priced on {on.name}: neither node's bandwidth is known"
+        sheet_findings = (*sheet_findings, finding("A333", lost, why))
+    if seen.sharers > 1 and other_host(Pair(baseline.source, on.machine)):
         often = f"{seen.sharers} devices or ranks may share the link: 1 to {min(seen.sharers, MOST_SHARERS)} times longer is allowed for"
-        found = (*found, finding("A334", copies.count, often))
-    all_found = [*here.findings, *(there.findings if there is not None else ()), *found]
+        sheet_findings = (*sheet_findings, finding("A334", copies.count, often))
+    all_found = [*baseline.findings, *(there.findings if there is not None else ()), *sheet_findings]
     errors: list[Error] = []
     judged = pl.DataFrame()
     if there is not None:
-        pairs = compared(here, there, all_of_there=all_of_there)
-        judged, errors = _judged(pairs, here, seen.sharers, fixed, on)
+        pairs = compared(baseline, there, all_of_there=all_of_there)
+        judged, errors = _judged(pairs, baseline, seen.sharers, fixed, on)
         all_found += pairs.findings
-    return Projected(here.name, on.name, on.link_name, seen.name, totals, errors, judged, fixed, tuple(merge(all_found)))
+    return Projected(baseline.name, on.name, on.link_name, seen.name, totals, errors, judged, fixed, tuple(merge(all_found)))
 
 
 #: Model and replay of `project`: the same question gets the same answer.
 MODEL: Final = nething()
 
 
-def _question(transfers: Transfers, here: Transfers, draws: int) -> Uncertain:
-    return copy_question(transfers.ready, here.source, here.fits, draws, SEED, recorded=transfers is here)
+def _question(transfers: Transfers, baseline: Transfers, draws: int) -> Uncertain:
+    return copy_question(transfers.ready, baseline.source, baseline.fits, draws, SEED, recorded=transfers is baseline)
 
 
-def subject(here: Transfers, there: Transfers | None, all_of_there: bool = False) -> Transfers:
-    """Return the transfers to price: `here`, but `there` if asked for, or if it is a recording and `here` a table of measured copies."""
-    return there if there is not None and (all_of_there or (here.curves and not there.curves)) else here
+def subject(baseline: Transfers, there: Transfers | None, all_of_there: bool = False) -> Transfers:
+    """Return the transfers to price: those of B if asked for, or if B is a recording and A a table of measured copies; else those of A."""
+    return there if there is not None and (all_of_there or (baseline.curves and not there.curves)) else baseline
 
 
 def _of(rows: pl.DataFrame, which: Class) -> pl.DataFrame:
@@ -333,12 +334,12 @@ def _total(copies: CopyClass, rows: pl.DataFrame) -> Total:
 
 
 def _judged(
-    pairs: Compared, here: Transfers, sharers: int, latency: Mapping[Class, Latency], on: Sheet
+    pairs: Compared, baseline: Transfers, sharers: int, latency: Mapping[Class, Latency], on: Sheet
 ) -> tuple[pl.DataFrame, list[Error]]:
     rows, _ = on_sheet(pairs.rows, latency, on)
     recorded = "seconds" in rows.columns
-    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=sharers), here.source, {}, 0, SEED, recorded=recorded)
-    each = copy_seconds_of(question, on.machine, Pair(here.source, on.machine), MODEL)
+    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=sharers), baseline.source, {}, 0, SEED, recorded=recorded)
+    each = copy_seconds_of(question, on.machine, Pair(baseline.source, on.machine), MODEL)
     rows = rows.with_columns(projected=pl.Series(each))
     classes = [(str(d), str(m)) for d, m in rows.select("direction", "memory").unique(maintain_order=True).rows()]
     out = []
@@ -369,12 +370,12 @@ def study(
     sheets : per application, the nodes.
     all_of_there, latency : as `project`.
     """
-    found = [
-        project(here, on, there, all_of_there=all_of_there, latency=latency)
-        for (here, there), nodes in zip(pairs, sheets, strict=True)
+    projected = [
+        project(baseline, on, there, all_of_there=all_of_there, latency=latency)
+        for (baseline, there), nodes in zip(pairs, sheets, strict=True)
         for on in nodes
     ]
-    return Study(found, [replace(subject(here, there, all_of_there), name=here.name) for here, there in pairs])
+    return Study(projected, [replace(subject(baseline, there, all_of_there), name=baseline.name) for baseline, there in pairs])
 
 
 def of_run(

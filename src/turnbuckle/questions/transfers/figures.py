@@ -41,9 +41,9 @@ def boxes(judged: list[Projected]) -> Figure:
     top = 0.0
     heads: Rows = []
     for projected in judged:
-        known = [a for a in APPROACHES if projected.judged[a].drop_nulls().drop_nans().len()]
-        heads.append({"y": top + _ROW * len(known) / 2, "name": _called(projected), "top": top})
-        for approach in known:
+        priced = [a for a in APPROACHES if projected.judged[a].drop_nulls().drop_nans().len()]
+        heads.append({"y": top + _ROW * len(priced) / 2, "name": _called(projected), "top": top})
+        for approach in priced:
             rows.append({"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
             top += _ROW
         top += 12

@@ -65,15 +65,15 @@ class Transfers:
     def with_latency(self, seconds: float) -> Transfers:
         """Return the same transfers on a node whose copies all have this fixed part [s]."""
         given = Parameter(value=seconds, error=0.0, unit="s", nature="assumption", source="as given")
-        fixed: list[ParameterName] = [link_parameter(way, "latency") for way in LINK_WAYS]
+        fixed: list[ParameterName] = [link_parameter(direction, "latency") for direction in LINK_WAYS]
         fixed += [n for n in self.source.parameters if n.startswith("observed.") and n.endswith(".latency")]
         return replace(self, source=self.source.with_parameters(dict.fromkeys(fixed, given)))
 
     @property
     def classes(self) -> list[Class]:
         """Return the direction and memory kind of what there is, in the order of the directions."""
-        found = self.rows.select("direction", "memory").unique().rows()
-        return sorted(((str(d), str(m)) for d, m in found), key=lambda c: copy_order(*c))
+        kinds = self.rows.select("direction", "memory").unique().rows()
+        return sorted(((str(d), str(m)) for d, m in kinds), key=lambda c: copy_order(*c))
 
     def of(self, which: Class) -> pl.DataFrame:
         """Return the rows of one class."""
@@ -102,16 +102,16 @@ def recorded(run: Run, name: str = "") -> Transfers:
     profile = run.profile
     copies = profile.activities.filter(pl.col("category") == "copy").sort("start_ns")
     of_device = pl.col("direction").cast(pl.String).is_in(["d2d", "p2p"])
-    known = pl.when(pl.col("size_bytes").is_null()).then(pl.lit(UNSIZED)).otherwise(pl.col("memory").cast(pl.String).fill_null("unknown"))
-    memory = pl.when(of_device).then(pl.lit("device")).otherwise(known).alias("memory")
+    kind = pl.when(pl.col("size_bytes").is_null()).then(pl.lit(UNSIZED)).otherwise(pl.col("memory").cast(pl.String).fill_null("unknown"))
+    memory = pl.when(of_device).then(pl.lit("device")).otherwise(kind).alias("memory")
     rows = copies.select(pl.col("direction").cast(pl.String), memory, pl.col("size_bytes").cast(pl.Float64), "seconds")
     called = name or profile.trace.name
     if not rows.height:
         raise error_of("A146.copies", where=called, found="no copy")
     unlike = rows.filter(~(pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))).height
     text = f"{unlike:,} moves of unified memory, copies inside the host, or copies without size or duration: not in the packets"
-    found = (finding("A333", unlike, text),) if unlike else ()
-    return Transfers(called, rows, run.source, run.fits, run.prepared(nething()), findings=found)
+    findings = (finding("A333", unlike, text),) if unlike else ()
+    return Transfers(called, rows, run.source, run.fits, run.prepared(nething()), findings=findings)
 
 
 def each_copy(rows: pl.DataFrame) -> Pieces:
@@ -126,8 +126,8 @@ def each_copy(rows: pl.DataFrame) -> Pieces:
     kind, memory = np.array([f"copy_{d}" for d in direction], dtype=object), np.array(rows["memory"].to_list(), dtype=object)
     words = {name: np.full(many, word, dtype=object) for name, word in (("category", "copy"), ("call_class", ""), ("kernel", None))}
     counts: dict[str, Any] = {"idle_device": np.zeros(many, dtype=np.bool_), "count": np.ones(many), "tail_count": np.zeros(many)}
-    told: dict[str, Any] = {"size_bytes": rows["size_bytes"].to_numpy(), "seconds": seconds, "exposed_seconds": seconds}
-    return Pieces(kind=kind, direction=direction, memory=memory, **told, **words, **counts)
+    times: dict[str, Any] = {"size_bytes": rows["size_bytes"].to_numpy(), "seconds": seconds, "exposed_seconds": seconds}
+    return Pieces(kind=kind, direction=direction, memory=memory, **times, **words, **counts)
 
 
 def measured(read: Measured, name: str = "") -> Transfers:
@@ -141,7 +141,7 @@ def measured(read: Measured, name: str = "") -> Transfers:
     usable = tuple(c for c in read.curves if c.direction in PRICED)
     gone = [c for c in read.curves if c.direction not in PRICED]
     left = sum(len(c.size_bytes) for c in gone)
-    found = [*read.findings] + ([finding("A333", left, f"{left} points of {', '.join(c.name for c in gone[:4])}")] if gone else [])
+    findings = [*read.findings] + ([finding("A333", left, f"{left} points of {', '.join(c.name for c in gone[:4])}")] if gone else [])
     if not usable:
         raise error_of("A146.measurement", where=read.name, found=listed(read.curves))
     classes = [(c.direction, c.memory) for c in usable]
@@ -149,14 +149,14 @@ def measured(read: Measured, name: str = "") -> Transfers:
         raise error_of("A021.several", where=read.name, found=listed(read.curves), measurement=words(twice[0]), name=read.name)
     if streamed := [c for c in usable if c.streamed]:
         count = sum(len(c.size_bytes) for c in streamed)
-        found.append(finding("A334", count, "rates of many messages in flight stand for the time of one"))
+        findings.append(finding("A334", count, "rates of many messages in flight stand for the time of one"))
     parts = [
         pl.DataFrame({"direction": c.direction, "memory": c.memory, "size_bytes": c.size_bytes, "seconds": c.seconds}, schema=_COLUMNS)
         for c in usable
     ]
     rows = pl.concat(parts)
     source, fits = machine_of_copies(rows, streamed={(c.direction, c.memory) for c in usable if c.streamed})
-    return Transfers(name or read.name, rows, source, fits, Prepared(each_copy(rows), 0.0), usable, tuple(found))
+    return Transfers(name or read.name, rows, source, fits, Prepared(each_copy(rows), 0.0), usable, tuple(findings))
 
 
 @dataclass(frozen=True)
@@ -191,16 +191,16 @@ def latencies(transfers: Transfers, wanted: Sequence[Class], given: float | None
     """
     if given is not None:
         return {c: Latency(given, 0.0, 0, "as given") for c in wanted}
-    own = {c: found for c in transfers.classes if (found := _smallest(transfers, c)) is not None}
-    either = {c: own.get(c) or _borrowed(transfers, c, own) or _of_link(transfers, c) for c in wanted}
+    smallest = {c: latency for c in transfers.classes if (latency := _smallest(transfers, c)) is not None}
+    either = {c: smallest.get(c) or _borrowed(transfers, c, smallest) or _of_link(transfers, c) for c in wanted}
     return {c: latency for c, latency in either.items() if latency is not None}
 
 
 def _of_link(transfers: Transfers, which: Class) -> Latency | None:
     """Return the fixed part that the node's link is known or assumed to have."""
-    way = next((w for w in LINK_WAYS if w == which[0]), None)
-    known = transfers.source.get(link_parameter(way, "latency")) if way else None
-    return None if known is None else Latency(known.value, 0.0, 0, known.source, True)
+    direction = next((w for w in LINK_WAYS if w == which[0]), None)
+    fixed = transfers.source.get(link_parameter(direction, "latency")) if direction else None
+    return None if fixed is None else Latency(fixed.value, 0.0, 0, fixed.source, True)
 
 
 def _points(transfers: Transfers, which: Class) -> tuple[Float, Float]:
@@ -219,11 +219,11 @@ def _smallest(transfers: Transfers, which: Class) -> Latency | None:
     return Latency(float(np.median(seconds[near])), float(size[near].max()), int(near.sum()), f"smallest copies of {words(which)}")
 
 
-def _borrowed(transfers: Transfers, which: Class, own: Mapping[Class, Latency]) -> Latency | None:
-    alike = [c for c in own if (c[0] in HOST) == (which[0] in HOST)]
-    alike.sort(key=lambda c: (c[0] != which[0], c[1] != which[1], own[c].seconds))
+def _borrowed(transfers: Transfers, which: Class, smallest: Mapping[Class, Latency]) -> Latency | None:
+    alike = [c for c in smallest if (c[0] in HOST) == (which[0] in HOST)]
+    alike.sort(key=lambda c: (c[0] != which[0], c[1] != which[1], smallest[c].seconds))
     if alike:
-        return replace(own[alike[0]], borrowed=True)
+        return replace(smallest[alike[0]], borrowed=True)
     others = [c for c in transfers.classes if (c[0] in HOST) == (which[0] in HOST)]
     lines = (_intercept(transfers, other) for other in sorted(others, key=lambda c: (c != which, c[0] != which[0])))
     return next((line for line in lines if line is not None), None)
@@ -256,7 +256,7 @@ class Compared:
     findings: tuple[Finding, ...]
 
 
-def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -> Compared:
+def compared(baseline: Transfers, there: Transfers, *, all_of_there: bool = False) -> Compared:
     """Return which transfers of one node have a measured time on the other.
 
     Against curves, each transfer takes the time of its size there, inside the measured sizes.  Two recordings are matched by
@@ -264,7 +264,7 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
 
     Parameters
     ----------
-    here : transfers on A; of a curve only (L+O) is used where `there` is a recording.
+    baseline : transfers on A; of a curve only (L+O) is used where `there` is a recording.
     there : transfers or curves on B.
     all_of_there : take every transfer of B, whatever A copied: A then gives (L+O) alone.
 
@@ -272,37 +272,37 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
     ------
     CannotAnswer : A146 where nothing matches.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     timed = pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0)
-    here, there = (replace(copies, rows=copies.rows.filter(timed)) for copies in (here, there))
-    if all_of_there or (here.curves and not there.curves):
+    baseline, there = (replace(side, rows=side.rows.filter(timed)) for side in (baseline, there))
+    if all_of_there or (baseline.curves and not there.curves):
         rows = there.rows.rename({"seconds": "actual"})
-        return Compared(rows, tuple(found))
+        return Compared(rows, tuple(findings))
     parts, lost, assumed = [], 0, 0
-    for which in here.classes:
-        mine = here.of(which)
+    for which in baseline.classes:
+        copies = baseline.of(which)
         other = _counterpart(which, there)
         if other is None:
-            lost += mine.height
+            lost += copies.height
             continue
-        assumed += mine.height if other != which else 0
+        assumed += copies.height if other != which else 0
         if there.curves:
             (curve,) = (c for c in there.curves if (c.direction, c.memory) == other)
-            part = mine.with_columns(actual=pl.Series(curve.at(mine["size_bytes"].to_numpy()))).filter(pl.col("actual").is_not_nan())
+            part = copies.with_columns(actual=pl.Series(curve.at(copies["size_bytes"].to_numpy()))).filter(pl.col("actual").is_not_nan())
         else:
             turn = pl.int_range(pl.len()).over("size_bytes").alias("turn")
             theirs = there.of(other).select("size_bytes", pl.col("seconds").alias("actual"), turn)
-            part = mine.with_columns(turn).join(theirs, on=["size_bytes", "turn"], how="inner", maintain_order="left").drop("turn")
-        lost += mine.height - part.height
+            part = copies.with_columns(turn).join(theirs, on=["size_bytes", "turn"], how="inner", maintain_order="left").drop("turn")
+        lost += copies.height - part.height
         parts.append(part)
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if not rows.height:
-        raise error_of("A146.pair", where=f"{here.name} and {there.name}", found=f"{_kinds(here)} against {_kinds(there)}")
+        raise error_of("A146.pair", where=f"{baseline.name} and {there.name}", found=f"{_kinds(baseline)} against {_kinds(there)}")
     if lost:
-        found.append(finding("A333", lost, f"{lost:,} transfers of {here.name} without a measured counterpart in {there.name}"))
+        findings.append(finding("A333", lost, f"{lost:,} transfers of {baseline.name} without a measured counterpart in {there.name}"))
     if assumed:
-        found.append(finding("A334", assumed, "host memory kind not recorded on one node: taken for the other's"))
-    return Compared(rows, tuple(merge(found)))
+        findings.append(finding("A334", assumed, "host memory kind not recorded on one node: taken for the other's"))
+    return Compared(rows, tuple(merge(findings)))
 
 
 def _counterpart(which: Class, there: Transfers) -> Class | None:

@@ -42,8 +42,8 @@ class Sheet:
     @property
     def link_name(self) -> str:
         """Return the link between host and device in words."""
-        found = self.links.get("h2d")
-        return found.name if found is not None else "no packet model"
+        host_link = self.links.get("h2d")
+        return host_link.name if host_link is not None else "no packet model"
 
 
 def sheet(
@@ -81,24 +81,24 @@ def sheet(
         links: dict[str, Link | None] = {"h2d": host, "d2h": host, "p2p": peer_link or host}
         if peer_link is None:
             assumed["p2p"] = "packets of copies between devices as over the host's link (--peer names their own)"
-        peaks = {way: found.raw_bandwidth for way, found in links.items() if found is not None}
+        peaks = {direction: host_link.raw_bandwidth for direction, host_link in links.items() if host_link is not None}
         machine = _on_link(on, host, node).with_parameters(given)
         return Sheet(on, machine, links, _with_device(peaks, device_memory), host_memory, assumed)
     declared = load(on).with_parameters(given)
     machine = declared.resolved(source) if source is not None else declared
     links, peaks = {}, {}
-    for way in LINK_WAYS:
-        rate = _value(machine, link_parameter(way, "bandwidth"))
+    for direction in LINK_WAYS:
+        rate = _value(machine, link_parameter(direction, "bandwidth"))
         if rate is None:
             continue
-        peaks[way] = rate
-        links[way] = peer_link if way == "p2p" else behind(machine.coupling, rate)
-        if links[way] is None:
-            what = "copies between devices" if way == "p2p" else f"{way} over {machine.coupling}"
-            assumed[way] = f"{what}: the peak, without packets" + (" (--peer names their link)" if way == "p2p" else "")
+        peaks[direction] = rate
+        links[direction] = peer_link if direction == "p2p" else behind(machine.coupling, rate)
+        if links[direction] is None:
+            what = "copies between devices" if direction == "p2p" else f"{direction} over {machine.coupling}"
+            assumed[direction] = f"{what}: the peak, without packets" + (" (--peer names their link)" if direction == "p2p" else "")
     if any((_value(machine, name) or 0.0) > 0 for name in DISTANCES):
         far = f"the distance of {machine.name} is not in the packets' times"
-        assumed |= {way: "; ".join(filter(None, [assumed.get(way), far])) for way in HOST}
+        assumed |= {direction: "; ".join(filter(None, [assumed.get(direction), far])) for direction in HOST}
     memory, staged = _value(machine, "gpu.memory_bandwidth"), host_memory or _value(machine, "host.memory_bandwidth")
     return Sheet(on if isinstance(on, str) else on.name, declared, links, _with_device(peaks, memory), staged, assumed)
 
@@ -114,7 +114,7 @@ def _on_link(name: str, host: Link, node: bool) -> Machine:
     coupling: Coupling = "pcie" if isinstance(host, Pcie) else "nvlink"
     machine = Machine(name=name, title=f"on {host.name}", summary="", year=0, coupling=coupling, base="" if node else "source")
     peak = _given(host.raw_bandwidth, f"the peak of {host.name}")
-    return machine.with_parameters({link_parameter(way, "bandwidth"): peak for way in (LINK_WAYS if node else HOST_WAYS)})
+    return machine.with_parameters({link_parameter(direction, "bandwidth"): peak for direction in (LINK_WAYS if node else HOST_WAYS)})
 
 
 def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[str, float]:

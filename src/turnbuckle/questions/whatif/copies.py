@@ -47,12 +47,12 @@ def pin(seen: Seen) -> Edit | None:
     if (ratio == 1.0).all():
         return None
 
-    def apply(one: Prepared) -> Prepared:
-        assert one.timeline is not None
-        shorter = shorter_pieces(one, ratio)
-        graph = one.timeline.graph
+    def apply(ready: Prepared) -> Prepared:
+        assert ready.timeline is not None
+        shorter = shorter_pieces(ready, ratio)
+        graph = ready.timeline.graph
         runs = graph.kind == EDGE["run"]
-        by_edge = np.concatenate([ratio, np.ones(len(one.run) - len(ratio))])[one.timeline.piece[graph.owner[runs]]]
+        by_edge = np.concatenate([ratio, np.ones(len(ready.run) - len(ratio))])[ready.timeline.piece[graph.owner[runs]]]
         now = shorter.run.memory.copy()
         now[: len(rows)][rows] = "pinned"
         return relagged(replace(shorter, run=replace(shorter.run, memory=now)), runs, lambda lag: lag * by_edge)
@@ -71,10 +71,10 @@ def own_stream(seen: Seen) -> Edit | None:
     if not moved.any():
         return None
 
-    def apply(one: Prepared) -> Prepared:
+    def apply(ready: Prepared) -> Prepared:
         for copies in (to_device, to_host):
-            one = _in_turn(one, seen, copies)
-        return _passed(one, seen, to_device, to_host)
+            ready = _in_turn(ready, seen, copies)
+        return _passed(ready, seen, to_device, to_host)
 
     rows = np.isin(seen.ready.run.kind, _HOST_COPIES)
     copies, seconds = np.flatnonzero(to_device | to_host), float(seen.ready.run.seconds[rows].sum())
@@ -91,24 +91,24 @@ def batch(seen: Seen) -> Edit | None:
     copies = np.isin(kind, _HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
     length = seen.ends - seen.begins
 
-    def joined(one: Int, other: Int) -> Bool:
-        alike = (kind[one] == kind[other]) & (run.memory[piece[one]] == run.memory[piece[other]])
+    def joined(first_copy: Int, next_copy: Int) -> Bool:
+        alike = (kind[first_copy] == kind[next_copy]) & (run.memory[piece[first_copy]] == run.memory[piece[next_copy]])
         # the host may read what a copy to it brought: a pause that is longer than the calls around it is taken for that
-        first, then = seen.caller[one], seen.caller[other]
+        first, then = seen.caller[first_copy], seen.caller[next_copy]
         pause = seen.begins[then] - seen.ends[first]
-        return np.asarray(alike & ((kind[one] == "copy_h2d") | (pause <= np.maximum(length[first], length[then]))))
+        return np.asarray(alike & ((kind[first_copy] == "copy_h2d") | (pause <= np.maximum(length[first], length[then]))))
 
-    found = seen.groups(copies, joined)
-    if not found:
+    groups = seen.groups(copies, joined)
+    if not groups:
         return None
-    members, group = np.concatenate(found), np.repeat(np.arange(len(found)), [len(g) for g in found])
-    last = np.array([g[-1] for g in found])
+    members, group = np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    last = np.array([g[-1] for g in groups])
     size = np.bincount(group, run.size_bytes[piece[members]]).astype(np.float64)
     whole = copy_seconds(like(run, piece[last], size), seen.source, seen.model)
     if whole is None:
         return None
     apart = np.bincount(group, each[piece[members]])
-    shorter: Float = np.minimum(np.divide(whole, apart, out=np.ones(len(found)), where=apart > 0), 1.0)
+    shorter: Float = np.minimum(np.divide(whole, apart, out=np.ones(len(groups)), where=apart > 0), 1.0)
     of = np.full(len(kind), -1, dtype=np.int64)
     of[members] = group
     earlier = np.setdiff1d(members, last)
@@ -123,9 +123,9 @@ def batch(seen: Seen) -> Edit | None:
     loops = seen.loops(gone)
 
     def apply(*, packed: bool) -> Callable[[Prepared], Prepared]:
-        def make(one: Prepared) -> Prepared:
-            share = np.ones(len(found)) if packed else shorter
-            joint = prompt(without(removed(merged(one, Merged(of, last, size, share)), gone), idle), idled)
+        def make(ready: Prepared) -> Prepared:
+            share = np.ones(len(groups)) if packed else shorter
+            joint = prompt(without(removed(merged(ready, Merged(of, last, size, share)), gone), idle), idled)
             if packed:
                 return _packing(joint, seen, last, np.bincount(group, length[members]).astype(np.float64))
             return prompt(relagged(joint, loops, np.zeros_like), begin(seen.graph.owner[loops].astype(np.int64)))
@@ -133,7 +133,7 @@ def batch(seen: Seen) -> Edit | None:
         return make
 
     seconds, ends = float(length[members].sum()) * 1e-9, (apply(packed=False), apply(packed=True))
-    return Edit.worded("batch", len(members), seconds, *ends, members, members=len(members), groups=len(found))
+    return Edit.worded("batch", len(members), seconds, *ends, members, members=len(members), groups=len(groups))
 
 
 def prefetch(seen: Seen) -> Edit | None:
@@ -159,19 +159,19 @@ def prefetch(seen: Seen) -> Edit | None:
     ran[step[~copied]] = rows[~copied]  # and the last of its kernels
     before = issued[step[ahead] - 1]
     kept = before >= 0
-    copies, before, at = copies[kept], before[kept], (step[ahead] - 2)[kept]
-    buffer = np.where((number[ahead][kept] >= 2) & (at >= 0), ran[at], -1)
+    copies, before, buffer_step = copies[kept], before[kept], (step[ahead] - 2)[kept]
+    buffer = np.where((number[ahead][kept] >= 2) & (buffer_step >= 0), ran[buffer_step], -1)
     graph = seen.graph
     taken = np.zeros(len(kind), dtype=np.bool_)
     taken[copies] = True
     delivery = np.zeros(len(kind), dtype=np.int64)
     delivers = (graph.kind == EDGE["deliver"]) & taken[graph.owner]
     delivery[graph.owner[delivers]] = graph.lag_ns[delivers]
-    own = (graph.kind == EDGE["sync"]) & (graph.source > 0) & taken[np.maximum(graph.source // 2 - 1, 0)]
-    own &= seen.caller[np.maximum(graph.source // 2 - 1, 0)] == graph.owner
+    returns = (graph.kind == EDGE["sync"]) & (graph.source > 0) & taken[np.maximum(graph.source // 2 - 1, 0)]
+    returns &= seen.caller[np.maximum(graph.source // 2 - 1, 0)] == graph.owner
 
-    def apply(one: Prepared) -> Prepared:
-        free = without(_passed(_in_turn(one, seen, kind == "copy_h2d"), seen, taken, np.zeros_like(taken)), delivers | own)
+    def apply(ready: Prepared) -> Prepared:
+        free = without(_passed(_in_turn(ready, seen, kind == "copy_h2d"), seen, taken, np.zeros_like(taken)), delivers | returns)
         early = waiting(prompt(free, begin(copies)), finish(before), begin(copies), delivery[copies], "deliver")
         held = buffer >= 0
         return waiting(early, finish(buffer[held]), begin(copies[held]), np.zeros(int(held.sum()), dtype=np.int64), "event")
@@ -193,15 +193,15 @@ def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None
     return out
 
 
-def _in_turn(one: Prepared, seen: Seen, copies: Bool) -> Prepared:
+def _in_turn(ready: Prepared, seen: Seen, copies: Bool) -> Prepared:
     """Return the run where copies of one direction wait for the one before them of their stream, whatever stood between: one engine."""
     ordered = seen.work[copies[seen.work]]
     before, after = ordered[:-1], ordered[1:]
     near = (seen.track[before] == seen.track[after]) & (seen.ends[before] <= seen.begins[after])
-    return waiting(one, finish(before[near]), begin(after[near]), np.zeros(int(near.sum()), dtype=np.int64), "engine")
+    return waiting(ready, finish(before[near]), begin(after[near]), np.zeros(int(near.sum()), dtype=np.int64), "engine")
 
 
-def _passed(one: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prepared:
+def _passed(ready: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prepared:
     """Return the run where copies to the device do not wait for other work of their stream, nor such work for copies to the host.
 
     What came before a copy to the host is what its follower waits for then, and a copy to the device is passed over.
@@ -209,33 +209,33 @@ def _passed(one: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prepar
     graph = seen.graph
     stream = (graph.kind == EDGE["stream"]) & ~graph.begun_within
     before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
-    moved = stream & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after])) & still(one, graph)
+    moved = stream & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after])) & still(ready, graph)
     first = _beyond(after[stream], before[stream], to_host)[before]
     last = _beyond(before[stream], after[stream], to_device)[after]
     none = len(to_device)
     loose = moved & ((first == none) | (last == none))
     kept = moved & ~loose
-    return without(redirected(one, kept, finish(first[kept]), begin(last[kept])), loose)
+    return without(redirected(ready, kept, finish(first[kept]), begin(last[kept])), loose)
 
 
-def _beyond(at: Int, leads_to: Int, passed: Bool) -> Int:
+def _beyond(links: Int, leads_to: Int, passed: Bool) -> Int:
     """Return where each activity's chain leads if some are passed over, shape (activities + 1,); the number of activities for nowhere.
 
     Parameters
     ----------
-    at, leads_to : links of the chains.
+    links, leads_to : activities, and the one that each leads to.
     passed : mask of the activities passed over; any other leads to itself.
     """
     none = len(passed)
     place = np.full(none + 1, none, dtype=np.int64)
-    place[at] = leads_to
+    place[links] = leads_to
     place[:none] = np.where(passed, place[:none], np.arange(none))
     for _ in range(max(none, 1).bit_length()):
         place = place[place]
     return place
 
 
-def _packing(one: Prepared, seen: Seen, last: Int, longer_ns: Float) -> Prepared:
+def _packing(ready: Prepared, seen: Seen, last: Int, longer_ns: Float) -> Prepared:
     """Return the run whose host packs bytes before the call of a copy to the device, and unpacks them behind that of one to the host."""
     graph = seen.graph
     added = np.zeros(len(seen.kind))
@@ -247,4 +247,4 @@ def _packing(one: Prepared, seen: Seen, last: Int, longer_ns: Float) -> Prepared
     packs = host & (graph.target % 2 == 1) & in_front[target]
     unpacks = host & (graph.source % 2 == 0) & (graph.source > 0) & ~in_front[source]
     extra = np.where(packs, added[target], 0.0) + np.where(unpacks, added[source], 0.0)
-    return relagged(one, extra > 0, lambda lag: lag + extra[extra > 0])
+    return relagged(ready, extra > 0, lambda lag: lag + extra[extra > 0])

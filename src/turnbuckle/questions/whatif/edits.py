@@ -35,8 +35,9 @@ from turnbuckle.questions.whatif.waits import waits
 
 def edits(seen: Seen) -> list[Edit]:
     """Return the edits that a run offers, in the order in which several are made."""
-    found = [pin(seen), own_stream(seen), batch(seen), prefetch(seen), *waits(seen), pool(seen), graph(seen), fuse(seen), *beside(seen)]
-    return [edit for edit in found if edit is not None]
+    of_copies = [pin(seen), own_stream(seen), batch(seen), prefetch(seen)]
+    of_calls = [*waits(seen), pool(seen), graph(seen), fuse(seen), *beside(seen)]
+    return [edit for edit in (*of_copies, *of_calls) if edit is not None]
 
 
 def combined(chosen: Sequence[Edit], ready: Prepared, *, most: bool) -> Prepared:

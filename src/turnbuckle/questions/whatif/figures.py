@@ -57,7 +57,8 @@ def _drawn(answer: Whatif, shown: list[Gain]) -> Figure:
         marks.points(middles, x, y, 46, hue="colour"),
     ]
     top = shown[0]
-    alt = f"{len(shown)} edits; the first, {clean(top.title)}, saves {top.here[0]:.1%} to {top.here[1]:.1%} on the recorded machine."
+    least, most = top.on_source
+    alt = f"{len(shown)} edits; the first, {clean(top.title)}, saves {least:.1%} to {most:.1%} on the recorded machine."
     caption = (
         "From the end of least gain to that of most; the dot is the middle. What an edit needs to be right, the recording does not show."
     )

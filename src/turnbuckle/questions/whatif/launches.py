@@ -25,23 +25,23 @@ _ALLOCATES: Final = "alloc"
 def graph(seen: Seen) -> Edit | None:
     """Return the edit that captures launches that repeat as a graph."""
     recorded = seen.graph
-    mine = (seen.kind == "launch") & seen.steady
-    if mine.sum() < 2:
+    launches = (seen.kind == "launch") & seen.steady
+    if launches.sum() < 2:
         return None
-    calls = (recorded.kind == EDGE["call"]) & mine[recorded.owner]
-    delivers = (recorded.kind == EDGE["deliver"]) & mine[np.maximum(recorded.source - 1, 0) // 2]
+    calls = (recorded.kind == EDGE["call"]) & launches[recorded.owner]
+    delivers = (recorded.kind == EDGE["deliver"]) & launches[np.maximum(recorded.source - 1, 0) // 2]
     follows = (recorded.kind == EDGE["stream"]) & (seen.kind == "kernel")[recorded.owner]
 
     def apply(share: float, *, crossing: bool) -> Callable[[Prepared], Prepared]:
-        def of(one: Prepared) -> Prepared:
-            cheaper = relagged(one, calls, lambda lag: lag * share)
+        def of(ready: Prepared) -> Prepared:
+            cheaper = relagged(ready, calls, lambda lag: lag * share)
             return cheaper if crossing else as_recorded(cheaper, calls | delivers | follows)
 
         return of
 
     least, most = _IN_GRAPH
     ends = (apply(most, crossing=False), apply(least, crossing=True))
-    return Edit.worded("graph", int(mine.sum()), _took(seen, mine), *ends, np.flatnonzero(mine))
+    return Edit.worded("graph", int(launches.sum()), _took(seen, launches), *ends, np.flatnonzero(launches))
 
 
 def fuse(seen: Seen) -> Edit | None:
@@ -56,14 +56,14 @@ def fuse(seen: Seen) -> Edit | None:
     # a kernel's time holds its start and its end on the device: no longer than the shortest kernel, nor, as assumed, than a launch
     start_ns = min(float(np.median(length[call] + recorded.lag_ns[delivers])), float(length[launched].min()))
 
-    def joined(one: Int, other: Int) -> Bool:
-        return np.asarray((call_kind[one] == "launch") & (call_kind[other] == "launch"))
+    def joined(first_kerneldy: Int, next_kernel: Int) -> Bool:
+        return np.asarray((call_kind[first_kerneldy] == "launch") & (call_kind[next_kernel] == "launch"))
 
     call_kind = kind[np.maximum(seen.caller, 0)]
-    found = seen.groups(launched, joined)
-    if not found:
+    groups = seen.groups(launched, joined)
+    if not groups:
         return None
-    members, first = np.concatenate(found), np.array([group[0] for group in found])
+    members, first = np.concatenate(groups), np.array([group[0] for group in groups])
     later = np.setdiff1d(members, first)
     gone, behind = (np.zeros(len(kind), dtype=np.bool_) for _ in range(2))
     gone[seen.caller[later]], behind[later] = True, True
@@ -72,29 +72,29 @@ def fuse(seen: Seen) -> Edit | None:
     inside = (recorded.kind == EDGE["stream"]) & (recorded.target % 2 == 1) & behind[recorded.owner] & ~recorded.begun_within
     loops, runs = seen.loops(gone), (recorded.kind == EDGE["run"]) & behind[recorded.owner]
 
-    def apply(one: Prepared) -> Prepared:
-        joint = relagged(as_recorded(without(removed(one, gone), idle), inside), loops, np.zeros_like)
+    def apply(ready: Prepared) -> Prepared:
+        joint = relagged(as_recorded(without(removed(ready, gone), idle), inside), loops, np.zeros_like)
         shorter = relagged(joint, runs, lambda lag: np.maximum(lag - start_ns, 0.0))
         return prompt(shorter, np.concatenate([begin(later), begin(recorded.owner[loops].astype(np.int64))]))
 
-    words: dict[str, Any] = {"members": len(members), "groups": len(found), "start": show(start_ns * 1e-9, "s")}
+    words: dict[str, Any] = {"members": len(members), "groups": len(groups), "start": show(start_ns * 1e-9, "s")}
     return Edit.worded("fuse", len(members), float(length[members].sum()) * 1e-9, apply, activities=members, **words)
 
 
 def pool(seen: Seen) -> Edit | None:
     """Return the edit that takes memory from a pool."""
     recorded = seen.graph
-    mine = (seen.call_class == _ALLOCATES) & seen.steady
-    if not mine.any():
+    allocations = (seen.call_class == _ALLOCATES) & seen.steady
+    if not allocations.any():
         return None
-    fast_ns = float(np.quantile((seen.ends - seen.begins)[mine], _FASTEST))
-    calls, waits = ((recorded.kind == EDGE[kind]) & mine[recorded.owner] for kind in ("call", "sync"))
+    fast_ns = float(np.quantile((seen.ends - seen.begins)[allocations], _FASTEST))
+    calls, waits = ((recorded.kind == EDGE[kind]) & allocations[recorded.owner] for kind in ("call", "sync"))
 
     def apply(at_most_ns: float) -> Callable[[Prepared], Prepared]:
-        return lambda one: without(relagged(one, calls, lambda lag: np.minimum(lag, at_most_ns)), waits)
+        return lambda ready: without(relagged(ready, calls, lambda lag: np.minimum(lag, at_most_ns)), waits)
 
     ends, fast = (apply(0.0), apply(fast_ns)), show(fast_ns * 1e-9, "s")
-    return Edit.worded("pool", int(mine.sum()), _took(seen, mine), *ends, np.flatnonzero(mine), fast=fast)
+    return Edit.worded("pool", int(allocations.sum()), _took(seen, allocations), *ends, np.flatnonzero(allocations), fast=fast)
 
 
 def _took(seen: Seen, activities: Bool) -> float:

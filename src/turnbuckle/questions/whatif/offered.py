@@ -212,8 +212,8 @@ class Seen:
         graph = self.graph
         leaves = (graph.source > 0) & (graph.source % 2 == 0) & ~np.isin(graph.kind, [EDGE["stream"], EDGE["engine"]])
         before, after = graph.source[leaves] // 2 - 1, graph.owner[leaves]
-        own = self.caller[before] == after
-        np.minimum.at(out, before[~own], graph.time_ns[graph.target[leaves][~own]])
+        returns = self.caller[before] == after
+        np.minimum.at(out, before[~returns], graph.time_ns[graph.target[leaves][~returns]])
         return out
 
     @cached_property
@@ -241,11 +241,11 @@ class Seen:
         if not len(edges):
             return out
         # two pauses belong together if the call between them goes
-        one, other = before[edges], after[edges]
-        same = np.concatenate([[False], (other[:-1] == one[1:]) & gone[one[1:]]])
+        left, right = before[edges], after[edges]
+        same = np.concatenate([[False], (right[:-1] == left[1:]) & gone[left[1:]]])
         stretch = np.cumsum(~same) - 1
         longest = np.lexsort((-graph.lag_ns[edges], stretch))[np.unique(stretch, return_index=True)[1]]
-        limit = np.maximum(np.where(gone[one], self.own_ns[one], 0), np.where(gone[other], self.own_ns[other], 0))
+        limit = np.maximum(np.where(gone[left], self.own_ns[left], 0), np.where(gone[right], self.own_ns[right], 0))
         goes = graph.lag_ns[edges] <= limit
         goes[longest] = False
         out[edges[goes]] = True
@@ -271,14 +271,14 @@ class Seen:
         limit = _LONG_AFTER
         begins, needed = self.begins.tolist(), self.needed_ns
         for place in np.flatnonzero(near).tolist():
-            one, other = int(before[place]), int(after[place])
-            if not group or group[-1] != one:
-                group, limit = [one], _LONG_AFTER
+            left, right = int(before[place]), int(after[place])
+            if not group or group[-1] != left:
+                group, limit = [left], _LONG_AFTER
                 out.append(group)  # type: ignore[arg-type]
-            limit = min(limit, int(needed[one]))
-            if begins[other] > limit:
-                group, limit = [other], _LONG_AFTER
+            limit = min(limit, int(needed[left]))
+            if begins[right] > limit:
+                group, limit = [right], _LONG_AFTER
                 out.append(group)  # type: ignore[arg-type]
             else:
-                group.append(other)
+                group.append(right)
         return [np.array(members, dtype=np.int64) for members in out if len(members) > 1]

@@ -62,14 +62,14 @@ def phases(seen: Seen) -> Iterator[Phase]:
     phase_of[after] = number
     spent = np.bincount(number, weights=lag) if names else np.zeros(0)
     for k in np.argsort(-spent, kind="stable").tolist():
-        mine = np.flatnonzero(number == k)
+        of_phase = np.flatnonzero(number == k)
         # work between the calls inside one range runs with it; outside all, each stretch is one
-        starts = np.diff(rows[mine], prepend=-2) != 0
-        starts |= (rows[mine] < 0) | (np.diff(seen.track[after[mine]], prepend=-1) != 0)
+        starts = np.diff(rows[of_phase], prepend=-2) != 0
+        starts |= (rows[of_phase] < 0) | (np.diff(seen.track[after[of_phase]], prepend=-1) != 0)
         mask = np.zeros(len(graph.kind), dtype=np.bool_)
         mask[edges[phase_of[target] == k]] = True
-        work = np.bincount(np.cumsum(starts) - 1, weights=lag[mine]).astype(np.int64)
-        yield Phase(names[k], mask, after[mine][starts], float(spent[k]) * 1e-9, work)
+        work = np.bincount(np.cumsum(starts) - 1, weights=lag[of_phase]).astype(np.int64)
+        yield Phase(names[k], mask, after[of_phase][starts], float(spent[k]) * 1e-9, work)
 
 
 def beside(seen: Seen) -> list[Edit]:
@@ -99,8 +99,8 @@ def to_device(seen: Seen, asked: str) -> Edit | None:
     phase = next((p for p in offered if p.name == name), None)
     if phase is None:
         names = [p.name for p in offered]
-        known = ", ".join(clipped(n, 60) for n in names[: 2 * _MOST_PHASES]) or "none"
-        raise error_of("A438", found=clipped(name, 80), fix=did_you_mean(name, names) or None, names=known)
+        listed = ", ".join(clipped(n, 60) for n in names[: 2 * _MOST_PHASES]) or "none"
+        raise error_of("A438", found=clipped(name, 80), fix=did_you_mean(name, names) or None, names=listed)
     kernels = np.flatnonzero(seen.kind == "kernel")
     if not len(kernels):
         raise error_of("A196")
@@ -112,7 +112,7 @@ def to_device(seen: Seen, asked: str) -> Edit | None:
     extra = np.where(phase.edges & first[seen.graph.owner], started_ns, 0.0)
 
     def apply(ratio: float) -> Callable[[Prepared], Prepared]:
-        return lambda one: priced_as(relagged(one, phase.edges, lambda lag: lag * ratio + extra[phase.edges]), phase.edges, most)
+        return lambda ready: priced_as(relagged(ready, phase.edges, lambda lag: lag * ratio + extra[phase.edges]), phase.edges, most)
 
     words: dict[str, Any] = {"phase": phase.name, "low": low, "high": high, "started": show(started_ns * 1e-9, "s")}
     return Edit.worded("to device", len(phase.first), phase.seconds, apply(low), apply(high), name=asked, **words)
@@ -140,10 +140,10 @@ def _round_trip_ns(seen: Seen) -> float:
     return max(call, deliver) + back
 
 
-def _apart(one: Prepared, seen: Seen, phase: Phase) -> Prepared:
+def _apart(ready: Prepared, seen: Seen, phase: Phase) -> Prepared:
     """Return the run where a phase has a thread of its own, each time over before its next time, and the last before the run's end."""
     first = phase.first
     same = np.zeros(len(first), dtype=np.bool_)
     same[:-1] = seen.track[first[1:]] == seen.track[first[:-1]]
     then = np.where(same, begin(np.roll(first, -1)), int(seen.graph.time_ns.argmax()))
-    return waiting(relagged(one, phase.edges, lambda lag: lag * 0.0), begin(first), then, phase.work_ns, "host")
+    return waiting(relagged(ready, phase.edges, lambda lag: lag * 0.0), begin(first), then, phase.work_ns, "host")

@@ -105,8 +105,8 @@ def _steps(seen: Seen, times_ns: Int) -> list[int | None]:
         return [None] * len(times_ns)
     starts, ends = (steps[c].to_numpy() - seen.profile.first_ns for c in ("start_ns", "end_ns"))
     number = steps["number"].to_list()
-    at = np.searchsorted(starts, times_ns, side="right") - 1
-    return [number[k] if k >= 0 and time < ends[k] else None for k, time in zip(at.tolist(), times_ns.tolist(), strict=True)]
+    rows = np.searchsorted(starts, times_ns, side="right") - 1
+    return [number[k] if k >= 0 and time < ends[k] else None for k, time in zip(rows.tolist(), times_ns.tolist(), strict=True)]
 
 
 def _kernels(seen: Seen, activities: Int) -> list[str | None]:

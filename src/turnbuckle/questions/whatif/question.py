@@ -79,7 +79,7 @@ class Gain(Declared):
     savings: tuple[Saving, ...]
 
     @property
-    def here(self) -> tuple[float, float]:
+    def on_source(self) -> tuple[float, float]:
         """Return the least and the most that it saves on the recorded machine, as shares of the run time."""
         return self.ends(0)
 
@@ -149,7 +149,7 @@ class Whatif(Shown):
         best = max(self.gains, key=lambda g: g.savings[0].share, default=None)
         if best is None or best.savings[0].share < WORTH:
             return f"What if: no edit saves {WORTH:.1%} of {self.measured:.4g} s here"
-        least, most = best.here
+        least, most = best.on_source
         saved = f"{most:.1%}" if most - least < WORTH else f"{max(least, 0.0):.1%} to {most:.1%}"
         return f"What if: {best.title}: {saved} of {self.measured:.4g} s here"
 
@@ -159,8 +159,8 @@ class Whatif(Shown):
         for machine in self.unchanged[1:]:
             if machine.share < WORTH:
                 continue
-            sure = [f"{g.name} ({g.here[0]:.1%})" for g in self.gains if g.here[0] >= machine.share]
-            best = [f"{g.name} ({g.here[1]:.1%})" for g in self.gains if g.here[0] < machine.share <= g.here[1]]
+            sure = [f"{g.name} ({g.on_source[0]:.1%})" for g in self.gains if g.on_source[0] >= machine.share]
+            best = [f"{g.name} ({g.on_source[1]:.1%})" for g in self.gains if g.on_source[0] < machine.share <= g.on_source[1]]
             parts = [f"as much here: {', '.join(sure)}"] * bool(sure) + [f"as much at best: {', '.join(best)}"] * bool(best)
             out.append(f"{machine.title} saves {machine.share:.1%} without an edit; {'; '.join(parts) or 'no edit saves as much here'}.")
         return out
@@ -225,20 +225,20 @@ def seen_of(run: Run, ready: Prepared, model: Model = _MODEL) -> Seen:
     return Seen(run.profile, ready, run.source, model, 0 if begun is None else begun.end_ns - run.profile.first_ns)
 
 
-def _unchanged(projected: Projection, here: float) -> Unchanged:
+def _unchanged(projected: Projection, recorded: float) -> Unchanged:
     """Return the program as it is on one machine, beside the run time of the recorded one [s]."""
     low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
-    lower, share, upper = (None if s is None or not here else 1.0 - s / here for s in (high, projected.seconds, low))
+    lower, share, upper = (None if s is None or not recorded else 1.0 - s / recorded for s in (high, projected.seconds, low))
     return Unchanged(projected.target, projected.title, projected.seconds, low, high, share or 0.0, lower, upper)
 
 
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
     """Return the edit of a name; raise A436 where the run offers none."""
-    found = next((edit for edit in offered if edit.name == name), None)
-    if found is None:
+    chosen = next((edit for edit in offered if edit.name == name), None)
+    if chosen is None:
         names = [edit.name for edit in offered]
         raise error_of("A436", found=clipped(name, 60), fix=did_you_mean(name, names) or None, names=", ".join(names) or "none")
-    return found
+    return chosen
 
 
 def _agree(names: Sequence[str]) -> None:
@@ -284,20 +284,20 @@ class _Asked:
         savings = []
         for k, (declared, machine) in enumerate(zip(self.targets, self.unchanged, strict=True)):
             pair, was = Pair(self.run.source, declared), machine.seconds
-            least, most = (self._seconds(one, pair, k) for one in ends)
+            least, most = (self._seconds(end, pair, k) for end in ends)
             shares = [1.0 - seconds / was if was else 0.0 for seconds in ((least + most) / 2, least, most)]
             low, high = self._range(k, ends, shares) if self.draws else (None, None)
             savings.append(Saving(machine.target, machine.title, (least + most) / 2, least, most, shares[0], low, high))
         where = places(self.seen, edit.activities)
         return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, where, tuple(savings))
 
-    def _seconds(self, one: Prepared, pair: Pair, target: int) -> float:
+    def _seconds(self, ready: Prepared, pair: Pair, target: int) -> float:
         """Return the run time on one of the machines at its stated values [s]; runs of the same pieces share their durations."""
-        durations = self.prices.get((id(one.run), target))
+        durations = self.prices.get((id(ready.run), target))
         if durations is None:
             # durations hold their pieces, so that no other pieces get their identity
-            durations = self.prices[id(one.run), target] = priced(one, pair, _MODEL)
-        return float(np.squeeze(run_times(one, durations)))
+            durations = self.prices[id(ready.run), target] = priced(ready, pair, _MODEL)
+        return float(np.squeeze(run_times(ready, durations)))
 
     def _range(self, target: int, ends: Sequence[Prepared], shares: Sequence[float]) -> tuple[float, float]:
         """Return the range of a saving: from least gain to most, each through its draws."""
@@ -305,10 +305,10 @@ class _Asked:
         pair = Pair(self.run.source, declared)
         if pair.target is pair.source:
             return min(shares), max(shares)
-        was, least, most = (self._sample(one, declared, pair) for one in (self.ready, *ends))
+        was, least, most = (self._sample(ready, declared, pair) for ready in (self.ready, *ends))
         tail = (1.0 - LEVEL) / 2
         low, high = np.quantile(1.0 - least / was, tail), np.quantile(1.0 - most / was, 1.0 - tail)
         return min(float(low), *shares), max(float(high), *shares)
 
-    def _sample(self, one: Prepared, declared: Machine, pair: Pair) -> Float:
-        return uncertain(one, self.run.source, self.run.fits, self.draws, self.seed).sample(declared, pair, _MODEL)
+    def _sample(self, ready: Prepared, declared: Machine, pair: Pair) -> Float:
+        return uncertain(ready, self.run.source, self.run.fits, self.draws, self.seed).sample(declared, pair, _MODEL)

@@ -33,9 +33,9 @@ def waits(seen: Seen) -> list[Edit]:
     out = []
     uses = _first_use(seen)
     for k in np.argsort(-np.bincount(number, took[owner[edges]]), kind="stable")[:_MOST_WAITS]:
-        mine = edges.copy()
-        mine[edges] = number == k
-        calls, word = np.unique(owner[mine]), clipped(words[k] or "a call without a name", 60)
+        named = edges.copy()
+        named[edges] = number == k
+        calls, word = np.unique(owner[named]), clipped(words[k] or "a call without a name", 60)
         final = ending if seen.name[ending] == words[k] else -1
         # of a name, calls that wait for nothing are made for nothing
         gone = (seen.name == words[k]) & (seen.kind == "sync")
@@ -53,14 +53,14 @@ def waits(seen: Seen) -> list[Edit]:
                 activities=np.flatnonzero(gone),
             )
         )
-        if (uses[owner[mine]] >= 0).any():
+        if (uses[owner[named]] >= 0).any():
             out.append(
                 Edit(
                     name=f"later {word}",
                     title=f"wait later than in {word}",
                     needs="the host neither reads nor decides by the result before it waits again, copies to the device or sends",
                     rests="from no call to every call, which returns at once where the work is done; kernels keep their time",
-                    most=partial(_later, seen=seen, edges=mine, uses=uses, last=final),
+                    most=partial(_later, seen=seen, edges=named, uses=uses, last=final),
                     count=len(calls),
                     seconds=float(took[calls].sum()),
                     activities=calls,
@@ -85,24 +85,24 @@ def _first_use(seen: Seen) -> Int:
     return out
 
 
-def _gone(one: Prepared, seen: Seen, calls: Bool) -> Prepared:
+def _gone(ready: Prepared, seen: Seen, calls: Bool) -> Prepared:
     """Return the run where some calls are not made."""
     graph, loops = seen.graph, seen.loops(calls)
     waits = ((graph.kind == EDGE["sync"]) | (graph.kind == EDGE["queue"])) & calls[graph.owner]
-    shorter = relagged(without(removed(one, calls), waits), loops, np.zeros_like)
+    shorter = relagged(without(removed(ready, calls), waits), loops, np.zeros_like)
     return prompt(shorter, np.concatenate([finish(np.flatnonzero(calls)), begin(graph.owner[loops].astype(np.int64))]))
 
 
-def _later(one: Prepared, seen: Seen, edges: Bool, uses: Int, last: int) -> Prepared:
+def _later(ready: Prepared, seen: Seen, edges: Bool, uses: Int, last: int) -> Prepared:
     """Return the run where what some edges wait for is waited for at its first use; `last` is the last call, if it waits so, or -1."""
     graph = seen.graph
     # who has no further use of it in this thread waits as before; what another edit took away is not waited for
-    moved = edges & (uses[graph.owner] >= 0) & still(one, graph)
+    moved = edges & (uses[graph.owner] >= 0) & still(ready, graph)
     use = uses[graph.owner[moved]]
     source, lag = graph.source[moved].astype(np.int64), graph.lag_ns[moved]
     away = np.zeros(len(seen.kind), dtype=np.bool_)
     away[graph.owner[moved]] = True
-    at_once = relagged(without(one, moved), (graph.kind == EDGE["call"]) & away[graph.owner], np.zeros_like)
+    at_once = relagged(without(ready, moved), (graph.kind == EDGE["call"]) & away[graph.owner], np.zeros_like)
     # the wait is priced as the call that waited
     later = waiting(at_once, source, begin(use), lag, "sync", graph.owner[moved].astype(np.int64))
     rest_ns = round((seen.ready.measured - graph.time_ns.max() * 1e-9) * 1e9)
