@@ -419,8 +419,8 @@ def _run_text(about: dict[str, Any], side: Side, steps: pl.DataFrame) -> str:
 
 def step_names(steps: pl.DataFrame, names: pl.Series) -> list[str]:
     """Return the name of each step of a critical path: of its activity, or of the wait."""
-    own = [unquoted(label) for label in names.gather(steps["at"])]
-    return [name if kind in ("run", "call") else _EDGES[kind] for kind, name in zip(steps["kind"].cast(pl.String), own, strict=True)]
+    activities = [unquoted(label) for label in names.gather(steps["at"])]
+    return [name if kind in ("run", "call") else _EDGES[kind] for kind, name in zip(steps["kind"].cast(pl.String), activities, strict=True)]
 
 
 def unquoted(label: str) -> str:

@@ -155,25 +155,25 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
     if name is not None and not is_name(name):
         raise error_of("A409", found=name[:60])
     layer = load(base)
-    found = calibrated(read_pings(pings), layer, f"turnbuckle calibrate --pings {pings.name}")
+    fitted = calibrated(read_pings(pings), layer, f"turnbuckle calibrate --pings {pings.name}")
     if output is not None:
         below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
         text = machine_text(
-            {str(n): p for n, p in found.items()},
+            {str(n): p for n, p in fitted.items()},
             name=name or layer.name,
             title=f"{layer.title}, as measured",
-            summary=f"{', '.join(found)} from {pings.name}; the rest is {layer.name}'s.",
+            summary=f"{', '.join(fitted)} from {pings.name}; the rest is {layer.name}'s.",
             coupling="remoting",
             base=below if "/" in below or not below.endswith(".toml") else f"./{below}",
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(found)}, None)
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(fitted)}, None)
     else:
         from turnbuckle.questions.calibrate.tables import emit_layer
 
-        emit_layer(found, layer, output)
+        emit_layer(fitted, layer, output)
     return 0
 
 
@@ -181,35 +181,36 @@ def _coupled(behind: Calibration, bare: Calibration, name: str | None, format: s
     """Write the coupling between two probes of one machine: what it multiplies, and a machine file of these changes."""
     from turnbuckle.questions.calibrate.coupling import factors, title
 
-    found = factors(behind, bare)
+    scales = factors(behind, bare)
     if output is not None:
         text = machine_text(
-            {f"change.{n}.scale": p for n, p in found.items()},
+            {f"change.{n}.scale": p for n, p in scales.items()},
             [
                 f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()}: what one machine's two probes differ in.",
                 *(f"  {o.file}  sha256 {o.sha256}  {o.tool}" for o in (*behind.origins, *bare.origins)),
             ],
             name=name or _name_of(output),
             title=title(behind),
-            summary=f"Multiplies {len(found)} numbers of the link by what two probes of one machine differ in.",
+            summary=f"Multiplies {len(scales)} numbers of the link by what two probes of one machine differ in.",
             coupling="relative",
             base="source",
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(found)}, None)
+        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(scales)}, None)
     else:
         from turnbuckle.questions.calibrate.tables import emit_coupling
 
-        emit_coupling(found, output)
+        emit_coupling(scales, output)
     return 0
 
 
-def _rows(found: Mapping[ParameterName, MachineParameter]) -> list[dict[str, Any]]:
+def _rows(parameters: Mapping[ParameterName, MachineParameter]) -> list[dict[str, Any]]:
     """Return fitted parameters as a document holds them."""
     return [
-        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note} for n, p in found.items()
+        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note}
+        for n, p in parameters.items()
     ]
 
 

@@ -52,15 +52,15 @@ def factors(behind: Calibration, bare: Calibration) -> dict[ParameterName, Param
 
 def coupling(behind: Calibration, bare: Calibration, name: str) -> Machine:
     """Return the relative machine that applies `factors` to the machine of a recording.  Raises as `factors`."""
-    found = factors(behind, bare)
+    scales = factors(behind, bare)
     return Machine(
         name=name,
         title=title(behind),
-        summary=f"Multiplies {len(found)} numbers of the link by what two probes of one machine differ in.",
+        summary=f"Multiplies {len(scales)} numbers of the link by what two probes of one machine differ in.",
         year=0,
         coupling="relative",
         base=SOURCE,
-        changes=tuple(Change(parameter, scale=found[parameter]) for parameter in schema() if parameter in found),
+        changes=tuple(Change(parameter, scale=scales[parameter]) for parameter in schema() if parameter in scales),
     )
 
 

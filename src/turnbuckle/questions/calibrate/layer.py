@@ -116,9 +116,9 @@ def calibrated(pings: Mapping[str, Sequence[Ping]], layer: Machine, source: str)
     }
     free = {"remoting.h2d.bandwidth": math.inf, "remoting.d2h.bandwidth": math.inf, "remoting.command": command}
     for word, name in _RATES.items():
-        if mine := pings.get(word):
-            byte, error = _taken(mine, layer, "remoting.byte", SLOWEST, free)
-            note = f"from {_named(mine)}; the software's work on bytes is in it"
+        if of_class := pings.get(word):
+            byte, error = _taken(of_class, layer, "remoting.byte", SLOWEST, free)
+            note = f"from {_named(of_class)}; the software's work on bytes is in it"
             out[name] = Parameter(1.0 / byte, error, "B/s", "measured", source, note)
     return out
 
@@ -131,15 +131,15 @@ def _taken(pings: Sequence[Ping], layer: Machine, varied: ParameterName, most: f
     """Return the value of a number at which the pings take as long as they did, and its relative error."""
     logs = []
     for ping in pings:
-        found = Through.of(ping.run, layer).at_which(
+        value = Through.of(ping.run, layer).at_which(
             varied,
             statistics.median(ping.seconds),
             most,
             {**numbers, "remoting.round_trip": ping.round_trip},  # type: ignore[dict-item]
         )
-        if not found:
+        if not value:
             raise error_of("A192.ping", where=ping.name)
-        logs.append(math.log(found))
+        logs.append(math.log(value))
     count = len(logs)
     spread = statistics.stdev(logs) * math.sqrt(1 + 1 / count) * student_quantile(count - 1, 0.95) / NINETY if count > 1 else 1.0
     return math.exp(statistics.fmean(logs)), spread

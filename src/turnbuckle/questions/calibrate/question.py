@@ -76,8 +76,8 @@ def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = N
     if unkeyed:
         findings.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
     kept = tuple(n for n in base.parameters if n not in measured_names) if base else ()
-    surface, found, origins = tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), tuple(o for o, _ in files)
-    return Calibration(tuple(parameters), tuple(others), tuple(fits), kept, surface, found, base, origins)
+    surface, merged, origins = tuple(p for _, m in files for p in m.surface), tuple(merge(findings)), tuple(o for o, _ in files)
+    return Calibration(tuple(parameters), tuple(others), tuple(fits), kept, surface, merged, base, origins)
 
 
 #: Which means is believed first, for the rate and for the latency of a copy.
@@ -434,8 +434,8 @@ def one_device(origins: Sequence[Origin]) -> None:
     # a slice and the whole device differ in their measured numbers
     named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
     if len(named) > 1:
-        found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
-        raise error_of("A411", found=clipped(found, 200))
+        devices = ", ".join(f"{o.file}: {o.device}" for o in named.values())
+        raise error_of("A411", found=clipped(devices, 200))
 
 
 def of_files(files: Sequence[str | Path], base: str | Machine | None = None) -> Calibration:

@@ -121,20 +121,20 @@ def _surface(console: Console, answer: Calibration) -> None:
     console.print()
 
 
-def emit_layer(found: Mapping[ParameterName, Parameter], layer: Machine, output: Path | None) -> None:
+def emit_layer(fitted: Mapping[ParameterName, Parameter], layer: Machine, output: Path | None) -> None:
     """Print the parameters of a remoting layer that were fitted to programs, and the path of the machine file that was written.
 
     The table has a row per parameter: value with unit, relative error, and the programs behind it.  No file is written here.
 
     Parameters
     ----------
-    found : fitted parameters, as `turnbuckle.questions.calibrate.layer.calibrated` returns them.
+    fitted : parameters, as `turnbuckle.questions.calibrate.layer.calibrated` returns them.
     layer : machine that the other parameters are inherited from; only its name is printed.
     output : machine file that was written; None if there is none.
     """
     console = Terminal(highlight=False)
     table = unframed("parameter", "value", "error", "from", words=("parameter", "from"), title="the layer, as measured")
-    for name, p in found.items():
+    for name, p in fitted.items():
         table.add_row(name, quantity(p.value, p.unit), f"{p.error:.1%}", _plain(p.note, 300))
     console.print(table)
     console.print(Text(f"not measured, taken from {_plain(layer.name)}: everything else", "dim"))
@@ -142,18 +142,18 @@ def emit_layer(found: Mapping[ParameterName, Parameter], layer: Machine, output:
         console.print(Text(str(output)))
 
 
-def emit_coupling(found: Mapping[ParameterName, Parameter], output: Path | None) -> None:
+def emit_coupling(scales: Mapping[ParameterName, Parameter], output: Path | None) -> None:
     """Print by how much the coupling differs between two probes of one machine: a row per parameter, factor and 90 % range.
 
     Parameters
     ----------
-    found : factors, as `turnbuckle.questions.calibrate.coupling.factors` returns them.
+    scales : factors, as `turnbuckle.questions.calibrate.coupling.factors` returns them.
     output : machine file that was written; None if there is none.
     """
     console = Terminal(highlight=False)
     columns = ("parameter", "times", "90 % range", "from")
     table = unframed(*columns, words=("parameter", "from"), title="the coupling, over the same machine without it")
-    for name, p in found.items():
+    for name, p in scales.items():
         low, high = (p.drawn(sign * NINETY).value for sign in (-1, 1))
         table.add_row(name, f"{p.value:.3f}x", f"[{low:.3f}, {high:.3f}]", _plain(p.note, 300))
     console.print(table)

@@ -108,10 +108,10 @@ def _walked(
     low, high = curve.at[pieces], ends[pieces]
     middle, step = (low + high) / 2, (high - low) * 1e-3
     # close to the middle, so that no kink of the price lies between the points
-    before, here, beyond = (change(slacks[:, None]).values for slacks in (middle - step, middle, middle + step))
+    before, at_middle, beyond = (change(slacks[:, None]).values for slacks in (middle - step, middle, middle + step))
     for number, k in enumerate(pieces.tolist()):
         direction = (beyond[number] - before[number]) / (2 * step[number])
-        path = replay.path_at(here[number])
+        path = replay.path_at(at_middle[number])
         # if no delivery and no return is delayed, the calls themselves take longer
         in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)

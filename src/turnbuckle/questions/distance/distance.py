@@ -151,7 +151,7 @@ class Distance:
             return []
         return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
-    def at(self, slack: float) -> Machine:
+    def machine_at(self, slack: float) -> Machine:
         """Return the machine that is so far away [s], as changes of the source: what `turnbuckle project` would be asked for."""
         away = MachineChange(_VARIED[self.mode], set=Parameter(slack, 0.0, "s", "assumption", "what is asked for"))
         if self.layer is None:
@@ -162,7 +162,7 @@ class Distance:
     def drawn(self, slack: Float, draws: int, seed: int) -> tuple[Float, Float]:
         """Draw run times [s] as `project` does: by the replay, and with what no rule derives; shapes (latencies, draws)."""
         question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
-        pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.at, slack.tolist())]
+        pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.machine_at, slack.tolist())]
         if len(self.replay.graph.time_ns) * draws * len(pairs) <= _EXACT:
             sampled = [question.samples(declared, pair, self.model) for declared, pair in pairs]
         else:

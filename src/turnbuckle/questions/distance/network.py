@@ -72,8 +72,8 @@ def tolerate_network(
     tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
     beyond = measured - float(ready.timeline.graph.time_ns.max()) * 1e-9
     carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
-    found = shares(ready.timeline, beyond)
-    slack = Slack(seen, "network", measured, curve, tolerances, (), carried_at, ready.trust, found, (measured, *repeats) if repeats else ())
+    attribution, runs = shares(ready.timeline, beyond), (measured, *repeats) if repeats else ()
+    slack = Slack(seen, "network", measured, curve, tolerances, (), carried_at, ready.trust, attribution, runs)
     return replace(slack, findings=[finding("A309", 1, ready.trust.words()), *other.carried.findings], network=other.carried)
 
 
@@ -114,12 +114,12 @@ def exact_curve(other: Other, added: Callable[[float], Float], ends: Sequence[fl
     for first, last in pairwise(ends):
         for stretch in _stretches(added, first, added(first), last, added(last), _ROUNDS):
             curves.append(_curve(other, stretch, most))
-    at = np.concatenate([curves[0].at[:1], *(c.at[1:] for c in curves)])
+    knots = np.concatenate([curves[0].at[:1], *(c.at[1:] for c in curves)])
     seconds = np.concatenate([curves[0].seconds[:1], *(c.seconds[1:] for c in curves)])
     slopes = np.concatenate([c.slopes for c in curves])
     # where two stretches meet there is a corner only if the slope changes
     bends = np.concatenate([[True], np.abs(np.diff(slopes)) > 1e-9 * np.abs(slopes).max(initial=0.0), [True]])
-    return Curve(at[bends], seconds[bends], slopes[bends[:-1]], max(c.gap for c in curves))
+    return Curve(knots[bends], seconds[bends], slopes[bends[:-1]], max(c.gap for c in curves))
 
 
 def _curve(other: Other, stretch: Stretch, most: int) -> Curve:

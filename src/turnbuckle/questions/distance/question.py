@@ -142,7 +142,9 @@ class Slack(Shown):
         tolerances = tuple(
             Tolerance(t.share, half(t.slack), t.interval and (half(t.interval[0]), half(t.interval[1]))) for t in self.tolerances
         )
-        band = self.band and replace(self.band, at=self.band.at / 2, tolerated=tuple((half(a), half(b)) for a, b in self.band.tolerated))
+        band = self.band and replace(
+            self.band, latencies=self.band.latencies / 2, tolerated=tuple((half(a), half(b)) for a, b in self.band.tolerated)
+        )
         return replace(self, curve=curve, tolerances=tolerances, carried_at=self.carried_at / 2, band=band)
 
     def penalty(self, slack: float) -> float:
@@ -380,19 +382,19 @@ class Range:
 
     Attributes
     ----------
-    at : added latencies [s], shape (latencies,).
+    latencies : those added [s], shape (latencies,).
     lower, upper : ends of the range of the run time there [s].
     tolerated : per threshold the range of the tolerance [s], None where even the farthest distance stays within.
     """
 
-    at: Float
+    latencies: Float
     lower: Float
     upper: Float
     tolerated: tuple[tuple[float | None, float | None], ...]
 
     def __call__(self, slack: float) -> tuple[float, float]:
         """Return the range at a latency [s]; between two latencies drawn it lies on straight lines."""
-        return float(np.interp(slack, self.at, self.lower)), float(np.interp(slack, self.at, self.upper))
+        return float(np.interp(slack, self.latencies, self.lower)), float(np.interp(slack, self.latencies, self.upper))
 
     @classmethod
     def of(cls, distance: Distance, curve: Curve, measured: float, draws: int, seed: int) -> Range | None:
@@ -401,20 +403,21 @@ class Range:
             return None
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         trips = 2 if distance.mode == "remoting" else 1
-        at = np.unique([0.0, *shown(), *(hop.one_way * trips for hop in hops()), *(s for s in exact if s)])
-        replay, unsure = distance.drawn(at, draws, seed)
-        stated = curve(at)
+        latencies = np.unique([0.0, *shown(), *(hop.one_way * trips for hop in hops()), *(s for s in exact if s)])
+        replay, unsure = distance.drawn(latencies, draws, seed)
+        stated = curve(latencies)
         # an order that may be wrong only ever widens what the replay says, and the answer as stated lies inside
         ends = [np.quantile(sample, [0.05, 0.95], axis=1) for sample in (replay, unsure)]
         lower, upper = np.minimum.reduce([stated, *(e[0] for e in ends)]), np.maximum.reduce([stated, *(e[1] for e in ends)])
-        quantiles = [np.quantile(_reached(at, sample, measured), [0.05, 0.95], axis=1, method="nearest") for sample in (replay, unsure)]
+        reached = (_reached(latencies, sample, measured) for sample in (replay, unsure))
+        quantiles = [np.quantile(sample, [0.05, 0.95], axis=1, method="nearest") for sample in reached]
         # the stated values are inside, whatever the draws and the latencies between make of the edges
         inside = np.array([np.inf if s is None else s for s in exact])
         low, high = np.minimum.reduce([inside, *(q[0] for q in quantiles)]), np.maximum.reduce([inside, *(q[1] for q in quantiles)])
-        return cls(at, lower, upper, tuple((_within(a), _within(b)) for a, b in zip(low.tolist(), high.tolist(), strict=True)))
+        return cls(latencies, lower, upper, tuple((_within(a), _within(b)) for a, b in zip(low.tolist(), high.tolist(), strict=True)))
 
 
-def _reached(at: Float, seconds: Float, measured: float) -> Float:
+def _reached(latencies: Float, seconds: Float, measured: float) -> Float:
     """Return where drawn curves, shape (latencies, draws), reach each threshold as `Curve.reaches` has it; infinite where none does.
 
     Shape (thresholds, draws).
@@ -427,8 +430,8 @@ def _reached(at: Float, seconds: Float, measured: float) -> Float:
         k = np.argmax(above, axis=0)
         before = np.maximum(k - 1, 0)
         rise = np.where(k > 0, seconds[k, draws] - seconds[before, draws], 1.0)
-        on_line = at[before] + (limit - seconds[before, draws]) * (at[k] - at[before]) / rise
-        row[:] = np.where(above.any(axis=0), np.where(k > 0, on_line, at[0]), np.inf)
+        on_line = latencies[before] + (limit - seconds[before, draws]) * (latencies[k] - latencies[before]) / rise
+        row[:] = np.where(above.any(axis=0), np.where(k > 0, on_line, latencies[0]), np.inf)
     return out
 
 

@@ -425,8 +425,8 @@ def _wanted(axes: list[Float]) -> Iterator[tuple[float, ...]]:
             yield from (moved({k: value}) for value in _spread(axis, step))
     yield from (tuple(map(float, corner)) for corner in product(*((axis[0], axis[-1]) for axis in axes)))
     for step in (0.5, 0.25):
-        for (k, one), (n, other) in combinations(enumerate(axes), 2):
-            yield from (moved({k: a, n: b}) for a in _spread(one, step) for b in _spread(other, step))
+        for (k, first_axis), (n, other) in combinations(enumerate(axes), 2):
+            yield from (moved({k: a, n: b}) for a in _spread(first_axis, step) for b in _spread(other, step))
         yield from (tuple(map(float, middle)) for middle in product(*((axis[len(axis) // 4], axis[-len(axis) // 4]) for axis in axes)))
         for k, axis in enumerate(axes):
             yield from (moved({k: float(value)}) for value in axis)
@@ -434,7 +434,7 @@ def _wanted(axes: list[Float]) -> Iterator[tuple[float, ...]]:
 
 def _spread(axis: Float, step: float) -> list[float]:
     """Return the values of an axis at every `step` of its length."""
-    return [float(axis[round(at * (len(axis) - 1))]) for at in np.arange(0.0, 1.0 + step / 2, step)]
+    return [float(axis[round(share * (len(axis) - 1))]) for share in np.arange(0.0, 1.0 + step / 2, step)]
 
 
 def _directions(levers: Levers, latency: float, byte: float) -> Float:

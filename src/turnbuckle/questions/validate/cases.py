@@ -272,13 +272,13 @@ def clusters(cases: Sequence[Case]) -> dict[str, str]:
     shared: dict[str, list[str]] = {}
     for case in cases:
         machines = [side.machine for side in (case.a, case.b) if side.machine.startswith("./") and (case.folder / side.machine).is_file()]
-        own = [f"machine {read_text(case.folder / m, 'the machine of a case')}" for m in machines]
-        for what in [*(f for f in case.files if not f.startswith("./")), *own]:
+        machine_files = [f"machine {read_text(case.folder / m, 'the machine of a case')}" for m in machines]
+        for what in [*(f for f in case.files if not f.startswith("./")), *machine_files]:
             shared.setdefault(what, []).append(case.name)
     of = {case.name: case.name for case in cases}
     for what, names in sorted(shared.items(), key=lambda item: -len(item[1])):
-        found = re.search(r'^name = "(.+)"', what, re.MULTILINE)
-        label = (found[1] if found else Path(what.partition("::")[0]).parent.name) if len(names) > 1 else names[0]
+        title = re.search(r'^name = "(.+)"', what, re.MULTILINE)
+        label = (title[1] if title else Path(what.partition("::")[0]).parent.name) if len(names) > 1 else names[0]
         joined = {of[name] for name in names}
         kept = next((c for c in joined if c not in names), label)
         of |= {name: kept for name, cluster in of.items() if cluster in joined}

@@ -46,11 +46,11 @@ _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 def on_node(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Yield the copies of B on its data sheet or its machine file, as every question prices them, with the lines that A's copies show."""
     size = question.number("copied_size")
-    here, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
+    baseline, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
     there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, size)
     host, device = (question.number(name) for name in ("host_memory", "device_memory"))
     on = sheet(question.text("on"), source=machine, host_memory=host, device_memory=device, node=True)
-    answer = project(here, on, there, all_of_there=True)
+    answer = project(baseline, on, there, all_of_there=True)
     judged, peaks = ({(e.direction, e.memory): e for e in answer.errors if e.approach == which} for which in ("projected", "peak"))
     for total in answer.totals[:-1]:
         which, moved = (total.direction, total.memory), float(total.size_bytes)
@@ -76,14 +76,14 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         raise error_of("A417.machine", where=case.name, found=clipped(question.text("on_other"), 40))
     points = data.points(data.path(case, case.a.file))
     from_class = tuple(question.text(f"from_{k}") or question.text(k) for k in ("direction", "memory"))
-    mine = _chosen(points, *from_class)
+    fitted_points = _chosen(points, *from_class)
     limit = question.number("up_to")
     if limit is not None:
-        mine = mine.filter(pl.col("size_bytes") <= limit)
-    if mine.height < 2:
-        raise error_of("A192.line", where=case.name, found=f"{mine.height} points of {' '.join(from_class)}")
-    fit = fit_class(from_class[0], from_class[1], mine["size_bytes"].to_numpy(), mine["seconds"].to_numpy())
-    kind = question.text("group") or ("messages" if mine["direction"][0] in ("h2h", "network") else _kind(question.text("memory")))
+        fitted_points = fitted_points.filter(pl.col("size_bytes") <= limit)
+    if fitted_points.height < 2:
+        raise error_of("A192.line", where=case.name, found=f"{fitted_points.height} points of {' '.join(from_class)}")
+    fit = fit_class(from_class[0], from_class[1], fitted_points["size_bytes"].to_numpy(), fitted_points["seconds"].to_numpy())
+    kind = question.text("group") or ("messages" if fitted_points["direction"][0] in ("h2h", "network") else _kind(question.text("memory")))
     if case.measured:
         for number in case.measured:
             if number.direction == question.text("direction"):
@@ -102,7 +102,7 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     row, fitted, took_there, all_of = partial(Row, case.name, kind), fit.seconds(size), float(actual.sum()), float(size.sum())
     off = wmape(actual, fitted) / 100.0
     yield row(question.model, what, "s", float(fitted.sum()), took_there, low, high, off, len(size), all_of)
-    moved, took = (float(mine[column].to_numpy().sum()) for column in ("size_bytes", "seconds"))
+    moved, took = (float(fitted_points[column].to_numpy().sum()) for column in ("size_bytes", "seconds"))
     if moved > 0:
         mean = size * (took / moved)
         off = wmape(actual, mean) / 100.0
@@ -129,7 +129,7 @@ def _carried(question: Ask, direction: str) -> str:
 
 def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], carried: str = "") -> tuple[float, float]:
     """Return the 90 % interval of a sum over copies by size decade, from the errors of the fitted line, its scatter and another machine."""
-    known = max(fit.bandwidth or 0.0, 0.0)
+    bandwidth = max(fit.bandwidth or 0.0, 0.0)
     latency = (
         fit.latency_s * np.exp(min(fit.latency_error / fit.latency_s, 1.0) * normals("validate/latency", DRAWS, SEED))
         if fit.latency_s
@@ -138,7 +138,9 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], 
     total = np.zeros(DRAWS)
     spread = min(fit.residual_spread, 0.7)
     per_byte = (
-        0.0 if not known else np.exp(min((fit.bandwidth_error or 0.0) / known, 0.7) * normals("validate/bandwidth", DRAWS, SEED)) / known
+        0.0
+        if not bandwidth
+        else np.exp(min((fit.bandwidth_error or 0.0) / bandwidth, 0.7) * normals("validate/bandwidth", DRAWS, SEED)) / bandwidth
     )
     for decade in np.flatnonzero(count):
         scatter = np.exp(spread * normals(f"validate/form/1e{decade}", DRAWS, SEED))
@@ -153,7 +155,7 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], 
         total = total * (fixed * late + moved * longer) / (fixed + moved)
     low, high = (float(q) for q in np.quantile(total, _TAILS))
     # a link is never faster than its line, so that the quantiles alone may leave out the line itself
-    stated = float(count.sum() * fit.latency_s + (size_bytes.sum() / known if known else 0.0))
+    stated = float(count.sum() * fit.latency_s + (size_bytes.sum() / bandwidth if bandwidth else 0.0))
     return min(low, stated), max(high, stated)
 
 

@@ -73,7 +73,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if word != "auto":
         return
     target = Pair(recorded.source, declared).target
-    here, there = (run.profile.of("launch").height for run in (recorded, compared))
+    launches, launches_there = (run.profile.of("launch").height for run in (recorded, compared))
     for name in _LAUNCHES:
         predicted, observed = target.get(name) or recorded.source.get(name), compared.source.get(name)
         if predicted is None or observed is None or observed.source.partition(":")[0] != "this profile":
@@ -84,8 +84,8 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             yield Row(case.name, "launches", "nothing", _LAUNCHES[name], "s", before.value, observed.value)
         what, value = _LAUNCHES[name] + ("" if target.get(name) else ", kept from A"), predicted.value
         ends = value / reach, value * reach
-        yield Row(case.name, "launches", question.model, what, "s", value, observed.value, *ends, count=there)
-    yield Row(case.name, "launch counts", question.model, "number of launches", "", float(here), float(there))
+        yield Row(case.name, "launches", question.model, what, "s", value, observed.value, *ends, count=launches_there)
+    yield Row(case.name, "launch counts", question.model, "number of launches", "", float(launches), float(launches_there))
 
 
 _ALPHAS: Final = ("auto", "flop", "memory", "hold")
@@ -234,6 +234,6 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
 #: Bandwidth of each direction and the share of it that is reached.
 _RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
-    **{way: (link_parameter(way, "bandwidth"), link_parameter(way, "efficiency")) for way in LINK_WAYS},
+    **{direction: (link_parameter(direction, "bandwidth"), link_parameter(direction, "efficiency")) for direction in LINK_WAYS},
     "memory": ("gpu.memory_bandwidth", "gpu.memory_efficiency"),
 }

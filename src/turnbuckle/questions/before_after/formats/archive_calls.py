@@ -202,20 +202,20 @@ def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[d
     site_of, sites = _sites(trace, lost)
     out: dict[Stream, list[Call]] = {}
 
-    def add(row: dict[str, Any], table: str, at: int, region: RegionKey) -> Call:
+    def add(row: dict[str, Any], table: str, number: int, region: RegionKey) -> Call:
         stream = Stream(_process(row, first_process), *(-1 if row[c] is None else row[c] for c in ("device", "context", "stream")))
         call = Call(row["start_ns"], row["end_ns"], region)
-        if (table, at) in site_of:
-            call.first.append(("site", site_of[table, at]))
+        if (table, number) in site_of:
+            call.first.append(("site", site_of[table, number]))
         out.setdefault(stream, []).append(call)
         return call
 
     for table, fallback in (("kernels", "(unnamed kernel)"), ("graphs", "(graph)")):
         frame = trace.table(table)
         texts = trace.text(frame).to_list() if "name" in frame.columns else [None] * frame.height
-        for at, (row, text) in enumerate(zip(frame.iter_rows(named=True), texts, strict=True)):
+        for number, (row, text) in enumerate(zip(frame.iter_rows(named=True), texts, strict=True)):
             name = _spelt(text, fallback)
-            add(row, table, at, RegionKey(name, "CUDA", "KERNEL"))
+            add(row, table, number, RegionKey(name, "CUDA", "KERNEL"))
     lost["launch shapes of kernels"] += trace.kernels["blocks"].count()
     lost["graphs that are written as kernels"] += trace.graphs.height
     accesses = 0
@@ -229,11 +229,11 @@ def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[d
         call.first.append((method, remote, size or 0, accesses))
         call.last.append(("rma_op_complete_blocking", accesses))
 
-    for at, row in enumerate(trace.memsets.iter_rows(named=True)):
-        access(add(row, "memsets", at, RegionKey("memset", "CUDA", "DATA_TRANSFER")), "rma_put", "own", row["size_bytes"])
-    for at, row in enumerate(trace.copies.iter_rows(named=True)):
+    for number, row in enumerate(trace.memsets.iter_rows(named=True)):
+        access(add(row, "memsets", number, RegionKey("memset", "CUDA", "DATA_TRANSFER")), "rma_put", "own", row["size_bytes"])
+    for number, row in enumerate(trace.copies.iter_rows(named=True)):
         direction = _DIRECTIONS[row["direction"]]
-        call = add(row, "copies", at, RegionKey(_COPY_NAMES[direction], "CUDA", "DATA_TRANSFER"))
+        call = add(row, "copies", number, RegionKey(_COPY_NAMES[direction], "CUDA", "DATA_TRANSFER"))
         if direction not in _ACCESSES:
             lost[f"shown as regions, not as copies: {_COPY_NAMES[direction]}"] += 1
             continue

@@ -88,7 +88,7 @@ def _numbered(trace: Trace, made: pl.DataFrame, out: Messages) -> dict[int, int]
         size = rows["size"].max()
         if rows["me"].to_list() == list(range(rows.height)) and size in (None, rows.height) and rows["rank"].max() < len(out.world):  # type: ignore[operator]
             whole.append((int(comm), rows["rank"].to_list()))
-    whole.sort(key=lambda one: (-len(one[1]), one[0]))
+    whole.sort(key=lambda entry: (-len(entry[1]), entry[0]))
     out.comms.extend(ranks for _, ranks in whole)
     return {comm: number for number, (comm, _) in enumerate(whole)}
 
@@ -128,7 +128,7 @@ class _Records:
     def _comm(self, row: dict[str, Any]) -> int | None:
         return None if row["comm"] is None else self.number.get(row["comm"])
 
-    def _told(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
+    def _envelope(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
         """Return partner, communicator, tag and size of a message; None, counted, where one is not recorded."""
         comm = self._comm(row)
         partner, tag, size = row["partner"], row["tag"], row["size_bytes"]
@@ -150,17 +150,17 @@ class _Records:
             if row["request"] is not None:
                 self.described[row["process"], row["request"]] = row
             return
-        told = self._told(row)
-        if told is None:
+        envelope = self._envelope(row)
+        if envelope is None:
             return
         if does in _SENDS:
-            call.first.append(("mpi_send", *told))
+            call.first.append(("mpi_send", *envelope))
         elif does.removeprefix("i") in _SENDS:
-            call.first.append(("mpi_isend", *told, self._new(row, "mpi_isend_complete", ())))
+            call.first.append(("mpi_isend", *envelope, self._new(row, "mpi_isend_complete", ())))
         elif does in ("recv", "mrecv"):
-            call.last.append(("mpi_recv", *told))
+            call.last.append(("mpi_recv", *envelope))
         elif does in ("irecv", "imrecv"):
-            call.first.append(("mpi_irecv_request", self._new(row, "mpi_irecv", told)))
+            call.first.append(("mpi_irecv_request", self._new(row, "mpi_irecv", envelope)))
         else:
             self.lost[_UNTOLD] += 1
 

@@ -91,7 +91,7 @@ class _Nodes:
         by_target = np.argsort(graph.target, kind="stable")
         first = np.searchsorted(graph.target[by_target], np.arange(len(self.time_ns) + 1)).tolist()
         edges, source, lag = by_target.tolist(), graph.source.tolist(), graph.lag_ns.tolist()
-        own = np.isin(graph.kind, [EDGES.index("run"), EDGES.index("call")]).tolist()
+        lasting = np.isin(graph.kind, [EDGES.index("run"), EDGES.index("call")]).tolist()
         residual, kinds = graph.residual_ns.tolist(), [(*EDGES, "order")[code] for code in graph.kind.tolist()]
         for instant in self._order():
             if not instant:
@@ -100,7 +100,7 @@ class _Nodes:
             worked = instant % 2 == 1
             for edge in edges[first[instant] : first[instant + 1]]:
                 before = self.happens[source[edge]]
-                if own[edge] and not worked and source[edge] == instant - 1:
+                if lasting[edge] and not worked and source[edge] == instant - 1:
                     yield self._activity((instant - 1) // 2, before, lag[edge])
                     happens.add(self.count)
                     worked = True

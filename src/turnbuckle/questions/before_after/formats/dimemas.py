@@ -69,16 +69,16 @@ def stream(steps: Steps, sink: BinaryIO) -> None:
     head = len(_header(threads, 0))
     tasks = ":".join(str(task) for task in range(len(threads)))
     body.append(f"d:1:{_WORLD}:{len(threads)}:{tasks}\n".encode())
-    at = head + len(body[0])
+    offset = head + len(body[0])
     offsets: list[str] = []
     for task, records in enumerate(threads):
         line = f"s:{task}"
         for lines in records:
-            line += f":{at}"
+            line += f":{offset}"
             body.append("".join(lines).encode())
-            at += len(body[-1])
+            offset += len(body[-1])
         offsets.append(line + "\n")
-    sink.write(_header(threads, at))
+    sink.write(_header(threads, offset))
     sink.writelines(body)
     sink.write("".join(offsets).encode())
 
@@ -99,17 +99,17 @@ def _threads(steps: Steps) -> list[list[list[str]]]:
     tags: dict[tuple[object, ...], int] = {}
     for number in order:
         operation = operations[number]
-        here = (operation.rank, thread[number])
+        receiver = (operation.rank, thread[number])
         for before, size in operation.after:
-            there = (operations[before].rank, thread[before])
-            if there == here:
+            sender = (operations[before].rank, thread[before])
+            if sender == receiver:
                 continue  # a thread keeps its order
-            within = here[0] == there[0]
-            key: tuple[object, ...] = (*there, *here) if within else (there[0], here[0])
+            within = receiver[0] == sender[0]
+            key: tuple[object, ...] = (*sender, *receiver) if within else (sender[0], receiver[0])
             tag = tags[key] = tags.get(key, -1) + 1
-            to, giver = (here[1], there[1]) if within else (-1, -1)
-            sent[before].append(f"2:{there[0]}:{there[1]}:{here[0]}:{to}:{size}:{tag}:{_WORLD}:{_IMMEDIATE}\n")
-            received[number].append(f"3:{here[0]}:{here[1]}:{there[0]}:{giver}:{size}:{tag}:{_WORLD}:0\n")
+            to, giver = (receiver[1], sender[1]) if within else (-1, -1)
+            sent[before].append(f"2:{sender[0]}:{sender[1]}:{receiver[0]}:{to}:{size}:{tag}:{_WORLD}:{_IMMEDIATE}\n")
+            received[number].append(f"3:{receiver[0]}:{receiver[1]}:{sender[0]}:{giver}:{size}:{tag}:{_WORLD}:0\n")
     for number in order:
         operation = operations[number]
         task, place = out[operation.rank], thread[number]
@@ -186,13 +186,13 @@ def _placed(operations: list[_Operation], order: list[int]) -> list[int]:
     thread = [0] * len(operations)
     for number in order:
         operation = operations[number]
-        own = lanes[operation.rank, operation.track, operation.waits]
+        of_track = lanes[operation.rank, operation.track, operation.waits]
         before = {thread[b] for b, _ in operation.after if operations[b].rank == operation.rank}
-        free = [lane for lane in own if lane[1] <= operation.begin]
+        free = [lane for lane in of_track if lane[1] <= operation.begin]
         lane = next((lane for lane in free if lane[0] in before), free[0] if free else None)
         if lane is None:
             lane = [used[operation.rank], 0]
-            own.append(lane)
+            of_track.append(lane)
             used[operation.rank] += 1
         thread[number] = lane[0]
         lane[1] = operation.begin + operation.lasts

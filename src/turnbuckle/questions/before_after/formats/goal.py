@@ -129,8 +129,8 @@ def _instants(steps: Steps, ranks: list[_Rank], lasting: _Lasting) -> None:
     """Add the instants: each lasts what no edge explains, and what the only edge to it does."""
     graph, alone = steps.graph, _alone(steps)
     busy, track = _busy(steps), _track(steps)
-    own = np.where(alone >= 0, graph.lag_ns[np.maximum(alone, 0)], 0) if len(graph.kind) else 0
-    lasts = graph.residual_ns + own
+    edge_ns = np.where(alone >= 0, graph.lag_ns[np.maximum(alone, 0)], 0) if len(graph.kind) else 0
+    lasts = graph.residual_ns + edge_ns
     columns = (steps.rank_of_instant, alone, lasts, steps.time_ns - lasts)
     for instant, (rank, edge, duration, begin) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         label = _label(instant)

@@ -58,12 +58,12 @@ def write(run: Run, folder: Path) -> Finding | None:
     # the clock of an archive has no negative times, and a call at time 0 without a length is none that a reader believes
     zero = first - 1 if first < 0 else 0
     lost["time of the run before or after all that is recorded"] += _beyond(run)
-    told = _Told(trace, lost)
+    contents = _Contents(trace, lost)
     missing = _in_words(lost)
     with closing(otf2.writer.Writer(str(folder), NAME, timer_resolution=_TICKS)) as archive:
         archive.creator = f"turnbuckle {version('turnbuckle')}"
         archive.description = missing.detail if missing else "all that the recording holds"
-        _Archive(otf2, _otf2, archive, told, zero).write()
+        _Archive(otf2, _otf2, archive, contents, zero).write()
         # the library would begin the clock with the first event, and take the time of day of the writing for that
         archive._first_timestamp, archive._realtime_timestamp = 0, Fraction(_session_start(trace, zero), _TICKS)
     return missing
@@ -89,7 +89,7 @@ def _session_start(trace: Trace, zero: int) -> int:
     return (1 << 64) - 1 if start is None else int(start) + zero
 
 
-class _Told:
+class _Contents:
     """What the archive will hold: calls of each thread and stream, MPI, and processes."""
 
     def __init__(self, trace: Trace, lost: Counter[str]) -> None:
@@ -109,9 +109,9 @@ class _Told:
         self.threads: dict[int, list[int]] = {process: [] for process in self.processes}
         for thread in numbers:
             self.threads[process_of(thread)].append(thread)
-        for process, own in self.threads.items():
-            if not own:
-                own.append(process + 1)
+        for process, threads in self.threads.items():
+            if not threads:
+                threads.append(process + 1)
         self.lanes = {thread: Lanes.of(of, lost) for thread, of in calls.items()}
         self.device_lanes = {stream: Lanes.of(of, lost) for stream, of in sorted(self.streams.items())}
 
@@ -119,8 +119,8 @@ class _Told:
 class _Archive:
     """Definitions and events of one archive, by the library's writer."""
 
-    def __init__(self, library: Any, core: Any, archive: Any, told: _Told, zero: int) -> None:
-        self.archive, self.told, self.zero, self.otf2, self.core = archive, told, zero, library, core
+    def __init__(self, library: Any, core: Any, archive: Any, contents: _Contents, zero: int) -> None:
+        self.archive, self.contents, self.zero, self.otf2, self.core = archive, contents, zero, library, core
         self.definitions = archive.definitions
         self.regions: dict[RegionKey, Any] = {}
         self.groups: dict[int, Any] = {}
@@ -132,17 +132,17 @@ class _Archive:
 
     def write(self) -> None:
         """Define all locations, then write the events of each."""
-        enums, told = self.otf2.enums, self.told
+        enums, contents = self.otf2.enums, self.contents
         machine = self.definitions.system_tree_node("machine")
-        nodes = told.trace.facts.get("node_of_rank") or {}
-        rank_of = {process: rank for rank, process in enumerate(told.mpi.world)}
+        nodes = contents.trace.facts.get("node_of_rank") or {}
+        rank_of = {process: rank for rank, process in enumerate(contents.mpi.world)}
         threads: list[tuple[Any, list[Call], int | None]] = []
-        for number, process in enumerate(told.processes):
+        for number, process in enumerate(contents.processes):
             node = self.definitions.system_tree_node(f"node {nodes.get(str(rank_of.get(process, number)), 0)}", "node", machine)
             name = f"MPI Rank {rank_of[process]}" if process in rank_of else f"process {process_number(process)}"
             group = self.groups[process] = self.definitions.location_group(name, enums.LocationGroupType.PROCESS, node)
-            for thread in told.threads[process]:
-                for lane, calls in enumerate(told.lanes[thread].lanes if thread in told.lanes else [[]]):
+            for thread in contents.threads[process]:
+                for lane, calls in enumerate(contents.lanes[thread].lanes if thread in contents.lanes else [[]]):
                     label = f"thread {thread_number(thread)}" + (f", calls that overlap {lane}" if lane else "")
                     location = self._location(label, enums.LocationType.CPU_THREAD, group)
                     self.hosts.setdefault(process, location)
@@ -150,9 +150,9 @@ class _Archive:
         self._communicators()
         self._devices()
         for location, calls, host in threads:
-            self._events(location, events(calls, told.flushes.get(host, ()) if host is not None else ()), None)
+            self._events(location, events(calls, contents.flushes.get(host, ()) if host is not None else ()), None)
         for stream, locations in self.streams.items():
-            for location, calls in zip(locations, told.device_lanes[stream].lanes, strict=True):
+            for location, calls in zip(locations, contents.device_lanes[stream].lanes, strict=True):
                 self._events(location, events(calls), stream)
 
     def _location(self, name: str, kind: Any, group: Any) -> Any:
@@ -164,8 +164,8 @@ class _Archive:
         enums = self.otf2.enums
         nodes: dict[Any, Any] = {}
         groups: dict[Any, Any] = {}
-        merged = self.told.trace.table("processes").height > 0
-        for stream, lanes in self.told.device_lanes.items():
+        merged = self.contents.trace.table("processes").height > 0
+        for stream, lanes in self.contents.device_lanes.items():
             # in merged recordings a device's number means something inside one process only
             device = (stream.process if merged else 0, stream.device)
             if device not in nodes:
@@ -191,12 +191,12 @@ class _Archive:
 
     def _communicators(self) -> None:
         """Define the world's locations and the communicators of MPI."""
-        kinds, mpi, told = self.otf2.enums.GroupType, self.otf2.enums.Paradigm.MPI, self.told.mpi
-        if not told.world:
+        kinds, mpi, traffic = self.otf2.enums.GroupType, self.otf2.enums.Paradigm.MPI, self.contents.mpi
+        if not traffic.world:
             return
-        ranks = [self.hosts[process] for process in told.world]
+        ranks = [self.hosts[process] for process in traffic.world]
         self.definitions.group("MPI locations", kinds.COMM_LOCATIONS, mpi, members=ranks)
-        for number, members in enumerate(told.comms):
+        for number, members in enumerate(traffic.comms):
             name, inside = f"communicator {number}" if number else "MPI_COMM_WORLD", [ranks[rank] for rank in members]
             self.comms.append(self.definitions.comm(name, self.definitions.groups.create(name, kinds.COMM_GROUP, mpi, members=inside)))
 

@@ -84,9 +84,9 @@ def kernels(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if not shared:
         raise error_of("A192.points", where=data.path(case, case.b.file).name)
     kind = "collectives" if all(sides[0][name][1] == _COLLECTIVE for name in shared) else "kernel pairs"
-    for here, there in ((0, 1), (1, 0)):
-        whole = [(name, sides[there][name][0] / sides[here][name][0], sides[here][name][1]) for name in shared]
-        yield from _rows(case, kind, whole, load(names[here]), load(names[there]))
+    for source, target in ((0, 1), (1, 0)):
+        whole = [(name, sides[target][name][0] / sides[source][name][0], sides[source][name][1]) for name in shared]
+        yield from _rows(case, kind, whole, load(names[source]), load(names[target]))
 
 
 def table(case: Case, question: Ask, data: Data) -> Iterator[Row]:
@@ -95,11 +95,11 @@ def table(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     machines, lines = _table(place)
     pairs: dict[tuple[str, str], list[tuple[str, float, KernelKind]]] = {}
     for program, kind, rate, values in lines:
-        for here, there in pairwise(name for name in machines if name in values):
-            ratio = values[here] / values[there] if rate else values[there] / values[here]
-            pairs.setdefault((here, there), []).append((program, ratio, kind))
-    for here, there in sorted(pairs, key=lambda pair: (machines.index(pair[0]), machines.index(pair[1]))):
-        yield from _rows(case, "tables", pairs[here, there], load(here), load(there))
+        for source, target in pairwise(name for name in machines if name in values):
+            ratio = values[source] / values[target] if rate else values[target] / values[source]
+            pairs.setdefault((source, target), []).append((program, ratio, kind))
+    for source, target in sorted(pairs, key=lambda pair: (machines.index(pair[0]), machines.index(pair[1]))):
+        yield from _rows(case, "tables", pairs[source, target], load(source), load(target))
 
 
 def _rows(case: Case, kind: str, whole: Sequence[tuple[str, float, KernelKind]], source: Machine, target: Machine) -> Iterator[Row]:
@@ -135,8 +135,8 @@ def _page(text: str, question: Ask) -> Timed:
     kind = _COLLECTIVE if question.text("of") == "collective" else KernelKind()
     rows = re.findall(r"^\|([^|\n]*)\|[ \t]*([0-9.]+)[ \t]*\|[ \t]*$", text, re.MULTILINE)
     named = [(cell.strip(), value) for cell, value in reversed(rows)]
-    found = {name: float(value) for name, value in named if name in question.words("rows") and float(value) > 0}
-    return {name: (1.0 / found[name], kind) for name in question.words("rows") if name in found}
+    rates = {name: float(value) for name, value in named if name in question.words("rows") and float(value) > 0}
+    return {name: (1.0 / rates[name], kind) for name in question.words("rows") if name in rates}
 
 
 def _scale(text: str, place: Path) -> Timed:
@@ -184,8 +184,8 @@ def _table(place: Path) -> tuple[list[str], list[tuple[str, KernelKind, bool, di
                 values[name] = float(cell)
         program, precision, quantity, source = ((row[name] or "").strip() for name in _COLUMNS)
         if not program or not quantity or not source or precision not in _PRECISIONS:
-            found = clipped(", ".join((program, precision, quantity, source)), 80)
-            raise error_of("A417.missing", where=where, found=found, wanted="program, quantity and source, and a precision or none")
+            cells = clipped(", ".join((program, precision, quantity, source)), 80)
+            raise error_of("A417.missing", where=where, found=cells, wanted="program, quantity and source, and a precision or none")
         out.append((program, KernelKind(precision=precision), "/" in quantity, values))
     if not out:
         raise error_of("A192.points", where=place.name)

@@ -69,14 +69,14 @@ def points(recordings: Path, measurements: Path, layer: Machine, source: str | N
     CannotAnswer : A121, A122, and A192 for a program without a recording or points.
     UsageError : A015 for a machine that has no layer; A061, A417 for a file that is none of measurements.
     """
-    told = read_measurements(measurements, FORM)
-    programs: Mapping[str, Any] = told["programs"]
-    basis, base_ns = told["calibrated_on"]["programs"], told["calibrated_on"]["one_way_ns"]
+    document = read_measurements(measurements, FORM)
+    programs: Mapping[str, Any] = document["programs"]
+    basis, base_ns = document["calibrated_on"]["programs"], document["calibrated_on"]["one_way_ns"]
     # the folder says which recordings there are: a name in the measurements leads to no other
     there = {place.name: place for place in recordings.iterdir()}
     if missing := [name for name in (*basis, *programs) if name not in there or name not in programs]:
         raise error_of("A192.recording", where=measurements.name, found=clipped(missing[0]))
-    if not basis or not all(p["points"] and all(at["seconds"] for at in p["points"]) for p in programs.values()):
+    if not basis or not all(p["points"] and all(point["seconds"] for point in p["points"]) for p in programs.values()):
         raise error_of("A192.points", where=measurements.name)
     runs = {name: _run(there[name], p, source) for name, p in programs.items()}
     at_base = {name: next((p["seconds"] for p in programs[name]["points"] if p["one_way_ns"] == base_ns), None) for name in basis}
@@ -84,23 +84,23 @@ def points(recordings: Path, measurements: Path, layer: Machine, source: str | N
     if len(pings) < len(basis):
         raise error_of("A192.points", where=measurements.name)
     command, error = command_seconds(pings, layer)
-    found = []
+    predictions = []
     for name, p in programs.items():
         through = Through.of(runs[name], layer)
         others = {mode: tolerate(runs[name], mode, draws=0).curve for mode in _MODES}
-        for at in p["points"]:
-            if name in basis and at["one_way_ns"] == base_ns:
+        for point in p["points"]:
+            if name in basis and point["one_way_ns"] == base_ns:
                 continue
-            one_way = at["one_way_ns"] * 1e-9
+            one_way = point["one_way_ns"] * 1e-9
             reach = NINETY * error
             costs = [command * math.exp(x) for x in (0.0, -reach, reach)]
             middle, *ends = (float(through.seconds({"remoting.round_trip": 2 * one_way, "remoting.command": c})[0]) for c in costs)
-            spread = around(middle, runs[name].profile.seconds, p["undelayed"], len(at["seconds"]))
+            spread = around(middle, runs[name].profile.seconds, p["undelayed"], len(point["seconds"]))
             # the program's own spread and the layer's are independent
             low, high = (middle + sign * math.hypot(a - middle, b - middle) for sign, a, b in zip((-1, 1), ends, spread, strict=True))
             predicted = {"timeline": middle, "nothing": runs[name].profile.seconds} | {m: float(c(one_way)) for m, c in others.items()}
-            found.append(Point(name, one_way, tuple(at["seconds"]), predicted, max(low, 0.0), high))
-    return command, error, found
+            predictions.append(Point(name, one_way, tuple(point["seconds"]), predicted, max(low, 0.0), high))
+    return command, error, predictions
 
 
 def _run(recording: Path, program: Mapping[str, Any], source: str | None) -> Run:
@@ -115,11 +115,12 @@ def through_layer(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """
     source, layer = (str(data.path(case, w)) if w.startswith("./") else w for w in (case.a.machine, question.text("layer")))
     places = data.path(case, case.a.file), data.path(case, question.text("measured"))
-    _, _, found = points(*places, load(layer), source or None)
-    for p in found:
+    _, _, predictions = points(*places, load(layer), source or None)
+    for p in predictions:
         what = f"{p.program}, {p.one_way * 1e6:g} us away"
         yield Row(case.name, _KIND, "timeline", what, "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds))
-    total = sum(p.measured for p in found)
+    total = sum(p.measured for p in predictions)
     for model in ("nothing", *_MODES):
-        off, predicted = sum(abs(p.predicted[model] - p.measured) for p in found) / total, sum(p.predicted[model] for p in found)
-        yield Row(case.name, _KIND, model, "all points", "s", predicted, total, wmape=off, count=len(found))
+        off = sum(abs(p.predicted[model] - p.measured) for p in predictions) / total
+        predicted = sum(p.predicted[model] for p in predictions)
+        yield Row(case.name, _KIND, model, "all points", "s", predicted, total, wmape=off, count=len(predictions))
