@@ -114,7 +114,7 @@ def test_what_was_set_aside_stays_counted() -> None:
     assert found["P101"] == (1, "kernels 1") and "P199" in found
 
 
-@settings(max_examples=100)
+@settings(max_examples=45)
 @given(gpu_traces(), st.floats(0.9, 1.0))
 def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
     profile = build(trace)

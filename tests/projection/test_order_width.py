@@ -80,7 +80,7 @@ def test_no_change_has_no_width(trace: Trace) -> None:
 @FEWER
 @given(gpu_traces(), st.lists(st.floats(0.0, 500.0), min_size=2, max_size=3).map(sorted))
 def test_every_end_grows_with_the_slack_and_holds_the_answer(trace: Trace, slack: list[float]) -> None:
-    answers = project_many(build(trace), SOURCE, [slower(s) for s in slack], replace(MODEL, replay="auto"), {}, draws=50)
+    answers = project_many(build(trace), SOURCE, [slower(s) for s in slack], replace(MODEL, replay="auto"), {}, draws=20)
     for answer in answers:
         low, high = answer.ends
         assert low <= answer.seconds <= high, "the answer as stated lies inside"
@@ -96,10 +96,10 @@ def test_an_order_in_doubt_never_narrows_an_interval(trace: Trace, slack: float)
     profile, target = build(trace), slower(slack)
     ready = prepared(profile, replace(MODEL, replay="auto"))
     source = machine(FULL, error=0.2)
-    question = uncertain(ready, source, {}, 50)
+    question = uncertain(ready, source, {}, 20)
     pair = Pair(source, target)
     replay = np.quantile(question.samples(target, pair, MODEL)[0], [0.05, 0.95])
-    (answer,) = project_many(profile, source, [target], replace(MODEL, replay="auto"), {}, draws=50, ready=ready)
+    (answer,) = project_many(profile, source, [target], replace(MODEL, replay="auto"), {}, draws=20, ready=ready)
     low, high = answer.ends
     assert low <= replay[0] and replay[1] <= high
 

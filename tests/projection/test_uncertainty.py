@@ -22,7 +22,7 @@ from turnbuckle.profile.source import observed_machine
 from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
 from turnbuckle.projection.model import Model, additive, nething
 from turnbuckle.projection.order import Prepared, prepared
-from turnbuckle.projection.project import project
+from turnbuckle.projection.project import answered, project
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.uncertainty import (
     ALPHA_ERROR,
@@ -242,11 +242,11 @@ def test_intervals_cover_machines_drawn_from_the_stated_errors() -> None:
     (found,) = project_many(SEEN, SOURCE, [far], nething("hold"), {}, 1000, 1)
     assert found.interval is not None
     names = {*SOURCE.unknowns(), *far.unknowns()}
-    truths = []
+    truths, ready = [], prepared(SEEN, nething("hold"))
     for k in range(300):
         normal = {n: float(normals(f"truth {k}/{n}", 1, 99)[0]) for n in names}
         here = SOURCE.drawn(normal)
-        truths.append(project(SEEN, Pair(here, far.drawn(normal)), nething("hold")).seconds)
+        truths.append(answered(SEEN, ready, Pair(here, far.drawn(normal)), nething("hold")).seconds)
     inside = np.mean([found.interval.low <= t <= found.interval.high for t in truths])
     assert 0.85 <= inside <= 0.95
 
