@@ -9,11 +9,10 @@
 #include <cupti.h>
 #include <stdint.h>
 
-/* Which calls wait, how long and when, from the environment: TB_SLACK_NS, TB_SLACK_CLASSES, TB_SLACK_WHERE, TB_SLACK_STATS.
- * Returns NULL, or what is wrong with it. */
+/* Reads the settings of delays (slack.h) and TB_SLACK_STATS from the environment.  Returns NULL, or the sentence that says what is wrong. */
 const char *delays_settings(void);
 
-/* Whether calls are watched at all (a delay of 0 counts them). */
+/* Returns whether calls are watched (a delay of 0 counts them). */
 int delays_wanted(void);
 
 /* Classifies every call by its name and asks for callbacks of those that are to wait: all others run untouched.
@@ -26,18 +25,18 @@ void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call
 /* Change the delay [ns] while the program runs; 1 if calls are watched and the delay is not longer than MOST_SLACK_NS. */
 int delays_set(int64_t ns);
 
-/* Facts at the begin and at the end; records of delays so far (kind L).  Between output_begin and output_end. */
+/* Write the facts at the begin and at the end of a file; the records of delays so far (kind L).  Between output_begin and output_end. */
 void delays_tell_settings(void);
 void delays_write(void);
 void delays_tell_totals(void);
 
-/* A mark of the program: what the counts stand at. */
+/* Notes a mark of the program with the counts at that time. */
 void delays_mark(const char *label, int64_t at);
 
-/* The file of TB_SLACK_STATS, if it is asked for.  A file that is there already is not touched. */
+/* Writes the file of TB_SLACK_STATS, if that is set.  An existing file is not touched. */
 void delays_statistics(void);
 
-/* Name of the class of a call. */
+/* Returns the name of the class of a call. */
 const char *delays_class(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* records.h - CUPTI's activity records as lines of the output: which are asked for, and the buffers they come in. */
+/* records.h - CUPTI's activity records as lines of the output: the kinds to record, and the buffers that CUPTI fills. */
 #ifndef TURNBUCKLE_RECORDS_H
 #define TURNBUCKLE_RECORDS_H
 
@@ -10,22 +10,22 @@
 /* Kinds of records by the words of the setting TB_KINDS. */
 #define RECORDS_DEFAULT "api,driver,kernel,memcpy,memset,sync,event,memory,overhead,stream,device,nvtx"
 
-/* The first word of the comma-separated `list` that is no kind of records (within a static buffer), or NULL. */
+/* Returns the first word of the comma-separated `list` that is no kind of records (in a static buffer), or NULL. */
 const char *records_unknown(const char *list);
 
-/* Whether `word` is in the comma-separated `list`. */
+/* Returns whether `word` is in the comma-separated `list`. */
 int records_listed(const char *list, const char *word);
 
 /* Registers buffers of at most `most_bytes` in all; `kinds` is kept, not copied. */
 CUptiResult records_start(const char *kinds, size_t most_bytes);
 
-/* Asks CUPTI for the kinds, or for nothing; tells in a fact which were refused. */
+/* Asks CUPTI for the kinds, or for none; writes the refused ones as a fact. */
 void records_switch(int on);
 
 /* Unified memory can be asked for only once cuInit has finished. */
 void records_unified_memory(void);
 
-/* Facts at the end: dropped, unknown, without time, most buffers in use, time spent in writing. */
+/* Writes the facts at the end: records dropped, unknown, without time; most buffers in use; time spent in writing. */
 void records_tell(void);
 
 #endif

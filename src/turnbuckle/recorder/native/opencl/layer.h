@@ -1,5 +1,5 @@
-/* layer.h - what the parts of the OpenCL layer share: the runtime below it, what it knows of the program's objects, and the
- * commands in flight.  docs/record-opencl.md tells what is recorded.
+/* layer.h - shared by the parts of the OpenCL layer: the runtime below it, tables of the program's objects, and the commands in flight.
+ * docs/record-opencl.md says what is recorded.
  *
  * While the runtime is called no lock is held that another call of the program may need: the runtime may call the program, and the
  * program the layer.
@@ -26,7 +26,7 @@
 /* The functions below the layer. */
 extern struct _cl_icd_dispatch runtime;
 
-/* Whether records are taken; 0 before the file is open, after the end, and in children of fork. */
+/* 1 while records are taken; 0 before the file is open, after the end, and in children of fork. */
 extern atomic_int recording;
 
 /* Numbers of copy kinds and memory kinds are CUPTI's, so that one reader reads both. */
@@ -46,22 +46,22 @@ struct call {
     int64_t number, begin, end;
 };
 
-/* Which calls wait, how long and when, from TB_SLACK_NS, TB_SLACK_CLASSES and TB_SLACK_WHERE.  Returns NULL, or what is wrong. */
+/* Reads the settings of delays (slack.h) from the environment.  Returns NULL, or the sentence that says what is wrong. */
 const char *delay_settings(void);
-/* Whether calls are watched for it (a delay of 0 counts them). */
+/* Returns whether calls are watched (a delay of 0 counts them). */
 int delay_wanted(void);
-/* Facts at the begin and at the end.  Between output_begin and output_end. */
+/* Write the facts at the begin and at the end of a file.  Between output_begin and output_end. */
 void delay_tell_settings(void);
 void delay_tell_totals(void);
 
-/* A call of the runtime: its number, the delay before it, its times, its row, the delay after it. */
+/* The steps of a call of the runtime, in this order: number and delay before it, end, row, delay after it. */
 struct call call_begin(const char *name, enum call_class class);
 void call_return(struct call *call);
 void call_row(const struct call *call, cl_int result); /* between output_begin and output_end */
 void delay_after(const struct call *call);
-/* A call that starts nothing on a device: all of that, once it is back.  Returns `result`. */
+/* Ends a call that starts nothing on a device: all steps after its return.  Returns `result`. */
 cl_int call_done(struct call *call, cl_int result);
-/* The calling thread. */
+/* Returns the number of the calling thread. */
 int64_t thread_number(void);
 
 /* ---- objects ---- */
@@ -75,10 +75,10 @@ struct device {
     uint64_t commands, outside;
 };
 
-/* A stream: commands that are in order.  An ordered queue is one; of other queues each chain of commands is one. */
+/* A stream holds commands that are in order: an ordered queue, or one chain of commands of another queue. */
 struct lane {
     int64_t stream, last, barrier; /* number of the last command, and of the last barrier waited for; NONE */
-    int last_told, free;           /* whether an event row tells of it; whether what comes next may follow it */
+    int last_told, free;           /* whether an event row names the last command; whether the next command may follow it */
 };
 
 struct queue {
@@ -89,7 +89,7 @@ struct queue {
     unsigned uses;
     struct lane *lanes;
     size_t lane_count;
-    int64_t barrier; /* number of the last one, or NONE */
+    int64_t barrier; /* number of the last barrier, or NONE */
     int listed;                 /* made with a list of properties: `given`, as the program gave it, closing 0 included */
     cl_queue_properties *given;
     size_t given_bytes;
@@ -97,16 +97,16 @@ struct queue {
 
 struct event {
     int64_t number, stream, context, device; /* stream NONE: a user event */
-    cl_command_queue queue; /* may be gone: ask queue_of, and compare numbers */
-    unsigned uses;          /* of the program */
-    int told, held;         /* whether an event row tells of it; whether the layer has a hold on it too */
-    cl_event copy;          /* of a copy that a slower link ends later: its own event, with a hold on it; else NULL */
+    cl_command_queue queue; /* may have been released: ask queue_of, and compare numbers */
+    unsigned uses;          /* references of the program */
+    int told, held;         /* whether an event row names it; whether the layer holds a reference too */
+    cl_event copy;          /* the event of a copy that a slower link ends later, with a reference to it; else NULL */
 };
 
 /* Locks the tables that the following functions read and write. */
 void objects_begin(void);
 void objects_end(void);
-/* In a child of fork: whoever held the lock is not there. */
+/* Frees the lock in a child of fork, where the thread that held it does not exist. */
 void objects_in_child(void);
 
 int64_t context_number(cl_context context, int fresh);
@@ -118,8 +118,8 @@ struct queue *queue_of(cl_command_queue handle);
 struct queue *queue_add(cl_command_queue handle, cl_context context, struct device *device);
 void queue_retained(cl_command_queue handle);
 void queue_released(cl_command_queue handle);
-/* The stream in which a command goes that waits for `waits`: behind one of these (not if `alone`: what follows them need not wait for
- * it), or where the host knows all to be done, or a new one, told in the file. */
+/* Returns the stream of a command that waits for `waits`: that of one of them (not if `alone`: commands behind them need not wait for
+ * it), or one whose commands the host knows to be done, or a new one, which is written to the file. */
 struct lane *lane_for(struct queue *queue, const int64_t *waits, size_t count, int alone);
 void lane_waited(struct queue *queue, int64_t number);
 
@@ -127,31 +127,31 @@ struct event *event_of(cl_event handle);
 void event_add(cl_event handle, const struct event *event);
 void event_retained(cl_event handle);
 void event_released(cl_event handle);
-/* The own event of a copy that a slower link ends later; NULL of any other. */
+/* Returns the event of a copy that a slower link ends later; NULL for any other event. */
 cl_event event_copy(cl_event handle);
 
-/* Kernels by their names, for a handle that may be used again. */
+/* Note and return the name of a kernel; a runtime may use its handle again for another one. */
 void kernel_named(cl_kernel kernel);
 int64_t kernel_name(cl_kernel kernel);
 
-/* Memory objects: number of one, noted with its flags; -1 where it is not known. */
+/* Memory objects by their handles, each with a number and its flags; memory_add returns the number. */
 struct memory { int64_t number, bytes; cl_mem_flags flags; unsigned uses; enum memory_kind kind; };
 struct memory *memory_of(cl_mem handle);
 int64_t memory_add(cl_mem handle, const struct memory *memory);
 void memory_retained(cl_mem handle);
 int memory_released(cl_mem handle, struct memory *gone);
 
-/* Host memory with a meaning: mapped regions, and shared virtual memory. */
+/* Regions of host memory that are mapped or shared virtual memory. */
 struct region { char *from; size_t bytes; cl_mem owner; cl_ulong flags; enum memory_kind kind; int64_t number; };
 void region_add(const struct region *region);
 int region_take(const void *from, cl_mem owner, struct region *found);
 int region_at(const void *pointer, struct region *found);
 void region_forget(cl_mem owner);
 
-/* The kind of memory a pointer of the program leads to: ordinary where it lies in no region. */
+/* Returns the kind of memory that a pointer of the program leads to: pageable outside of every region. */
 enum memory_kind host_memory(const void *pointer);
 
-/* A row of memory made (1) or released (2). */
+/* Writes a row of memory that was allocated (`what` 1) or released (2). */
 void memory_row(const struct call *call, int what, int64_t context, int64_t bytes, enum memory_kind kind, int64_t number, int filled);
 
 /* ---- commands ---- */
@@ -162,7 +162,7 @@ struct command {
     struct command *next;
     struct call call;
     char kind; /* of its row: K, C, S; E: nothing runs */
-    int blocking, barrier, alone; /* barrier: what follows waits for it; alone: behind no other if the queue has no order */
+    int blocking, barrier, alone; /* barrier: later commands wait for it; alone: in a queue without order it is in a stream of its own */
     cl_command_queue queue;
     struct device *device;
     cl_event event;
@@ -173,23 +173,23 @@ struct command {
     int64_t *waits, few_waits[8];
 };
 
-/* When a command was queued, submitted, began and ended, by the device's clock; of the first two, some runtimes tell neither: NONE. */
+/* Reads when a command was queued, submitted, began and ended, by the device's clock.  Some runtimes lack the first two: NONE. */
 int profile_of(cl_event event, int64_t times[4]);
-/* A command is about to be enqueued: NULL where nothing is recorded. */
+/* Begins a command that is about to be enqueued.  Returns NULL where nothing is recorded. */
 struct command *command_begin(const char *name, enum call_class class, char kind, cl_command_queue queue, cl_uint count, const cl_event *waits);
-/* A copy between two pointers: which way it goes is told by the regions they lie in. */
+/* Begins a copy between two pointers, whose regions give its direction. */
 struct command *pointer_copy(const char *name, cl_command_queue queue, cl_bool blocking, const void *to, const void *from, size_t size,
                              cl_uint count, const cl_event *waits);
-/* Where the runtime is to put the command's event: where the program wants it, or in the command itself. */
+/* Returns the address for the command's event: the program's own if it asks for the event, else one in the command. */
 cl_event *command_slot(struct command *command, cl_event *asked);
-/* It was enqueued, or refused.  Returns `result`. */
+/* Ends the enqueueing of a command, which may have been refused.  Returns `result`. */
 cl_int command_end(struct command *command, cl_int result, cl_event *asked);
-/* Times and what they are worth, on a queue that has no commands yet. */
+/* Measures offset and error of the device's clock on a queue that has no commands yet. */
 void clock_first_look(struct queue *queue);
 /* Starts the thread that writes finished commands; once.  Commands in flight take at most `memory_bytes`; further ones are dropped and
  * counted.  What is complete goes to the file every `flush_ns`; 0: when the buffer is full, and at the end. */
 void commands_start(int64_t memory_bytes, int64_t flush_ns);
-/* Y rows of a call that waited: for events, or for all of a queue.  Both also note that the host knows the commands done. */
+/* Write the Y rows of a call that waited for events, or for a whole queue, and note that the host knows those commands to be done. */
 void wait_for_events_tell(struct call *call, cl_int result, cl_uint count, const cl_event *list);
 void wait_for_queue_tell(struct call *call, cl_int result, cl_command_queue queue);
 /* Writes the commands that are known to be finished. */
@@ -199,32 +199,33 @@ void commands_stop(void);
 
 /* ---- a slower link, see link.c ---- */
 
-/* Whether a command is a copy between host and device that TB_LINK_BANDWIDTH limits. */
+/* Returns whether a command is a copy between host and device that TB_LINK_BANDWIDTH limits. */
 int link_crosses(const struct command *command);
-/* A blocking copy has come back: waits for what is missing. */
+/* Waits behind a blocking copy for the time that it would take longer at the limit. */
 void link_wait(const struct command *command, struct device *device, cl_event copy);
-/* What holds up what follows a copy: NULL where it cannot be.  Then the copy's end is told by gate_finished, or the gate dropped. */
+/* Returns the gate that holds up the commands behind a copy; NULL where that is impossible.  Either gate_finished notes the end of the
+ * copy, or gate_drop frees the gate. */
 struct gate *gate_make(const struct command *command, struct device *device);
 void gate_drop(struct gate *gate);
 void gate_finished(struct gate *gate, cl_int status, int64_t finished);
-/* The event that opens it. */
+/* Returns the event that opens a gate. */
 cl_event gate_event(const struct gate *gate);
-/* Puts it into the queue, with an event if that is asked for; returns whether it is there. */
+/* Puts a gate into the queue, with an event if the program asks for one; returns whether it could. */
 int gate_close(cl_command_queue queue, int ordered, cl_event copy, cl_event opens, cl_event *asked);
-/* Whether copies that have ended are still held; no more gates are opened. */
+/* gates_waiting returns whether copies that have ended are still held; after gates_stop no gate is made. */
 int gates_waiting(void);
 void gates_stop(void);
 
-/* Puts an own function in the place of the runtime's, if that has one; and all those for memory, and for commands. */
+/* Replaces a function of the runtime, if it has that one, by the layer's; the two functions replace those for memory, and for commands. */
 #define OWN(layer, function, own)                                                                                                               \
     if (runtime.function) (layer)->function = own
 void memory_take_over(struct _cl_icd_dispatch *layer);
 void enqueue_take_over(struct _cl_icd_dispatch *layer);
 
-/* The layer's function for one of Intel's that a program fetches by name; NULL for any other, or for a second runtime's. */
+/* Returns the layer's function in place of an Intel extension that a program looks up by name; NULL for others and for a second runtime. */
 void *usm_function(const char *name, void *address);
 
-/* A fact that the reader must know of: told once a text. */
+/* Writes the fact that something was not recorded, once for each text. */
 void unseen(const char *text);
 
 #endif
