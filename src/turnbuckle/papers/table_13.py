@@ -3,9 +3,6 @@
 The report sums up six technologies on sixteen applications (Austin et al. 2021, section 11).  Each of its 57 numbers is compared with
 the value that the product's own functions compute from numbers that the report prints elsewhere.  Where the inputs are not printed,
 the cell names the missing ones.  Intervals follow from the rounding of the inputs, because the report prints no errors.
-
-    table_13() -> list[Cell]            the cells, by technology
-    statements() -> list[Statement]     what section 11 says of them, from the printed and from the recomputed cells
 """
 
 from __future__ import annotations
@@ -134,10 +131,6 @@ class _Words(dict[str, Any]):
         return _WORDS[name](self["application"])
 
 
-def _gtcp_gain() -> Interval:
-    return swept(lambda *t: tables.gtcp(*t).benefit({"data": tables.tenfold()}), *tables.gtcp_terms())
-
-
 def _with_launches(_: str) -> float:
     """Return the gain of GTC-P where launches get faster as well."""
     places = (("time", "data"), ("control function, time", "cudaLaunchKernel"), ("time", "total"))
@@ -159,14 +152,9 @@ def _allowed(app: str) -> float:
     return float(most_benefit(penalty.high, *simulators.latencies()))
 
 
-def _stretch(_: str) -> str:
-    stretch = simulators.stretch()
-    return f"{stretch.low:g} to {stretch.high:.1f}"
-
-
 #: Numbers of cells that no row of `reproduce` has.
 _NUMBERS: Final[dict[tuple[str, Technology], Callable[[], Interval]]] = {
-    ("GTC-P", "CPU-GPU integration"): _gtcp_gain,
+    ("GTC-P", "CPU-GPU integration"): lambda: swept(lambda *t: tables.gtcp(*t).benefit({"data": tables.tenfold()}), *tables.gtcp_terms()),
     ("SpTRSV", "CPU cores a GPU"): lambda: exact(
         sum(tables.PAPER.number("SpTRSV", f"{part} a GPU").value for part in ("MPI processes", "proxy threads"))
     ),
@@ -181,7 +169,7 @@ _WORDS: Final[dict[str, Callable[[str], object]]] = {
     "implied": _implied,
     "allowed": _allowed,
     "three_cores": lambda _: _row("R.T6.eff3").recomputed,
-    "stretch": _stretch,
+    "stretch": lambda _: "{0.low:g} to {0.high:.1f}".format(simulators.stretch()),
     "farthest": lambda app: 1e6 * simulators.farthest_for(app),
     "node": lambda _: tables.node_ratio(),
 }

@@ -128,7 +128,7 @@ def test_too_few_parts() -> None:
         refused("A161", fitted, parts)
 
 
-@pytest.mark.parametrize("wrong", [{"year": math.nan}, {"share": 0.0}, {"package": -1.0}, {"exponent": 9.0}, {"card": math.inf}])
+@pytest.mark.parametrize("wrong", [{"year": math.nan}, {"share": 0.0}, {"package": -1.0}, {"exponent": 9.0}, {"card_power": math.inf}])
 def test_numbers_that_cannot_be(wrong: dict[str, float]) -> None:
     refused("A048", power_study, chosen(shipped()), **wrong)
     refused("A048", power_study, (), doubling_years=0.0, base=part_named("MI100"))

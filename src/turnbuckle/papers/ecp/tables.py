@@ -337,8 +337,8 @@ def _summary() -> Iterator[Recomputed]:
         list(column(c).values()) for c in ("CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration")
     )
 
-    def report_text(quantity: str, at: str | None = None) -> str:
-        return PAPER.text("report", quantity, at)
+    def report_text(quantity: str, place: str | None = None) -> str:
+        return PAPER.text("report", quantity, place)
 
     share = 100 * (statistics.median(closer) - 1)
     note = f"of {len(closer)} applications"

@@ -65,7 +65,7 @@ def cxl(
     wire = packet.link(link)
     if not isinstance(wire, Pcie):
         raise error_of("A028.cxl", found=link[:40])
-    shares = [_share(word) for word in _words(share, ("0.6", "0.9"), "--share")]
+    shares = _values(share, ("0.6", "0.9"), "--share")
     if start_up is not None and measured is not None:
         raise error_of("A028.start")
     times = {"--start-up": parse(start_up or "738 ns", "s"), "--line-time": parse(line_time, "s")}
@@ -77,7 +77,7 @@ def cxl(
     shown = None if measured is None else _measured(measured, wire)
     document = compared(
         wire,
-        [_size(word) for word in _words(sizes, SIZES, "--sizes")],
+        _values(sizes, SIZES, "--sizes"),
         shares=list(dict.fromkeys(shares)),
         start_up=times["--start-up"] if shown is None else shown["seconds"],
         line_seconds=times["--line-time"],
@@ -111,25 +111,17 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
     raise error_of("A148.copies", where=file.name)
 
 
-def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
+def _values(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[float]:
+    """Return the shares, or sizes [B], of an option, or its defaults (A028)."""
     words = list(otherwise) if given is None else listed(given)
     if not words:
         raise error_of("A028.empty", option=option, otherwise=otherwise[0])
-    return words
-
-
-def _share(word: str) -> float:
-    share = parse(word, "1")
-    if not _LEAST_SHARE <= share <= 1:
-        raise error_of("A028.share", found=word[:40])
-    return share
-
-
-def _size(word: str) -> float:
-    size = parse(word, "B")
-    if not 1 <= size <= 1e15:
-        raise error_of("A028.size", found=word[:40])
-    return size
+    unit, least, most, refusal = ("1", _LEAST_SHARE, 1.0, "A028.share") if option == "--share" else ("B", 1.0, 1e15, "A028.size")
+    values = [parse(word, unit) for word in words]
+    for word, value in zip(words, values, strict=True):
+        if not least <= value <= most:
+            raise error_of(refusal, found=word[:40])
+    return values
 
 
 def compared(

@@ -16,7 +16,7 @@ which measured its kernels, states that it never does (decision of models.md 1.1
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -53,13 +53,13 @@ COLUMNS: Final = (
     Column("time", "s", needed=False, least=1e-12, most=1e9),
     Column("rate", "FLOP/s", needed=False, least=1, most=1e24),
 )
-#: Ranges of the parameters.
 LARGEST: Final = 10_000_000
-_SIZES: Final = (1, LARGEST)
-_ELEMENT: Final = (1, 16)
-_RATES: Final = (1.0, 1e24)
-_BANDWIDTHS: Final = (1.0, 1e18)
-_TIMES: Final = (0.0, 1e6)
+#: Least and most of each parameter, and its unit.
+_RANGES: Final = {
+    **dict.fromkeys(("--sizes", "--size"), (1.0, float(LARGEST), "1")),
+    **dict.fromkeys(("--launch", "--latency"), (0.0, 1e6, "s")),
+    **{"--element": (1.0, 16.0, "1"), "--host-rate": (1.0, 1e24, "FLOP/s"), "--bandwidth": (1.0, 1e18, "B/s")},
+}
 
 
 def operations(size: Float | float) -> Float:
@@ -223,8 +223,7 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     size : N of all these kernels; None takes it from the copies.
     element_bytes : e [B].
     """
-    _inside("--element", [element_bytes], _ELEMENT)
-    _inside("--size", [] if size is None else [size], _SIZES)
+    _refuse_outside({"--element": [element_bytes], "--size": [] if size is None else [size]})
     kernels = profile.of("kernel").sort("start_ns")
     names = kernel_names(profile, kernels)
     matches = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
@@ -333,12 +332,8 @@ def study(
     """
     chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
     launch, bandwidth = np.unique(np.asarray(launches, dtype=np.float64)), np.unique(np.asarray(bandwidths, dtype=np.float64))
-    _inside("--sizes", chosen, _SIZES)
-    _inside("--host-rate", [host_rate], _RATES, "FLOP/s")
-    _inside("--launch", launch, _TIMES, "s")
-    _inside("--latency", [latency], _TIMES, "s")
-    _inside("--bandwidth", bandwidth, _BANDWIDTHS, "B/s")
-    _inside("--element", [element_bytes], _ELEMENT)
+    asked: dict[str, Sequence[float] | Float] = {"--sizes": chosen, "--host-rate": [host_rate], "--launch": launch, "--latency": [latency]}
+    _refuse_outside(asked | {"--bandwidth": bandwidth, "--element": [element_bytes]})
 
     def over(size: float, kernel: float) -> Float:
         copies = copy_seconds(size, bandwidth, latency, element_bytes)[None, :]
@@ -356,10 +351,12 @@ def study(
     return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out, machine)
 
 
-def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:
-    for value in values:
-        if not ends[0] <= value <= ends[1]:
-            raise error_of("A047.range", found=show(float(value), unit), option=option, least=show(ends[0], unit), most=show(ends[1], unit))
+def _refuse_outside(asked: Mapping[str, Sequence[float] | Float]) -> None:
+    for option, values in asked.items():
+        least, most, unit = _RANGES[option]
+        for value in values:
+            if not least <= value <= most:
+                raise error_of("A047.range", found=show(float(value), unit), option=option, least=show(least, unit), most=show(most, unit))
 
 
 def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:

@@ -113,7 +113,7 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
         return both(bandwidth) * both(efficiency, 1.0)
 
     unknown = np.full((1 + draws, 1), math.nan)
-    links = {way: reached(link_parameter(way, "bandwidth"), link_parameter(way, "efficiency")) for way in HOST_WAYS}
+    links = {d: reached(link_parameter(d, "bandwidth"), link_parameter(d, "efficiency")) for d in HOST_WAYS}
     sources = {
         "flops": _words(machine, "gpu.fp64") or "not known",
         "h2d": _words(machine, "link.h2d.bandwidth", "link.h2d.efficiency"),

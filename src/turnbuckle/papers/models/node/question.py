@@ -3,10 +3,6 @@
 The share of time in MPI and its split into messages and collectives come from the calls, by name; who talks to whom from the
 messages' partners, and which of them leave a node from the placement of ranks that the user gives.  Nothing is assumed: where a
 recording does not name the partners, the user says how much leaves the node.
-
-    communication(profile)                            -> Communication, the shares and the messages
-    off_node_share(messages, ranks_per_node, ...)     -> share of the bytes that leaves a node
-    closer(profile, ...)                              -> Closer, the gain in both of the report's ways
 """
 
 from __future__ import annotations
@@ -142,7 +138,8 @@ def communication(profile: Profile) -> Communication:
         raise error_of("A153", where=trace.name, advice=what_to_record("ranks", trace.facts))
     worlds = _worlds(trace)
     calls = _calls(trace, worlds)
-    posts = _posts(calls)
+    # as begun, each with the call that completes it; a persistent request has one row per start
+    posts = posted(calls.drop("stands", "function", "members", "size"))
     # a wait that completes both a message and a collective counts as the message
     done = posts.filter(pl.col("done") >= 0).sort("kind").unique("done", keep="first").select(at="done", completes="kind")
     calls = calls.join(done, on="at", how="left", maintain_order="left").with_columns(_what())
@@ -201,11 +198,6 @@ def _worlds(trace: Trace) -> pl.DataFrame:
     copies = made.filter(pl.col("local_rank").is_null(), pl.col("size").is_null()).select("process", "communicator", "parent")
     copies = copies.join(worlds.rename({"communicator": "parent"}), on=["process", "parent"])
     return pl.concat([worlds, copies.select(worlds.columns)])
-
-
-def _posts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return messages and collectives as begun, each with the call that completes it. A persistent request has one row per start."""
-    return posted(calls.drop("stands", "function", "members", "size"))
 
 
 def _what() -> pl.Expr:

@@ -64,7 +64,7 @@ def power(
     start = None if on is None else study.part_of(load(on))
     watts = (700.0, 350.0) if start is None else (start.power, start.power / 2)
     split: dict[str, Any] = {"which": rate, "year": year}
-    split |= {k: w if t is None else parse(t, "W") for k, t, w in zip(("package", "card"), (package, card), watts, strict=True)}
+    split |= {k: w if t is None else parse(t, "W") for k, t, w in zip(("package", "card_power"), (package, card), watts, strict=True)}
     split |= {"share": parse(share, "1"), "exponent": exponent}
     within = study.chosen(given, -math.inf if since is None else since, math.inf if until is None else until)
     paper = study.power_study(

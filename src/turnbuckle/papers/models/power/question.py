@@ -199,7 +199,7 @@ class DesignPoint:
 
 
 def design_points(
-    efficiency: Interval, package: float, share: float, card: float, exponent: float, year: float = 2026
+    efficiency: Interval, package: float, share: float, card_power: float, exponent: float, year: float = 2026
 ) -> tuple[DesignPoint, ...]:
     """Return the four couplings of Table I at a rate per watt, and an APU that gives all power to its GPU.
 
@@ -208,7 +208,7 @@ def design_points(
     efficiency : rate per watt of a part at full power [FLOP/s/W].
     package : power of the part at full power, and of the APU with its CPU [W].
     share : share of the package's power that an APU gives to its GPU.
-    card : power of the part on a PCIe card [W].
+    card_power : power of the part on a PCIe card [W].
     """
     full = efficiency.times(package)
 
@@ -219,8 +219,8 @@ def design_points(
     stem = f"{year:g}"
     return (
         DesignPoint(f"{stem} on-board", package, full, f"{efficiency.value / 1e12:.3f} TFLOP/s/W x {package:g} W"),
-        DesignPoint(f"{stem} discrete", card, at_power(card), f"{card:g} W {less}"),
-        DesignPoint(f"{stem} disaggregated", card, at_power(card), f"{card:g} W {less}"),
+        DesignPoint(f"{stem} discrete", card_power, at_power(card_power), f"{card_power:g} W {less}"),
+        DesignPoint(f"{stem} disaggregated", card_power, at_power(card_power), f"{card_power:g} W {less}"),
         DesignPoint(f"{stem} APU", package * share, at_power(package * share), f"{share:.0%} of the package: {package * share:g} W {less}"),
         DesignPoint(f"{stem} APU, all power to the GPU", package, full, "as on-board"),
     )
@@ -302,7 +302,7 @@ def power_study(
     base: Part | None = None,
     package: float = 700.0,
     share: float = 0.5,
-    card: float = 350.0,
+    card_power: float = 350.0,
     exponent: float | None = None,
 ) -> PowerStudy:
     """Return the design points of a year, from a trend through parts or from a stated doubling time.
@@ -319,7 +319,7 @@ def power_study(
     asked = {
         "year": (year, 1980, 2100),
         "package": (package, 1, 1e5),
-        "card": (card, 1, 1e5),
+        "card": (card_power, 1, 1e5),
         "share": (share, 0.01, 1),
         "exponent": (x, 0, 2),
     }
@@ -343,5 +343,5 @@ def power_study(
             basis = f"{base.name} ({base.year:g}), doubled as {basis}"
     doubtful = [p.name for p in used if UNVERIFIED in p.source]
     flaws = (finding("A344", len(doubtful), ", ".join(doubtful)),) if doubtful else ()
-    points = design_points(efficiency, package, share, card, x, year)
+    points = design_points(efficiency, package, share, card_power, x, year)
     return PowerStudy(year, which, trend, doubling, efficiency, basis, x, points, used, flaws)

@@ -21,7 +21,7 @@ from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected, provenance_of
 
 if TYPE_CHECKING:
-    from turnbuckle.papers.models.ssi.question import Answered, Distance, Simulated
+    from turnbuckle.papers.models.ssi.question import Answered, Simulated
     from turnbuckle.replay.contention.loop import Link
 
 
@@ -71,7 +71,9 @@ def ssi(
     if (link is None) == (on is None):
         raise error_of("A087.link")
     over, length = _link(link, width) if link is not None else _machine(on or "", width)
-    today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(over)
+    if now is None and not length:
+        raise error_of("A088.unknown", found=over.name[:40])
+    today = study.distance(length if now is None else now, speed)
     longer = [study.distance(word, speed) for word in far.split(",") if word.strip()]
     if recording is None:
         idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache, **part.idle()}
@@ -84,33 +86,23 @@ def ssi(
         "to_host_bytes": None if to_host is None else parse(to_host, "B"),
         "kernel_seconds": None if kernel_time is None else parse(kernel_time, "s"),
     }
-    rest: dict[str, Any] = {
-        "host_seconds": parse(host_time, "s"),
-        "streams": streams,
-        "workers": workers,
-        "in_flight": in_flight,
-        "queue": queue,
-    }
+    rest: dict[str, Any] = {"host_seconds": parse(host_time, "s"), "streams": streams, "workers": workers}
+    rest |= {"in_flight": in_flight, "queue": queue}
     run = simulated = None
     if recording is not None:
         run = inspected(recording, source, no_cache, part)
         simulated = study.recorded(run.profile, kernel)
         loop = simulated.loop(**rest | {name: value for name, value in given.items() if value is not None})
     else:
-        _refuse_missing(given)
+        options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
+        if missing := [option for option, value in options if value is None]:
+            raise error_of("A087.missing", found=f"without {', '.join(missing)}")
         loop = Loop(**given, **rest)
     with working("replaying"):
         answer = study.answer(loop, over, today, longer, quantum)
     about = {**answer.as_dict(), "recorded": None if simulated is None else asdict(simulated), **provenance_of(run)}
     rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in answer.rows]
     return ModelAnswer(about, rows, partial(_print, answer=answer, simulated=simulated))
-
-
-def _refuse_missing(given: dict[str, Any]) -> None:
-    options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
-    missing = [option for option, value in options if value is None]
-    if missing:
-        raise error_of("A087.missing", found=f"without {', '.join(missing)}")
 
 
 def _link(text: str, width: int) -> tuple[Link, str]:
@@ -140,11 +132,6 @@ def _printed_length(kind: str) -> str:
 
     word = {"pcie": "PCIe4", "nvlink": "NVLink2"}.get(kind)
     return "" if word is None else f"{PAPER.text('SSI', 'length of the link', word)} cm"
-
-
-def _unknown(link: Link) -> Distance:
-    """Refuse a link of unknown length (A088)."""
-    raise error_of("A088.unknown", found=link.name[:40])
 
 
 def _print(console: Terminal, answer: Answered, simulated: Simulated | None) -> None:
