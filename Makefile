@@ -61,7 +61,7 @@ pytest: $(VENV)/installed-dev
 	$(PYTEST)
 
 # The answers of most verbs (those that take long, reports, sweeps and cases are left to `make test`), the heart, identity, errors, the tree of the rooms.
-CORE := $(filter-out %_written.py %_tables.py,$(wildcard tests/golden/test_golden_*.py)) tests/projection/test_model.py tests/projection/test_project.py tests/replay/test_sum.py tests/replay/contention/test_critical.py tests/laws/test_identity.py \
+CORE := tests/golden tests/projection/test_model.py tests/projection/test_project.py tests/replay/test_sum.py tests/replay/contention/test_critical.py tests/laws/test_identity.py \
 	tests/test_architecture.py tests/foundation/test_errors.py tests/foundation/test_findings.py tests/foundation/test_units.py
 core: $(VENV)/installed-dev
 	$(PYTEST) -m "not slow and not cluster" $(CORE)

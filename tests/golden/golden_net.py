@@ -62,9 +62,10 @@ NOT_ASKED = {
 }
 #: Verbs that consist of others.
 GROUPS = ("machines", "model")
-#: Words of questions whose answer takes a second or more; ``make check`` leaves them to ``make test``.
+#: Questions that take long, or whose answer is a report, a recording or a table of many runs; ``make check`` leaves them to ``make test``.
 SLOW = re.compile(
-    r"overview in/(milc|managed|unhealthy)|--(charts|study|published|repeats|by-size) |Minisweep|--mode api --(draws|slack)|model cxl"
+    r"^(report|demo|anonymise|merge|sweep|validate|reproduce|machines) |overview in/(milc|managed|unhealthy)"
+    r"|--(charts|study|published|repeats|by-size) |Minisweep|--mode api --(draws|slack)|model cxl"
     r"|export in/|slack in/milc|project in/(milc|managed|unhealthy|ranks)|project in/dgemm.sqlite --format"
 )
 #: What a terminal or a user may set.
@@ -105,11 +106,6 @@ def questions() -> list[str]:
         found = re.search(r"\{(\w+)\}", line)
         out += [line.replace(found[0], word) for word in lists[found[1]]] if found else [line]
     return out
-
-
-def of_verbs(*wanted: str) -> list[str]:
-    """Return the questions of these verbs."""
-    return [q for q in questions() if verb_of(q) in wanted]
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
