@@ -153,15 +153,15 @@ def test_a_law_that_misses_its_runs_is_said_to(seconds: Callable[[float, int], f
 
 
 def test_laws_that_hold_are_not_said_to_miss() -> None:
-    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=0.03, repeats=3, seed=k), draws=100, extrapolate=True) for k in range(40)]
-    assert sum("A336" in codes(found) for found in sets) <= 2
+    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=0.03, repeats=3, seed=k), draws=100, extrapolate=True) for k in range(20)]
+    assert sum("A336" in codes(found) for found in sets) <= 1
 
 
 @pytest.mark.parametrize("noise", [0.005, 0.02])
 def test_six_runs_without_repeats_exclude_no_law_by_their_number(noise: float) -> None:
     """AICc sets a law of three unknowns back by 28 at six runs, however well it fits."""
-    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=noise, seed=seed), draws=200) for seed in range(30)]
-    assert sum(found.low <= 3.03 <= found.high for found in sets) >= 25
+    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=noise, seed=seed), draws=100) for seed in range(15)]
+    assert sum(found.low <= 3.03 <= found.high for found in sets) >= 13
     unsure = [found for found in sets if found.chosen is not None and found.chosen.fit.law.name == "hybrid"]
     assert unsure and all("A338" in codes(found) for found in unsure)
     assert all("do not decide between laws" in f.sentence() or len({math.ceil(c.cores) for c in (f.chosen, *f.ties)}) == 1 for f in unsure)

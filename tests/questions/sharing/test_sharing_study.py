@@ -235,11 +235,11 @@ def test_the_answer_adds_up(run: Sharer) -> None:
 def test_a_surface_holds_what_its_points_are(run: Sharer) -> None:
     found = sharing_surface(run, ("pooled", "loose"), (3, 1), (1e-4, 1e-5), (RATE, 1e9))
     assert found.forms == ("loose", "pooled") and found.runs == (1, 3) and found.latencies == (1e-5, 1e-4) and len(found.points) == 16
-    one = found.at("pooled", 3, NEAR, RATE)
+    one = found.point("pooled", 3, NEAR, RATE)
     assert one is not None and one == run.together("pooled", 3, bandwidth=RATE, latency=NEAR)
-    loose, now = found.at("loose", 3, NEAR, RATE), found.at("loose", 1, NOW, RATE)
-    assert loose is not None and now is not None and found.at("tight", 3, NEAR, RATE) is None
-    near = found.at("loose", 1, NEAR, RATE)
+    loose, now = found.point("loose", 3, NEAR, RATE), found.point("loose", 1, NOW, RATE)
+    assert loose is not None and now is not None and found.point("tight", 3, NEAR, RATE) is None
+    near = found.point("loose", 1, NEAR, RATE)
     assert near is not None
     assert found.comparisons() == {"integration": now.seconds / near.seconds, "gpu_gpu_pooled": one.gain / loose.gain}
     assert found.as_dict()["points"][0] == {
@@ -247,9 +247,9 @@ def test_a_surface_holds_what_its_points_are(run: Sharer) -> None:
         "runs": 1,
         "latency_seconds": 1e-5,
         "bandwidth": 1e9,
-        "seconds": found.points[0].found.seconds,
-        "penalty": found.points[0].found.penalty,
-        "gain": found.points[0].found.gain,
+        "seconds": found.points[0].shared.seconds,
+        "penalty": found.points[0].shared.penalty,
+        "gain": found.points[0].shared.gain,
     }
 
 

@@ -85,7 +85,7 @@ def test_a_larger_sobol_sample_goes_on_from_the_journal_of_a_smaller(tmp_path: P
 
 @given(st.integers(-50, 50), st.integers(1, 60), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_whole_numbers_stay_whole_and_inside(first: int, length: int, shares: list[float]) -> None:
-    values = Range(first, first + length, whole=True).at(np.array(shares))
+    values = Range(first, first + length, whole=True).values(np.array(shares))
     assert all(isinstance(v, int) and first <= v <= first + length for v in values)
 
 

@@ -46,8 +46,8 @@ class Anonymised(Shown):
 
     def source(self) -> dict[str, Any]:
         """Return entries and credentials of the original; None each where this kind of file could not be looked at."""
-        found = {"entries": self.secrets.places, "credentials": self.secrets.credentials}
-        return {name: value if self.secrets.looked else None for name, value in found.items()}
+        counts = {"entries": self.secrets.places, "credentials": self.secrets.credentials}
+        return {name: value if self.secrets.looked else None for name, value in counts.items()}
 
     def tables(self) -> dict[str, int]:
         """Return the number of rows of each table of the copy."""

@@ -57,7 +57,7 @@ def cores(
     *profiles: More,
     efficiency: Efficiency = "90%",
     law: Law = "auto",
-    at: At = None,
+    core_counts: At = None,
     worth: Worth = "5%",
     node: Node = None,
     extrapolate: Extrapolate = False,
@@ -77,7 +77,7 @@ def cores(
     from turnbuckle.questions.cores.question import cores_per_gpu
 
     share, gain = parse(efficiency, "1"), parse(worth, "1")
-    if not profiles and at is None and runs.suffix.lower() != ".csv":
+    if not profiles and core_counts is None and runs.suffix.lower() != ".csv":
         idle = {"--law": law != "auto", "--node": node is not None, "--extrapolate": extrapolate}
         return _of_one(inspected(runs, None, no_cache, part), share, host_speed, idle, charts, format, output)
     if host_speed != 1.0:
@@ -86,7 +86,7 @@ def cores(
     if not 0 <= seed < 2**63:
         raise error_of("A031.seed", found=str(seed))
     have = _per_gpu(node)
-    given = _runs((runs, *profiles), at, no_cache, part)
+    given = _runs((runs, *profiles), core_counts, no_cache, part)
     answers = [
         cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
     ]
@@ -133,16 +133,16 @@ def show_one(console: Console, answer: Replayed) -> None:
     print_findings(console, answer.findings)
 
 
-def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool, part: PartOptions) -> list[Runs]:
+def _runs(files: tuple[Path, ...], core_counts: str | None, no_cache: bool, part: PartOptions) -> list[Runs]:
     """Read tables by their ending, and everything else as a recording."""
 
     from turnbuckle.questions.cores.runs import from_profiles, read_runs, readable
 
     tables = [f for f in files if f.suffix.lower() == ".csv"]
     recordings = [f for f in files if f not in tables]
-    counts = _core_counts(at)
+    counts = _core_counts(core_counts)
     if counts is not None and not recordings:
-        raise error_of("A032.recordings", found=at or "")
+        raise error_of("A032.recordings", found=core_counts or "")
     for table in tables:
         refuse_asked(table, part.given(), "a table of runs")
     out = [(table.name, r) for table in tables for r in read_runs(table)]

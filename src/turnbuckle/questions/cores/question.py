@@ -104,9 +104,9 @@ def cores_per_gpu(
     count = partial(_count, runs, chosen, varies, efficiency, mixed)
     counts, whole = _counts(runs, chosen, varies, efficiency, count)
     at_node = None if have is None else count(*_real_split(chosen, varies, have))
-    why, found = _why(chosen, candidates, ties, law), tuple(_findings(runs, chosen, whole, at_node, ties, low, high))
+    why, flaws = _why(chosen, candidates, ties, law), tuple(_findings(runs, chosen, whole, at_node, ties, low, high))
     following = _next(runs, chosen, ties, varies, low, high)
-    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, found, following)
+    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, flaws, following)
 
 
 def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:

@@ -134,8 +134,8 @@ def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -
     enough = next((c.cores for c in counts if c.most_seconds <= allowed), None)
     shown = {0, len(counts) - 1, *np.linspace(0, len(counts) - 1, _MOST_ROWS).astype(int).tolist()}
     threads, rows = trace.scheduling["thread"].n_unique(), tuple(counts[k] for k in sorted(shown))
-    found = (rows, fewest, enough, tuple(profile.findings))
-    return Replayed(trace.name, whole, gpus, threads, at_once, busy, speed, efficiency, *found)
+    answer = (rows, fewest, enough, tuple(profile.findings))
+    return Replayed(trace.name, whole, gpus, threads, at_once, busy, speed, efficiency, *answer)
 
 
 def _running(profile: Profile) -> tuple[Float, Float]:
@@ -146,10 +146,10 @@ def _running(profile: Profile) -> tuple[Float, Float]:
     first, last = profile.first_ns, profile.last_ns
     times: list[np.ndarray] = []
     for rows in profile.trace.scheduling.drop_nulls("running").sort("time_ns", maintain_order=True).partition_by("thread"):
-        at, on = np.clip(rows["time_ns"].to_numpy(), first, last), rows["running"].to_numpy() != 0
+        times_ns, on = np.clip(rows["time_ns"].to_numpy(), first, last), rows["running"].to_numpy() != 0
         change = np.diff(on.astype(np.int64), prepend=0 if on[0] else 1)
         before = [] if on[0] else [(first, 1)]
-        times.append(np.array([*before, *zip(at[change != 0].tolist(), change[change != 0].tolist(), strict=True)]).reshape(-1, 2))
+        times.append(np.array([*before, *zip(times_ns[change != 0].tolist(), change[change != 0].tolist(), strict=True)]).reshape(-1, 2))
     every = np.concatenate(times) if times else np.zeros((0, 2), dtype=np.int64)
     every = every[np.argsort(every[:, 0], kind="stable")]
     edges = np.concatenate([[first], every[:, 0], [last]])

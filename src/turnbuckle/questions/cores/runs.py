@@ -203,33 +203,33 @@ def _once(table: Table, names: Sequence[str], ranks: Float, threads: Float) -> N
         met[key] = i
 
 
-def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) -> Runs:
+def from_profiles(profiles: Sequence[Profile], core_counts: Sequence[int] | None = None) -> Runs:
     """Return recordings of one program as runs.
 
     Parameters
     ----------
     profiles : one a run.
-    at : CPU cores per GPU of each; None takes the MPI ranks per GPU that each recording shows, one thread each.
+    core_counts : CPU cores per GPU of each; None takes the MPI ranks per GPU that each recording shows, one thread each.
 
     Raises
     ------
-    UsageError : A032 unless there are as many of `at` as profiles, A033 if the profiles share no kernel.
-    CannotAnswer : A152 if a profile shows no ranks or no GPU and `at` is None.
+    UsageError : A032 unless there are as many of `core_counts` as profiles, A033 if the profiles share no kernel.
+    CannotAnswer : A152 if a profile shows no ranks or no GPU and `core_counts` is None.
     """
-    if at is not None and (len(at) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in at)):
-        counts = f"{','.join(str(n) for n in at)[:60]} for {len(profiles)} recordings"
+    if core_counts is not None and (len(core_counts) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in core_counts)):
+        counts = f"{','.join(str(n) for n in core_counts)[:60]} for {len(profiles)} recordings"
         raise error_of("A032.count", where="--at", found=counts, most_cores=MOST_CORES)
     _one_program(profiles)
-    cores = np.array(at if at is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
+    cores = np.array(core_counts if core_counts is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
     mpi = [mpi_seconds(p) for p in profiles]
     ones = np.ones(len(profiles))
     return Runs(
         "",
-        ones if at is not None else cores,
-        cores if at is not None else ones,
+        ones if core_counts is not None else cores,
+        cores if core_counts is not None else ones,
         np.array([p.seconds for p in profiles]),
         np.array(mpi) if all(mpi) else np.zeros(len(profiles)),
-        at is None,
+        core_counts is None,
         False,
         tuple(p.trace.name for p in profiles),
     )

@@ -195,12 +195,12 @@ def _print_classes(console: Console, answer: Pool) -> None:
     table = titled(
         console, "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes", "class", "jobs", "waiting", "on", "run time"
     )
-    for k, mine in enumerate(answer.fixed.classes):
-        about = (plain(mine.name, 30), f"{mine.jobs:,}", seconds(mine.waiting))
+    for k, of_class in enumerate(answer.fixed.classes):
+        about = (plain(of_class.name, 30), f"{of_class.jobs:,}", seconds(of_class.waiting))
         for place, cluster in enumerate(answer.clusters[1:]):
             m = cluster.classes[k]
-            told = about if place == 0 else ("", "", "")
-            table.add_row(*told, _name(cluster), f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]")
+            first = about if place == 0 else ("", "", "")
+            table.add_row(*first, _name(cluster), f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]")
     console.print(table)
     if bare := list(dict.fromkeys(m.name for c in answer.clusters for m in c.classes if m.assumed.basis == "published")):
         named = ", ".join(plain(name, 30) for name in bare[:6]) + (" ..." if len(bare) > 6 else "")

@@ -33,12 +33,12 @@ def _pools(cluster: Cluster) -> str:
 
 def fewest_figure(answer: Pool) -> Figure | None:
     """Draw the fewest GPUs on fixed nodes and in pools of each reach: dot and 90 % range, with the premium beside it."""
-    found = [c for c in answer.clusters if c.fewest is not None]
-    if len(found) < 2:
+    searched = [c for c in answer.clusters if c.fewest is not None]
+    if len(searched) < 2:
         return None
     hues = dict(zip((c.machine for c in answer.clusters[1:]), colours([c.machine for c in answer.clusters[1:]]), strict=True))
     rows: Rows = []
-    for k, c in enumerate(found):
+    for k, c in enumerate(searched):
         assert c.fewest is not None
         gpus, premium = c.fewest.gpus, c.fewest.premium
         span = f" [{gpus.low:,.0f}, {gpus.high:,.0f}]" if gpus.low < gpus.high else ""
@@ -64,7 +64,7 @@ def fewest_figure(answer: Pool) -> Figure | None:
         "The fewest GPUs that are enough",
         " ".join(f"{r['tip']}." for r in rows),
         plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 24, 44), rows),
-        [{"machine": c.machine, "reach": c.reach, **c.fewest.gpus.as_dict()} for c in found if c.fewest is not None],
+        [{"machine": c.machine, "reach": c.reach, **c.fewest.gpus.as_dict()} for c in searched if c.fewest is not None],
         f"Dot: the jobs as they are; line: 90 % of the draws. Each keeps {_kept(answer)} within 1 %. What a pooled GPU may cost is against "
         "one in the fewest fixed nodes.",
     )
@@ -89,13 +89,13 @@ def use_figure(answer: Pool) -> Figure:
     firsts = [r for r in rows if r["part"] == "in use"]
     x = quantity("from", [0, 1], title=f"share of {answer.fixed.gpus:,} GPUs", format="%")
     y = row_axis(len(answer.clusters), inner=0.3, outer=0.15)
-    at = FULL - _NAMES - _NUMBERS + 14
+    beside = FULL - _NAMES - _NUMBERS + 14
     layers = [
         marks.bars(None, x, y, x2="to", tip=True),
         marks.labels(None, of(x, "middle"), y, "label", hue="ink", fontSize=11),
         marks.row_names(firsts, y, _NAMES, fontSize=12, lineBreak="\n"),
-        marks.labels(firsts, at, y, "pools", align="left", dy=-7, fontSize=12, fontWeight="bold"),
-        marks.labels(firsts, at, y, "waits", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
+        marks.labels(firsts, beside, y, "pools", align="left", dy=-7, fontSize=12, fontWeight="bold"),
+        marks.labels(firsts, beside, y, "waits", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
     ]
     return Figure(
         "pool-use",

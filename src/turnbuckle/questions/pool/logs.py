@@ -53,12 +53,12 @@ def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stre
 
 def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stream:
     """Read the pods of Alibaba's GPU fleet of 2023: shares of a GPU, and pods that never found a place."""
-    at = [header.index(name) for name in _PODS]
+    columns = [header.index(name) for name in _PODS]
     table, names = [], []
     for line, row in rows:
-        cores, memory, count, share = (whole(row[k], path, line) for k in at[1:5])
+        cores, memory, count, share = (whole(row[k], path, line) for k in columns[1:5])
         gpus = count * MILLI if count != 1 else min(share, MILLI)
-        table.append((cores, memory, gpus, *(time(row[k], path, line) for k in at[5:])))
+        table.append((cores, memory, gpus, *(time(row[k], path, line) for k in columns[5:])))
         names.append("no GPU" if not gpus else "a share of a GPU" if gpus < MILLI else "1 GPU" if gpus == MILLI else f"{count} GPUs")
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
     created, deleted, scheduled = numbers[:, 3], numbers[:, 4], numbers[:, 5]
@@ -68,12 +68,12 @@ def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stre
 
 def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
     """Read the instances of Alibaba's disaggregated fleet of 2025: those on CPU nodes (CN) and those on GPU nodes (HN)."""
-    at = [header.index(name) for name in _INSTANCES]
+    columns = [header.index(name) for name in _INSTANCES]
     table, names = [], []
     for line, row in rows:
-        cores, gpus, memory = (number(row[k], path, line, 1e9) for k in at[2:5])
-        table.append((cores * MILLI, memory * 1024, gpus * MILLI, *(time(row[k], path, line) for k in at[5:])))
-        names.append(clipped(row[at[1]], 20))
+        cores, gpus, memory = (number(row[k], path, line, 1e9) for k in columns[2:5])
+        table.append((cores * MILLI, memory * 1024, gpus * MILLI, *(time(row[k], path, line) for k in columns[5:])))
+        names.append(clipped(row[columns[1]], 20))
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
     # what ran before the log begins comes first: every draw of its days has it
     order = np.argsort(~np.isnan(numbers[:, 4]), kind="stable")
@@ -81,21 +81,22 @@ def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
     created, scheduled, deleted = numbers[:, 3], numbers[:, 4], numbers[:, 5]
     last = float(np.nanmax(np.concatenate([scheduled, deleted, [0.0]])))
     early, late = np.isnan(scheduled), np.isnan(deleted)
-    found = []
+    findings = []
     if early.any() or late.any():
-        found.append(finding("P225", int((early | late).sum()), f"{early.sum():,} ran before the log begins, {late.sum():,} when it ends"))
+        evidence = f"{early.sum():,} ran before the log begins, {late.sum():,} when it ends"
+        findings.append(finding("P225", int((early | late).sum()), evidence))
     begun, ended = np.where(early, 0.0, scheduled), np.where(late, last, deleted)
     source, ran = "instances of Alibaba's disaggregated fleet, 2025", ended > begun
-    stream = _stream(source, numbers, np.where(early, 0.0, created), ended - begun, names, ran, found)
+    stream = _stream(source, numbers, np.where(early, 0.0, created), ended - begun, names, ran, findings)
     return replace(stream, standing=int((early & ran).sum()))
 
 
-def _stream(source: str, numbers: Float, arrival: Float, work: Float, names: list[str], ran: Bool, found: list[Finding]) -> Stream:
+def _stream(source: str, numbers: Float, arrival: Float, work: Float, names: list[str], ran: Bool, findings: list[Finding]) -> Stream:
     """Return the stream of a table whose first columns are cores, memory and GPUs; jobs that did not run are set aside."""
     if not ran.all():
-        found.append(finding("P224", int((~ran).sum())))
+        findings.append(finding("P224", int((~ran).sum())))
     kept = np.flatnonzero(ran)
     class_of, classes = classed([names[k] for k in kept])
     cores, memory, gpus = (np.round(numbers[kept, k]).astype(np.int64) for k in range(3))
     ones = np.ones(len(kept), dtype=np.int64)
-    return Stream(source, arrival[kept], work[kept], work[kept], ones, cores, gpus, memory, class_of, classes, findings=tuple(found))
+    return Stream(source, arrival[kept], work[kept], work[kept], ones, cores, gpus, memory, class_of, classes, findings=tuple(findings))

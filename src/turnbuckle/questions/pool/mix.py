@@ -170,7 +170,7 @@ class _Reading(TomlReading):
         if not isinstance(given, list) or not given or not all(isinstance(p, list) and len(p) == 2 for p in given):
             raise self._wrong(place, given, wanted='pairs of delay and run time, as [["1 us", 1.01], ["10 us", 1.2]]')
         out = [(self._quantity(place, delay, "s", 1e-12, 10.0), self._number(place, ratio, 0.01, 1e6)) for delay, ratio in given]
-        if [at for at, _ in out] != sorted({at for at, _ in out}):
+        if [delay for delay, _ in out] != sorted({delay for delay, _ in out}):
             raise self._wrong(place, given, wanted="delays that rise")
         return out
 

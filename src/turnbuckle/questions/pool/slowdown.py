@@ -112,8 +112,8 @@ def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> 
         return Slowdown(sum(tie.span) / 2, *tie.span, "declared", *moved)
     delay, most = one_way(machine)
     if tie is not None and tie.curve:
-        at, times = np.array([(0.0, 1.0), *tie.curve]).T
-        value, low, high = (float(np.interp(x, at, times)) for x in (delay, max(0.0, 2 * delay - most), most))
+        delays, times = np.array([(0.0, 1.0), *tie.curve]).T
+        value, low, high = (float(np.interp(x, delays, times)) for x in (delay, max(0.0, 2 * delay - most), most))
         return Slowdown(value, min(low, value), max(high, value), "declared", *moved)
     high = published(most)
     return Slowdown((1.0 + high) / 2, 1.0, high, "published", *moved)
@@ -128,7 +128,8 @@ def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Sl
         moving, bandwidth = min((projected.copies.measured_seconds or 0.0) / now, 1.0), (projected.copies.size_bytes or 0.0) / now
         exposed = min(projected.measured_breakdown.get("copy", 0.0) / now, moving)
     given = [
-        mine if mine is not None else shown for mine, shown in ((tie.bandwidth, bandwidth), (tie.exposed, exposed), (tie.moving, moving))
+        of_tie if of_tie is not None else shown
+        for of_tie, shown in ((tie.bandwidth, bandwidth), (tie.exposed, exposed), (tie.moving, moving))
     ]
     return Slowdown(value, min(low, value), max(high, value), "recording", *given)
 

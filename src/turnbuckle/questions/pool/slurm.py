@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.errors import clipped, error_of
-from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.findings import finding
 from turnbuckle.questions.pool.lines import number, refused, rows_of
 from turnbuckle.questions.pool.stream import MILLI, Stream, classed
 
@@ -32,31 +32,30 @@ _SUBMIT, _WAIT, _RUN, _ALLOCATED, _MEMORY_KB, _REQUESTED, _LIMIT, _QUEUE = 1, 2,
 def read_sacct(path: Path, text: str) -> Stream:
     """Read what ``sacct -P`` prints.  Raises P070.columns, P071."""
     header, rows = rows_of(path, text, "|")
-    at = {name: k for k, name in enumerate(header)}
-    elapsed = next((name for name in ("ElapsedRaw", "Elapsed") if name in at), None)
-    given = next((name for name in ("AllocTRES", "ReqTRES", "TRESReq") if name in at), None)
-    if missing := [*(n for n in _NEEDED if n not in at), *([] if elapsed else ["Elapsed"]), *([] if given else ["AllocTRES"])]:
+    column = {name: k for k, name in enumerate(header)}
+    elapsed = next((name for name in ("ElapsedRaw", "Elapsed") if name in column), None)
+    given = next((name for name in ("AllocTRES", "ReqTRES", "TRESReq") if name in column), None)
+    if missing := [*(n for n in _NEEDED if n not in column), *([] if elapsed else ["Elapsed"]), *([] if given else ["AllocTRES"])]:
         raise error_of("P070.columns", where=path.name, missing=", ".join(missing))
     assert elapsed is not None and given is not None
     jobs, names, aside, steps = [], [], 0, 0
     for line, row in rows:
-        if "." in row[at["JobID"]]:
+        if "." in row[column["JobID"]]:
             steps += 1
             continue
-        submit, start = (_instant(row[at[name]], path, line) for name in ("Submit", "Start"))
-        ran = _duration(row[at[elapsed]], path, line)
+        submit, start = (_instant(row[column[name]], path, line) for name in ("Submit", "Start"))
+        ran = _duration(row[column[elapsed]], path, line)
         if math.isnan(submit) or math.isnan(start) or not ran > 0:
             aside += 1
             continue
-        limit = next((_duration(row[at[n]], path, line) for n in ("TimelimitRaw", "Timelimit") if n in at), math.nan)
-        limit *= 60.0 if "TimelimitRaw" in at else 1.0
-        tres = _tres(row[at[given]], path, line)
-        nodes = max(1, round(tres.get("node", number(row[at["NNodes"]], path, line) if "NNodes" in at else 1.0)))
+        limit = next((_duration(row[column[n]], path, line) for n in ("TimelimitRaw", "Timelimit") if n in column), math.nan)
+        limit *= 60.0 if "TimelimitRaw" in column else 1.0
+        tres = _tres(row[column[given]], path, line)
+        nodes = max(1, round(tres.get("node", number(row[column["NNodes"]], path, line) if "NNodes" in column else 1.0)))
         each = (tres.get("cpu", 1.0) / nodes, tres.get("gpu", 0.0) / nodes, tres.get("mem", 0.0) / nodes)
         jobs.append((submit, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each))
-        names.append(clipped(row[at["Partition"]], 40) if "Partition" in at else "jobs")
-    found = [finding("P224", aside)] if aside else []
-    return _made("sacct", jobs, names, found)
+        names.append(clipped(row[column["Partition"]], 40) if "Partition" in column else "jobs")
+    return _made("sacct", jobs, names, aside)
 
 
 def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
@@ -77,11 +76,10 @@ def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
         gpus = math.ceil(processors / cores_per_gpu) if cores_per_gpu else 0
         jobs.append((values[_SUBMIT], values[_RUN], limit, 1, processors, gpus, max(values[_MEMORY_KB], 0.0) * processors / 1024))
         names.append(f"queue {cells[_QUEUE]}" if values[_QUEUE] >= 0 else "jobs")
-    found = [finding("P224", aside)] if aside else []
-    return _made("Standard Workload Format", jobs, names, found, divided=True)
+    return _made("Standard Workload Format", jobs, names, aside, divided=True)
 
 
-def _made(source: str, jobs: Sequence[tuple[float, ...]], names: list[str], found: list[Finding], *, divided: bool = False) -> Stream:
+def _made(source: str, jobs: Sequence[tuple[float, ...]], names: list[str], aside: int, *, divided: bool = False) -> Stream:
     numbers = np.array(jobs, dtype=np.float64).reshape(-1, 7)
     class_of, classes = classed(names)
     arrival, work, limit = numbers[:, 0], numbers[:, 1], numbers[:, 2]
@@ -91,7 +89,8 @@ def _made(source: str, jobs: Sequence[tuple[float, ...]], names: list[str], foun
     gpus = np.where(numbers[:, 5] > 1, np.ceil(numbers[:, 5]), numbers[:, 5])
     gpus = np.ceil(gpus * MILLI).astype(np.int64)
     memory = np.ceil(numbers[:, 6]).astype(np.int64)
-    return Stream(source, arrival, work, limit, parts, cores, gpus, memory, class_of, classes, divided, tuple(found))
+    findings = (finding("P224", aside),) if aside else ()
+    return Stream(source, arrival, work, limit, parts, cores, gpus, memory, class_of, classes, divided, findings)
 
 
 def _instant(text: str, path: Path, line: int) -> float:

@@ -344,7 +344,7 @@ def show_surface(console: Console, answer: SharingSurface) -> None:
                 console, f"{title}: run time over the recorded one", "latency", *(units.show(b, "B/s") for b in answer.bandwidths)
             )
             for latency in answer.latencies:
-                row = [answer.at(form, count, latency, b) for b in answer.bandwidths]
+                row = [answer.point(form, count, latency, b) for b in answer.bandwidths]
                 table.add_row(units.show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
             console.print(table)
             console.print()

@@ -50,7 +50,7 @@ def sharing_figure(surface: SharingSurface) -> Figure:
         views = [_panel(surface, form, k, width, first=i == 0, bottom=last[i]) for i, (form, k) in enumerate(row)]
         rows.append(beside(views, _GAP))
     spec = below(rows, 16, padding={"left": 4, "right": 8, "top": 4, "bottom": 4})
-    changes = [p.found.penalty - 1.0 for p in surface.points]
+    changes = [p.shared.penalty - 1.0 for p in surface.points]
     table, legend = [p.as_dict() for p in surface.points], _legend(min(changes), max(changes))
     name = "Runs that share: latency, bandwidth and number of GPUs"
     return Figure("sharing", name, _alt(surface), spec, table, _caption(surface), legend=legend)
@@ -95,11 +95,11 @@ def _panel(surface: SharingSurface, form: Form, runs: int, width: float, *, firs
     points: Rows = []
     for p in _points(surface, form, runs):
         i, j = surface.bandwidths.index(p.bandwidth), surface.latencies.index(p.latency)
-        change = p.found.penalty - 1.0
+        change = p.shared.penalty - 1.0
         cell = dict(a=across[i], b=across[i + 1], c=up[j], d=up[j + 1], at=p.bandwidth, up=latencies[j])
         ink = "#ffffff" if change > 1.2 or change < -0.21 else INK
-        tip = f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.found.penalty, 4)} the recorded run time"
-        points.append({**cell, "colour": change_colour(change, _STEPS), "ink": ink, "label": _short(p.found.penalty), "tip": tip})
+        tip = f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.shared.penalty, 4)} the recorded run time"
+        points.append({**cell, "colour": change_colour(change, _STEPS), "ink": ink, "label": _short(p.shared.penalty), "tip": tip})
     layers = [marks.cells(points, of(x, "a"), of(y, "c"), x2="b", y2="d", tip=True, stroke="white", strokeWidth=0.8)]
     column = width / len(surface.bandwidths)
     if column >= _ROOM:
@@ -119,7 +119,7 @@ def _below(latencies: tuple[float, ...]) -> float:
 
 
 def _points(surface: SharingSurface, form: Form, runs: int) -> list[Point]:
-    return [p for p in surface.points if p.found.form == form and p.found.runs == runs]
+    return [p for p in surface.points if p.shared.form == form and p.shared.runs == runs]
 
 
 def _short(penalty: float) -> str:
@@ -134,9 +134,9 @@ def _legend(low: float, high: float) -> tuple[tuple[str, str], ...]:
 def _alt(surface: SharingSurface) -> str:
     ranges = []
     for form in surface.forms:
-        worst = max((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
-        best = min((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
-        ranges.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
+        worst = max((p for p in surface.points if p.shared.form == form), key=lambda p: p.shared.penalty)
+        best = min((p for p in surface.points if p.shared.form == form), key=lambda p: p.shared.penalty)
+        ranges.append(f"{form}: from {factor(best.shared.penalty, 3)} to {factor(worst.shared.penalty, 3)} the recorded run time")
     return "Run time over latency and bandwidth. " + "; ".join(ranges) + "."
 
 

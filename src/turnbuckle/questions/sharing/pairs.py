@@ -54,7 +54,7 @@ class Beside(Shown):
 
 
 def pair(
-    one: Sharer,
+    first: Sharer,
     other: Sharer,
     form: Form = "shared",
     *,
@@ -79,28 +79,28 @@ def pair(
     """
     if form not in ("loose", "shared"):
         raise error_of("A097.pair", found=form)
-    for run in (one, other):
+    for run in (first, other):
         require_work(run, [form], speed)
-    if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
+    if (size := first.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
         raise error_of("A166.recordings", found=f"{size:,}")
     if bandwidth is None:
         # one link for both: each run alone on it takes its recorded time
-        rate = max(one.recorded_bandwidth, other.recorded_bandwidth)
-        one, other = (replace(run, recorded_bandwidth=rate) for run in (one, other))
+        rate = max(first.recorded_bandwidth, other.recorded_bandwidth)
+        first, other = (replace(run, recorded_bandwidth=rate) for run in (first, other))
     else:
         rate = link_rate(bandwidth)
-    devices = max(one.devices, other.devices) if form == "shared" else 0
+    devices = max(first.devices, other.devices) if form == "shared" else 0
     given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "cores": core_count(cores), "devices": devices}
-    first, hosts = one.program(form, 1, rate, **given)
-    second, more = other.program(form, 1, rate, **given)
+    program, hosts = first.program(form, 1, rate, **given)
+    other_program, more = other.program(form, 1, rate, **given)
     loose = form == "loose"
     hosts += more - 1 if loose else 0
-    program = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
-    program, hosts = placed(program, hosts)
-    done = replay(program, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
-    ends = np.split(done.ends, [first.processes])
-    seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
-    return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))
+    both = beside(program, other_program, hosts=first.devices if loose else 0, engines_apart=loose)
+    both, hosts = placed(both, hosts)
+    done = replay(both, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
+    ends = np.split(done.ends, [program.processes])
+    seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (first, other), strict=True))
+    return Beside(form, (first.measured, other.measured), (seconds[0], seconds[1]))
 
 
 def of_runs(run: Run, other: Run, form: Form = "shared", **settings: Any) -> Beside:

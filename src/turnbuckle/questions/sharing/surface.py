@@ -55,7 +55,7 @@ class Point(Declared):
 
     latency: float
     bandwidth: float
-    found: Shared
+    shared: Shared
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,13 +86,13 @@ class SharingSurface(Shown):
     @property
     def forms(self) -> tuple[Form, ...]:
         """Return the forms that were asked."""
-        return tuple(f for f in FORMS if any(p.found.form == f for p in self.points))
+        return tuple(f for f in FORMS if any(p.shared.form == f for p in self.points))
 
-    def at(self, form: Form, runs: int, latency: float, bandwidth: float) -> Shared | None:
+    def point(self, form: Form, runs: int, latency: float, bandwidth: float) -> Shared | None:
         """Return one point; None where it is not on the grid."""
         for p in self.points:
-            if (p.found.form, p.found.runs) == (form, runs) and math.isclose(p.latency, latency) and math.isclose(p.bandwidth, bandwidth):
-                return p.found
+            if (p.shared.form, p.shared.runs) == (form, runs) and math.isclose(p.latency, latency) and math.isclose(p.bandwidth, bandwidth):
+                return p.shared
         return None
 
     def table(self) -> pl.DataFrame:
@@ -106,16 +106,16 @@ class SharingSurface(Shown):
 
     def comparisons(self) -> dict[str, float]:
         """Return the report's ratios for which the grid has the points; `gpu_gpu` for the most runs asked."""
-        now, near, far = (self.at("loose", 1, latency, RATE) or self.at("tight", 1, latency, RATE) for latency in (NOW, NEAR, FAR))
+        now, near, far = (self.point("loose", 1, latency, RATE) or self.point("tight", 1, latency, RATE) for latency in (NOW, NEAR, FAR))
         out: dict[str, float] = {}
         if now is not None and near is not None:
             out["integration"] = now.seconds / near.seconds
         if now is not None and far is not None:
             out["disaggregation"] = far.seconds / now.seconds
         most = max(self.runs)
-        loose = self.at("loose", most, NEAR, RATE)
+        loose = self.point("loose", most, NEAR, RATE)
         for form in ("tight", "pooled", "shared"):
-            larger = self.at(form, most, NEAR, RATE)
+            larger = self.point(form, most, NEAR, RATE)
             if loose is not None and larger is not None and most > 1:
                 out[f"gpu_gpu_{form}"] = larger.gain / loose.gain
         return out
@@ -150,7 +150,7 @@ def sharing_surface(
     work = sum(run.processes(form, count, cores) for form in chosen for count in runs) * len(latencies) * len(bandwidths)
     _bounded(work, "a surface of that many points", "points")
     given: dict[str, Any] = {"hop_seconds": hop_seconds, "law": law, "speed": speed, "gain": gain, "cores": core_count(cores)}
-    grid = [(form, count, at, rate) for form in chosen for count in runs for at in latencies for rate in bandwidths]
+    grid = [(form, count, latency, rate) for form in chosen for count in runs for latency in latencies for rate in bandwidths]
     points: list[Point] = []
     for form, count, latency, bandwidth in grid:
         points.append(Point(latency, bandwidth, run.together(form, count, bandwidth=bandwidth, latency=latency, **given)))

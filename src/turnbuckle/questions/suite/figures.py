@@ -118,14 +118,14 @@ def map_figure(suite: Suite) -> Figure:
         quantity("px", [0, width], no_axis=True),
         quantity("py", [0, tall * (len(lines) + 0.25)], scale={"reverse": True}, no_axis=True),
     )
-    at = quantity("y", [0, tall * (len(lines) + 0.25)], scale={"reverse": True}, no_axis=True)
+    heights = quantity("y", [0, tall * (len(lines) + 0.25)], scale={"reverse": True}, no_axis=True)
     layers = [
         marks.cells(rows, x, y, x2="right", y2="end", stroke="white", strokeWidth=2, tip=True),
         marks.labels(centres, px, py, "label", hue="ink", fontSize=12.5, fontWeight="bold", dy=-6),
         marks.labels(centres, px, py, "range", hue="ink", fontSize=10, dy=9),
-        marks.labels(heads, quantity("place", [0, width], no_axis=True), at, "label", baseline="bottom", fontSize=11.5),
-        marks.row_names(names, at, _NAMES, fontSize=12, dy=-6),
-        marks.labels(names, -12, at, "part", align="right", dy=9, color=SOFT, fontSize=10.5),
+        marks.labels(heads, quantity("place", [0, width], no_axis=True), heights, "label", baseline="bottom", fontSize=11.5),
+        marks.row_names(names, heights, _NAMES, fontSize=12, dy=-6),
+        marks.labels(names, -12, heights, "part", align="right", dy=9, color=SOFT, fontSize=10.5),
     ]
     resolve = {"resolve": {"scale": {"x": "independent", "y": "independent"}}}
     spec = {**plot(layers, tall * (len(lines) + 0.25), (_NAMES, 10, 40, 6)), **resolve}
@@ -161,7 +161,7 @@ def premium_figure(suite: Suite) -> Figure | None:
     x = quantity("value", [low - pad, high + pad], title="price of a node against one of today", labelExpr=CHANGE, tickCount=7)
     y = row_axis(len(rows))
     other, asked = [r for r in rows if r["alone"] != r["value"]], [r for r in rows if r["asks"] is not None]
-    at = FULL - _NAMES - _NUMBERS + 14
+    beside = FULL - _NAMES - _NUMBERS + 14
     layers = [
         marks.rules([{"value": 0.0}], x, color=INK),
         marks.rules(None, of(x, "low"), y, 3, x2="high", strokeCap="round"),
@@ -169,8 +169,8 @@ def premium_figure(suite: Suite) -> Figure | None:
         marks.rings(other, of(x, "alone"), y, 80, 2),
         marks.points(asked, of(x, "asks"), y, 110, 1.0, shape="diamond", color=INK),
         marks.row_names(None, y, _NAMES, fontSize=12, lineBreak="\n"),
-        marks.labels(None, at, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
-        marks.labels(None, at, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
+        marks.labels(None, beside, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
+        marks.labels(None, beside, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
     ]
     spec = plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 12, 44), rows)
     diamond = " Diamond: what it does cost more; left of the dot it pays." if asked else ""
@@ -210,11 +210,11 @@ def turn_figure(suite: Suite) -> Figure | None:
         price = 1.0 if turn.by == "node-hours" else m.price.value if m.price else None
         if price is None:
             continue
-        own = 1.0 if m.target == SELF else suite.applications[k].cells[[o.target for o in suite.mixes].index(m.target) - 1].penalty.value
-        others = (m.node_hours.value - today * own) / (1.0 - today)
-        ends_of = ((0.0, others), (1.0, own))
-        rows += [{"share": at, "value": price * hours, "colour": colour[m.target], "series": m.target} for at, hours in ends_of]
-        ends.append({"share": 1.0, "value": price * own, "colour": colour[m.target], "name": folded(named[m.target], 24)})
+        whole = 1.0 if m.target == SELF else suite.applications[k].cells[[o.target for o in suite.mixes].index(m.target) - 1].penalty.value
+        others = (m.node_hours.value - today * whole) / (1.0 - today)
+        ends_of = ((0.0, others), (1.0, whole))
+        rows += [{"share": end, "value": price * hours, "colour": colour[m.target], "series": m.target} for end, hours in ends_of]
+        ends.append({"share": 1.0, "value": price * whole, "colour": colour[m.target], "name": folded(named[m.target], 24)})
     low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
     pad = 0.06 * (high - low)
     what = (
@@ -297,11 +297,11 @@ def parts_figure(suite: Suite) -> Figure:
         marks.labels(ends, -10, y, "name", color=SOFT, fontSize=11, limit=_NAMES - 12, **beside),
         marks.labels(heads, -10, y, "name", fontWeight="bold", fontSize=12, limit=_NAMES - 12, **beside),
     ]
-    said = [f"{r['tip']}." for r in rows if r["label"]]
+    tips = [f"{r['tip']}." for r in rows if r["label"]]
     return Figure(
         "suite-parts",
         "What each run is made of, recorded and projected",
-        " ".join(said),
+        " ".join(tips),
         plot(layers, top, (_NAMES, _LENGTHS, 2, 44)),
         shown,
         "Time that the run waits for, by part; the parts of a bar add up to its run time. What it waits for may be other work on a target. "

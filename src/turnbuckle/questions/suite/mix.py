@@ -51,22 +51,22 @@ def geometric(capability: Sequence[float], share: Sequence[float], penalties: Se
     return math.exp(total([s * math.log(c * utilisation / p) for c, s, p in zip(capability, share, penalties, strict=True)]))
 
 
-def flips_at(share: float, one: float, all_together: float) -> float | None:
+def flips_at(share: float, more: float, all_together: float) -> float | None:
     """Return the share of one application at which two machines take the same, the others keeping their proportions; None where none does.
 
     Parameters
     ----------
     share : of the application today.
-    one, all_together : how much longer the second machine takes than the first: the application's own, and of the mix.
+    more, all_together : how much longer the second machine takes than the first: the application's own, and of the mix.
 
     >>> flips_at(0.25, -1.0, 0.5)
     0.5
     """
-    turns = float(flips_drawn(share, np.float64(one), np.float64(all_together)))
+    turns = float(flips_drawn(share, np.float64(more), np.float64(all_together)))
     return None if math.isnan(turns) else turns
 
 
-def flips_drawn(share: float, one: Float | np.float64, all_together: Float | np.float64) -> Float:
+def flips_drawn(share: float, more: Float | np.float64, all_together: Float | np.float64) -> Float:
     """Return draws of `flips_at`, shape (draws,); NaN where no share turns the ranking.
 
     >>> flips_drawn(0.25, np.array([-1.0, 1.0]), np.array([0.5, 0.5])).tolist()
@@ -78,8 +78,8 @@ def flips_drawn(share: float, one: Float | np.float64, all_together: Float | np.
     [nan]
     """
     if share >= 1.0:
-        return np.full(np.shape(one), np.nan)
-    through_one = share * one
-    others = np.where(np.isclose(all_together, through_one, rtol=1e-12, atol=0.0), 0.0, all_together - through_one) / (1.0 - share)
-    turns = others * one < 0
-    return np.divide(others, others - one, out=np.full(np.shape(one), np.nan), where=turns)
+        return np.full(np.shape(more), np.nan)
+    through = share * more
+    others = np.where(np.isclose(all_together, through, rtol=1e-12, atol=0.0), 0.0, all_together - through) / (1.0 - share)
+    turns = others * more < 0
+    return np.divide(others, others - more, out=np.full(np.shape(more), np.nan), where=turns)

@@ -179,10 +179,10 @@ class Portfolio:
         """Return the same workload on the machines named: those that it has, with their prices, and others."""
         if not machines:
             return self
-        known = {offer.name: offer for offer in self.offers}
-        wanted = [known.get(m if isinstance(m, str) else m.name) or Offer(m) for m in machines]
-        here = [offer for offer in self.offers if offer.name == "self" and offer not in wanted]
-        return Portfolio(self.members, (*here, *wanted), self.name, self.currency)
+        offers = {offer.name: offer for offer in self.offers}
+        wanted = [offers.get(m if isinstance(m, str) else m.name) or Offer(m) for m in machines]
+        today = [offer for offer in self.offers if offer.name == "self" and offer not in wanted]
+        return Portfolio(self.members, (*today, *wanted), self.name, self.currency)
 
 
 def of_recordings(recordings: Sequence[str | Path | Run], source: str = "", part: str = "") -> Portfolio:

@@ -120,8 +120,8 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
         by_whole, alone = (_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in (whole, whole.by_coupling))
         cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, whole.verdict))
     seen: dict[str, Finding] = {}
-    for one in (*run.findings, *(f for p in answer.projections for f in p.findings)):
-        seen.setdefault(one.code, one)
+    for f in (*run.findings, *(f for p in answer.projections for f in p.findings)):
+        seen.setdefault(f.code, f)
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
     about = (member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays)
     answers = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
@@ -159,14 +159,14 @@ class _Together:
         return [p.by_coupling for p in projections] if coupling else projections
 
     def _stated(self, coupling: bool) -> list[list[float]]:
-        here = [1.0] * len(self.applications)
-        return [here, *([p.penalty for p in self._asked(k, coupling)] for k in range(1, len(self.names)))]
+        today = [1.0] * len(self.applications)
+        return [today, *([p.penalty for p in self._asked(k, coupling)] for k in range(1, len(self.names)))]
 
     def _drawn(self, coupling: bool) -> list[list[Float]]:
-        here = [np.ones(self.draws)] * len(self.applications)
+        today = [np.ones(self.draws)] * len(self.applications)
         others = range(1, len(self.names))
         return [
-            here,
+            today,
             *([p.sample[: self.draws] / p.measured_seconds for p in self._asked(k, coupling) if p.sample is not None] for k in others),
         ]
 
@@ -270,24 +270,24 @@ class _Together:
         stated = break_even_premium(self.hours(a, coupling), self.hours(b, coupling))
         if not self.draws:
             return None, self.ranged(stated, None)
-        one, other = (self.hours_drawn(k, coupling) for k in (a, b))
-        return chance_faster(one, other), self.ranged(stated, break_even_premium(one, other))
+        first, second = (self.hours_drawn(k, coupling) for k in (a, b))
+        return chance_faster(first, second), self.ranged(stated, break_even_premium(first, second))
 
     def flips(self, mixes: Sequence[Mix]) -> tuple[Flip, ...]:
         """Return at which share of each application the best machine and each other one come to the same."""
         out = []
         for by in ("node-hours", "cost"):
             each = [1.0 if by == "node-hours" else m.price.value if m.price else None for m in mixes]
-            known = [
+            priced = [
                 (price * m.node_hours.value, k, price) for k, (m, price) in enumerate(zip(mixes, each, strict=True)) if price is not None
             ]
-            if len(known) < 2 or len(self.applications) < 2:
+            if len(priced) < 2 or len(self.applications) < 2:
                 continue
-            (least, best, price), *others = sorted(known)
+            (least, best, price), *others = sorted(priced)
             for cost, k, other in others:
                 for n, a in enumerate(self.applications):
-                    own = other * self.stated[0][k][n] - price * self.stated[0][best][n]
-                    flips_at = mix.flips_at(a.share, own, cost - least)
+                    more = other * self.stated[0][k][n] - price * self.stated[0][best][n]
+                    flips_at = mix.flips_at(a.share, more, cost - least)
                     ends = self._turning(by, best, k, n, flips_at)
                     out.append(Flip(by, self.names[best], self.names[k], a.name, a.share, flips_at, *ends))
         return tuple(out)
@@ -296,8 +296,8 @@ class _Together:
         """Return the range of the share at which the ranking turns, over the draws in which it does, and the share of those draws."""
         if not self.draws:
             return None, None, None
-        (one, total), (own, together) = (self._worth_drawn(by, j, n) for j in (best, k))
-        sample = mix.flips_drawn(self.shares[n], own - one, together - total)
+        (of_best, mix_of_best), (of_other, mix_of_other) = (self._worth_drawn(by, j, n) for j in (best, k))
+        sample = mix.flips_drawn(self.shares[n], of_other - of_best, mix_of_other - mix_of_best)
         turning = sample[~np.isnan(sample)]
         if not len(turning):
             return None, None, 0.0

@@ -76,7 +76,7 @@ def recorded(run: Run) -> Recorded:
     if seconds.size:
         durations = tuple(np.quantile(seconds, QUANTILES).tolist())
         typical = float(seconds[np.searchsorted(np.cumsum(seconds), seconds.sum() / 2)])
-    between = [summary.copies(profile)[way] for way in ("h2d", "d2h")]
+    between = [summary.copies(profile)[direction] for direction in ("h2d", "d2h")]
     reached = [
         (direction, memory, row["size_bytes"], row["size_bytes"] / row["seconds"], row["count"])
         for (direction, memory), fit in run.fits.items()
@@ -88,8 +88,8 @@ def recorded(run: Run) -> Recorded:
         kernel_seconds=int((kernels["end_ns"] - kernels["start_ns"]).sum()) * 1e-9,
         durations=durations,
         typical=typical,
-        copies=sum(way["count"] for way in between),
-        copy_seconds=sum(way["busy_ns"] for way in between) * 1e-9,
+        copies=sum(copies["count"] for copies in between),
+        copy_seconds=sum(copies["busy_ns"] for copies in between) * 1e-9,
         sizes=copy_sizes(profile),
         window=window_shares(profile),
         offload=offload_together(profile, launch_cost(run.source)),

@@ -26,7 +26,7 @@ _NUMBERS: Final = 170
 def recorded_figures(suite: Suite) -> list[Figure]:
     """Return the figures of what was recorded."""
     draw = (kernels_figure, sizes_figure, copies_figure, window_figure, offload_figure)
-    return [figure for figure in (one(suite) for one in draw) if figure is not None]
+    return [figure for figure in (make(suite) for make in draw) if figure is not None]
 
 
 def _coloured(suite: Suite) -> list[tuple[Application, str, str]]:
@@ -41,12 +41,12 @@ def kernels_figure(suite: Suite) -> Figure | None:
     """Draw how long the kernels of each recording run: box of the middle half, line of 90 %, dot of half of the kernel time."""
     rows: Rows = []
     for a, name, colour in _coloured(suite):
-        one = a.recorded
-        if not one.durations or min(one.durations) <= 0:
+        recorded = a.recorded
+        if not recorded.durations or min(recorded.durations) <= 0:
             continue
-        p5, p25, p50, p75, p95 = one.durations
-        launches = plural(one.launches, "launch", "launches")
-        quantiles = {"p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95, "typical": one.typical}
+        p5, p25, p50, p75, p95 = recorded.durations
+        launches = plural(recorded.launches, "launch", "launches")
+        quantiles = {"p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95, "typical": recorded.typical}
         place = {"row": len(rows), "name": folded(shorten(name, 40), 24), "colour": colour}
         median = f"median {number(p50, 's')}"
         tip = f"{name}: {launches}, {median}, 90 % {number(p5, 's')} to {number(p95, 's')}"
@@ -56,7 +56,7 @@ def kernels_figure(suite: Suite) -> Figure | None:
     low, high = min(r["p5"] for r in rows) / 1.5, max(max(r["p95"], r["typical"]) for r in rows) * 1.5
     x = quantity("p50", [low, high], log=10, title="duration of a kernel", labelExpr=SECONDS, values=log_ticks(low, high), grid=True)
     y = row_axis(len(rows), inner=0.4, outer=0.2)
-    at = FULL - _NAMES - _NUMBERS + 14
+    beside = FULL - _NAMES - _NUMBERS + 14
     layers = [
         marks.rules(None, of(x, "p5"), y, 2, x2="p95"),
         marks.bars(None, of(x, "p25"), y, x2="p75", tip=True, size=18),
@@ -65,8 +65,8 @@ def kernels_figure(suite: Suite) -> Figure | None:
         marks.mark("tick", None, x, y, color="white", thickness=2.5, size=18, opacity=1, where="datum.p75 > datum.p25 * 1.1"),
         marks.points(None, of(x, "typical"), y, 70, 1.2, shape="diamond", color=INK),
         marks.row_names(None, y, _NAMES, fontSize=12, lineBreak="\n"),
-        marks.labels(None, at, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
-        marks.labels(None, at, y, "words", align="left", dy=8, color=SOFT),
+        marks.labels(None, beside, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
+        marks.labels(None, beside, y, "words", align="left", dy=8, color=SOFT),
     ]
     return Figure(
         "suite-kernels",
@@ -162,11 +162,11 @@ def sizes_figure(suite: Suite) -> Figure | None:
         r["y2"], r["centre"] = r["y"] + step - 4, r["y"] + (step - 4) / 2
     ticks: Spec = {"values": [0, 0.25, 0.5, 0.75, 1], "labelExpr": "datum.value * 100 + ' %'"}
     x = quantity("from", [0, 1], title="share of the copies between host and device", **ticks)
-    at = FULL - _NAMES - _NUMBERS + 12
+    beside = FULL - _NAMES - _NUMBERS + 12
     layers = [
         marks.cells([r for r in rows if r["share"] > 0], x, y, x2="to", y2="y2", tip=True, stroke="white", strokeWidth=0.7),
         marks.labels([r for r in rows if r["label"]], of(x, "middle"), of(y, "centre"), hue="ink", fontSize=10.5, baseline="middle"),
-        marks.labels([r for r in rows if r["total"]], at, of(y, "centre"), "total", align="left", baseline="middle", color=SOFT),
+        marks.labels([r for r in rows if r["total"]], beside, of(y, "centre"), "total", align="left", baseline="middle", color=SOFT),
         marks.row_names(heads, of(y, "y2"), _NAMES, fontSize=12, lineBreak="\n", baseline="middle"),
     ]
     used = {r["size"] for r in rows if r["share"] > 0}
@@ -246,7 +246,7 @@ def window_figure(suite: Suite) -> Figure | None:
         centre = (FULL / columns * (k % columns + 0.5), tall * (k // columns) + _RADIUS + _ABOVE)
         layers += _radar(group, some, few, names, outer, centre)
     words = {s: text.replace("\n", " ") for s, text in _SPOKES.items()}
-    said = [", ".join(f"{words[s]} {percent(_share(a, s))}" for s in spokes if _share(a, s) is not None) for a in shown]
+    shares = [", ".join(f"{words[s]} {percent(_share(a, s))}" for s in spokes if _share(a, s) is not None) for a in shown]
     unseen = [names[a.name][0] for a in shown if _share(a, "one_core") is None]
     caption = (
         "Shares of the kernel window, from the first kernel's start to the last kernel's end, in which each part works. Parts that work at "
@@ -261,7 +261,7 @@ def window_figure(suite: Suite) -> Figure | None:
     return Figure(
         "suite-window",
         "What works during the kernel window",
-        " ".join(f"{names[a.name][0]}: {text}." for a, text in zip(shown, said, strict=True)),
+        " ".join(f"{names[a.name][0]}: {text}." for a, text in zip(shown, shares, strict=True)),
         plot(layers, tall * math.ceil(len(drawn) / columns), (0, 0, 0, 0)),
         [{"application": a.name, "group": a.group, **{s: _share(a, s) for s in _SPOKES}} for a in shown],
         caption,

@@ -85,8 +85,9 @@ class _Written:
         return f"{_SHEET}!${name}${self.first}:${name}${self.last}"
 
     def _applications(self, sheet: Worksheet) -> None:
-        own = [f"{clean(m.target)}" for m in self.targets]
-        names = ["application", "group", "node-hours", "share", "capability c", "recorded [s]", *own, *(f"{n}, coupling" for n in own)]
+        targets = [clean(m.target) for m in self.targets]
+        names = ["application", "group", "node-hours", "share", "capability c", "recorded [s]", *targets]
+        names += [f"{name}, coupling" for name in targets]
         note = "Run time over recorded run time. Yellow cells are yours to change."
         self._head(sheet, "Applications by targets", note, names)
         for k, a in enumerate(self.suite.applications):
@@ -99,7 +100,7 @@ class _Written:
             sheet.write_number(row, 5, a.measured_seconds, self.money)
             for n, cell in enumerate(a.cells):
                 sheet.write_number(row, 6 + n, cell.penalty.value, self.ratio)
-                sheet.write_number(row, 6 + len(own) + n, cell.coupling_alone.value, self.ratio)
+                sheet.write_number(row, 6 + len(targets) + n, cell.coupling_alone.value, self.ratio)
 
     def _mix(self, sheet: Worksheet) -> None:
         currency = clean(self.suite.portfolio.currency, 12)

@@ -67,41 +67,41 @@ def _tone(value: Ratio) -> str:
 
 def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, short: bool = False) -> Table:
     """Return applications by targets: run time over recorded, by the coupling alone, and with the target's own kernels and host."""
-    own = _own(suite)
+    changed = _changes_gpu_or_host(suite)
     targets = [m for m in suite.mixes if m.target != SELF]
-    head = ["application", ">share", ">recorded", *(["with"] if own else []), *(f">{named[m.target]}" for m in targets)]
+    head = ["application", ">share", ">recorded", *(["with"] if changed else []), *(f">{named[m.target]}" for m in targets)]
     rows: list[list[Shown]] = []
     for a in suite.applications:
         name = Shown(shorten(clean(a.name), _NAME), clean(a.name), tone="code" if short else "strong")
         front = [name, Shown(percent(a.share)), Shown(number(a.measured_seconds, "s"))]
-        rows += _both(front, a.cells, own, ranges)
+        rows += _both(front, a.cells, changed, ranges)
     for group in suite.groups:
         front = [Shown(f"group {shorten(clean(group.name), _NAME)}", tone="soft"), Shown(percent(group.share)), Shown("")]
-        rows += _both(front, [m for m in group.mixes if m.target != SELF], own, ranges)
-    rows += _both([Shown("the mix", tone="strong"), Shown(percent(1.0)), Shown("")], targets, own, ranges)
+        rows += _both(front, [m for m in group.mixes if m.target != SELF], changed, ranges)
+    rows += _both([Shown("the mix", tone="strong"), Shown(percent(1.0)), Shown("")], targets, changed, ranges)
     caption = (
         "Projected over recorded run time, with its 90 % range; below 1 is faster. The mix: node-hours on the machine for each "
         "node-hour of today, by the shares. Unknown numbers of a machine are drawn once for all applications and targets."
     )
-    if own:
+    if changed:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
     if suite.network:
         caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
-        "" if ranges or not own else "; own: with own GPU, host"
+        "" if ranges or not changed else "; own: with own GPU, host"
     )
     return Table(caption, head, rows, title=title, wide=("recorded",) if ranges else ("recorded", "share"))
 
 
-def _own(suite: Suite) -> bool:
+def _changes_gpu_or_host(suite: Suite) -> bool:
     """Return whether any target changes kernels or host as well."""
     return any(c.penalty != c.coupling_alone for a in suite.applications for c in a.cells)
 
 
-def _both(front: list[Shown], each: Sequence[Cell | Mix], own: bool, ranges: bool) -> list[list[Shown]]:
+def _both(front: list[Shown], each: Sequence[Cell | Mix], changed: bool, ranges: bool) -> list[list[Shown]]:
     """Return a row by the coupling alone and, where targets have kernels and hosts of their own, a second with them."""
     alone = [ratio(c.coupling_alone, _tone(c.coupling_alone), ranges=ranges) for c in each]
-    if not own:
+    if not changed:
         return [[*front, *alone]]
     whole = [c.penalty if isinstance(c, Cell) else c.node_hours for c in each]
     second = [ratio(r, _tone(r), ranges=ranges) if r != c.coupling_alone else Shown(DASH) for r, c in zip(whole, each, strict=True)]
@@ -198,8 +198,8 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
 
     With `short`, prices and powers are without their ranges: the reader gave them.
     """
-    known = [m for m in suite.mixes if m.cost or m.energy]
-    if not known:
+    priced = [m for m in suite.mixes if m.cost or m.energy]
+    if not priced:
         return None
     currency = clean(suite.portfolio.currency, 12)
     rows = [
@@ -210,7 +210,7 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
             _money(m.power, 1.0, ranges=not short),
             _money(m.energy, 3.6e6),
         )
-        for m in sorted(known, key=lambda m: m.cost.value if m.cost else float("inf"))
+        for m in sorted(priced, key=lambda m: m.cost.value if m.cost else float("inf"))
     ]
     caption = (
         "What the work of one node-hour of today costs there: node-hours times the price of a node-hour, and times the power of"

@@ -155,12 +155,12 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
 
     if not inputs:
         raise error_of("A083.nothing")
-    own = model is not None and kind_named(model).files is not None  # what this model asks about may be TOML itself
-    if [p.suffix.lower() for p in inputs] == [".toml"] and not own:
+    reads_toml = model is not None and kind_named(model).files is not None  # what this model asks about may be TOML itself
+    if [p.suffix.lower() for p in inputs] == [".toml"] and not reads_toml:
         if axes or fixed or model or part or points.sample or points.budget is not None:
             raise error_of("A083.options", where=inputs[0].name)
         return read_study(inputs[0])
-    if any(p.suffix.lower() == ".toml" for p in inputs) and not own:
+    if any(p.suffix.lower() == ".toml" for p in inputs) and not reads_toml:
         names = ", ".join(p.name for p in inputs)[:60]
         raise error_of("A083.file", found=names)
     study = _quick(inputs, axes, fixed, model or "messages", points)

@@ -128,7 +128,7 @@ class Study:
         if self.sample is None:
             return {}
         shares = self.sample.shares(len(self.ranges))
-        return {name: axis.at(shares[:, k]) for k, (name, axis) in enumerate(self.ranges.items())}
+        return {name: axis.values(shares[:, k]) for k, (name, axis) in enumerate(self.ranges.items())}
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, int]]:

@@ -210,8 +210,8 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     codes = {}
     for cut in set(limited):  # of all that is found, only this depends on numbers
         alone = Pair(seen.source, _target([asked[limited.index(cut)]], seen.source))
-        found = findings(seen.profile, ready, alone, stated(ready, alone), model, durations.missing)
-        codes[cut] = " ".join(sorted({f.code for f in found}))
+        of_pair = findings(seen.profile, ready, alone, stated(ready, alone), model, durations.missing)
+        codes[cut] = " ".join(sorted({f.code for f in of_pair}))
     return [
         {
             "seconds": seconds,
@@ -394,9 +394,9 @@ class _Latest:
 
 def _jobs(held: Held, asked: Pooled) -> tuple[Stream, Fleet, Mapping[str, Tie]]:
     """Return jobs, fixed nodes and ties of a point; the log is read once."""
-    way = ("jobs", asked.cores_per_gpu, asked.resident)
+    name = ("jobs", asked.cores_per_gpu, asked.resident)
     read = partial(pool.read_jobs, held.path, None, asked.cores_per_gpu, asked.resident, asked.seed)
-    stream, nodes, ties = held.once(way, lambda: held.timed(read))
+    stream, nodes, ties = held.once(name, lambda: held.timed(read))
     if stream.drawn is not None:
         stream = stream.drawn(asked.seed)  # a mix has other jobs for each seed
     named = asked.nodes or nodes

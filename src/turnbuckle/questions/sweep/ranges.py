@@ -49,11 +49,11 @@ class Range:
     spacing: Spacing = "linear"
     whole: bool = False
 
-    def at(self, shares: Float) -> list[Scalar]:
+    def values(self, shares: Float) -> list[Scalar]:
         """Return the values at shares of the way, rounded to 12 digits.
 
         >>> import numpy as np
-        >>> Range(1e-6, 1e-4, "log").at(np.array([0.0, 0.5, 1.0])), Range(1, 4, whole=True).at(np.array([0.0, 0.3, 0.999]))
+        >>> Range(1e-6, 1e-4, "log").values(np.array([0.0, 0.5, 1.0])), Range(1, 4, whole=True).values(np.array([0.0, 0.3, 0.999]))
         ([1e-06, 1e-05, 0.0001], [1, 2, 4])
         """
         # each whole number has an equal part of the way, linear or of its logarithm

@@ -122,8 +122,8 @@ def _print_crossovers(console: Console, swept: Swept) -> None:
     added = swept.added
     wide = sum(not refine.closed(c.low, c.high) for c in changes)
     end = f"; {wide:,} of the changes could be narrowed by more points" if wide else ""
-    found = "" if changes else f"the answer is the same at all points along {refine.axis}; "
-    console.print(f"{found}{added:,} points added of at most {refine.budget:,}{end}", style="dim")
+    unchanged = "" if changes else f"the answer is the same at all points along {refine.axis}; "
+    console.print(f"{unchanged}{added:,} points added of at most {refine.budget:,}{end}", style="dim")
 
 
 def _folded(name: str) -> str:

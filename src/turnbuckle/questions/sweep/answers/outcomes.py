@@ -58,7 +58,7 @@ class _Column:
                 self.words.append(value)
             self.kind[index], self.number[index] = _WORD, self._place[value]
 
-    def at(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Any:
         kind, number = self.kind[index], self.number[index]
         if kind == _FLOAT:
             return float(number)
@@ -73,10 +73,10 @@ class _Column:
         kind, number = self.kind[:count], self.number[:count]
         kinds = {int(k) for k in np.unique(kind)} - {_ABSENT, _NONE}
         if text or any(isinstance(w, str) for w in self.words):
-            values = [None if v is None else str(v) for v in (self.at(k) for k in range(count))]
+            values = [None if v is None else str(v) for v in (self[k] for k in range(count))]
             return pl.Series(name, values, dtype=pl.String)
         if _WORD in kinds:
-            return pl.Series(name, [self.at(k) for k in range(count)], dtype=pl.Int64 if kinds <= {_INT, _WORD} else pl.Float64)
+            return pl.Series(name, [self[k] for k in range(count)], dtype=pl.Int64 if kinds <= {_INT, _WORD} else pl.Float64)
         numbers = pl.DataFrame({"kind": kind, name: number}).select(pl.when(pl.col("kind") > _NONE).then(name)).to_series().alias(name)
         return numbers.cast(pl.Boolean if kinds == {_BOOL} else pl.Int64 if kinds == {_INT} else pl.Float64)
 
@@ -104,7 +104,7 @@ class Outcomes(Sequence[Outcome | None]):
         return self._count
 
     def __iter__(self) -> Iterator[Outcome | None]:
-        return (self._at(k) for k in range(self._count))
+        return (self._outcome(k) for k in range(self._count))
 
     @overload
     def __getitem__(self, index: int) -> Outcome | None: ...
@@ -113,14 +113,14 @@ class Outcomes(Sequence[Outcome | None]):
     def __getitem__(self, index: int | slice) -> Outcome | list[Outcome | None] | None:
         """Return an outcome, or several."""
         chosen = range(self._count)[index]
-        return self._at(chosen) if isinstance(chosen, int) else [self._at(k) for k in chosen]
+        return self._outcome(chosen) if isinstance(chosen, int) else [self._outcome(k) for k in chosen]
 
-    def _at(self, index: int) -> Outcome | None:
+    def _outcome(self, index: int) -> Outcome | None:
         if not self._code.kind[index]:
             return None
-        if code := self._code.at(index):
-            return Outcome({}, code, self._error.at(index))
-        return Outcome({name: column.at(index) for name, column in self._columns.items() if column.kind[index]})
+        if code := self._code[index]:
+            return Outcome({}, code, self._error[index])
+        return Outcome({name: column[index] for name, column in self._columns.items() if column.kind[index]})
 
     def put(self, index: int, outcome: Outcome) -> None:
         """Keep an outcome in place of what was there; the number may be the next one after the last."""
@@ -165,7 +165,7 @@ class Outcomes(Sequence[Outcome | None]):
     def why(self, code: str) -> str:
         """Return the text of the first refusal of a code."""
         first = int(np.flatnonzero(self.refused() & (self._code.number[: self._count] == self._code.words.index(code)))[0])
-        return str(self._error.at(first))
+        return str(self._error[first])
 
     def names(self) -> list[str]:
         """Return the names of all results, in the order in which points first give them."""

@@ -56,7 +56,7 @@ class Serial(Executor):
 
 # --- in the worker ----------------------------------------------------------------------------------------------------
 
-_here = threading.local()
+_of_thread = threading.local()
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ def answer(
     Of points that are answered together, as many are asked at once as patience may last for. A refusal is an answer. Any other error is
     raised.
     """
-    held: Held | None = getattr(_here, "held", None)
-    if held is None or _here.digest != digest:
-        _here.held = _here.digest = None  # release the last recording before reading the next: memory holds one
+    held: Held | None = getattr(_of_thread, "held", None)
+    if held is None or _of_thread.digest != digest:
+        _of_thread.held = _of_thread.digest = None  # release the last recording before reading the next: memory holds one
         held = Held(path)
-        _here.held, _here.digest = held, digest
+        _of_thread.held, _of_thread.digest = held, digest
     began, read_before = time.monotonic(), held.reading_seconds
     outcomes: list[Outcome] = []
     spent = 0.0
@@ -118,7 +118,7 @@ def refusal(error: TurnbuckleError) -> Outcome:
 
 def forget() -> None:
     """Release the recording that this thread holds."""
-    _here.__dict__.clear()
+    _of_thread.__dict__.clear()
 
 
 def _as_worker() -> None:
