@@ -24,7 +24,7 @@ _LONGEST_PATTERN: Final = 1000
 
 @dataclass(frozen=True, repr=False)
 class Anonymised(Shown):
-    """What became of what in a copy of a recording.
+    """Copy of a recording, and how it treats each kind of the recording's data.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ def of_run(run: Run, folder: str | Path, key: bytes | None = None, keep: str | N
 
 
 def copied(trace: Trace, folder: str | Path | None, key: bytes, keep: str | None, secrets: Secrets) -> Anonymised:
-    """Write a copy of a trace into a folder, or none where it is None, and say what became of what."""
+    """Write a copy of a trace into a folder, or nowhere if the folder is None, and return the treatment of each kind of data."""
     copy, treated = anonymise(trace, key, stand_in=stand_in, keep=keep)
     if folder is not None:
         with whole_folder(folder, "the copy") as draft:

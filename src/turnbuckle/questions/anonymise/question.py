@@ -149,7 +149,7 @@ def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep:
     ----------
     trace : the recording.
     key : of the hashes; the same key makes the same hashes.
-    stand_in : a word that is classified as the name of a host call is (`turnbuckle.questions.anonymise.stand_in`).
+    stand_in : returns a placeholder that classifies like the name of a host call (`turnbuckle.questions.anonymise.stand_in`).
     keep : kernels whose names this regular expression matches keep them; ValueError where it is none.
 
     Rows that no answer counts with (`turnbuckle.trace.check.sound`) are left out; the findings that count them stay.

@@ -43,7 +43,7 @@ _GOLDEN, _NARROWINGS = (math.sqrt(5.0) - 1.0) / 2.0, 32
 
 @dataclass(frozen=True)
 class Axes:
-    """What a set of runs varies, and within what its answer is looked for.
+    """Ranks and threads that a set of runs varies, and the range of each in which the answer is searched.
 
     Attributes
     ----------
@@ -245,7 +245,6 @@ def _fit_floor(runs: Runs, seconds: Float, weights: Float) -> Float:
 
 
 def _step(cores: Float) -> float:
-    """Return the smallest step between two core counts."""
     steps = np.diff(np.unique(cores))
     return float(steps.min()) if steps.size else 1.0
 
@@ -361,7 +360,7 @@ def aic(rss: float, runs: int, unknowns: int) -> float:
 def fit(law: Law, runs: Runs) -> Fit:
     """Fit one law to the part of the run time that is not MPI."""
     unknowns, count = law.needs(runs), len(runs)
-    # of one unknown more than two the correction for few runs would have nothing to go by
+    # AICc is finite from three runs more than unknowns on; two unknowns may be fitted to fewer
     fewest = unknowns + (2 if unknowns == 2 else 3)
     missing = []
     # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit

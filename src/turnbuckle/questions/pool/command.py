@@ -229,13 +229,10 @@ def _ranged(measure: Measure, unit: str) -> str:
     """Return a number and its range.
 
     >>> from turnbuckle.questions.pool.question import Measure
-    >>> _ranged(Measure(0.5, 0.4, 0.61), "1"), _ranged(Measure(12.0, 12.0, 12.0), ""), _ranged(Measure(443.0, 42.8, 1320.0), "s")
-    ('50.0% [40.0, 61.0]', '12', '443 [42.8, 1320]')
+    >>> _ranged(Measure(12.0, 12.0, 12.0), ""), _ranged(Measure(443.0, 42.8, 1320.0), "s")
+    ('12', '443 [42.8, 1320]')
     """
     numbers = (measure.value, measure.low, measure.high)
-    if unit == "1":
-        text, *ends = (f"{n * 100:.1f}" for n in numbers)
-        return f"{text}%" + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
     if unit == "s":
         text, *ends = (f"{n:.0f}" if n >= 1000 else f"{n:.3g}" for n in numbers)
     else:

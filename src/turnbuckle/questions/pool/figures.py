@@ -59,19 +59,16 @@ def fewest_figure(answer: Pool) -> Figure | None:
         marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "figures", align="left", dy=-7, fontSize=12, fontWeight="bold"),
         marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
     ]
+    kept = "the GPUs in use" if answer.resident else f"the {answer.keep} of all fixed nodes"
     return Figure(
         "pool-fewest",
         "The fewest GPUs that are enough",
         " ".join(f"{r['tip']}." for r in rows),
         plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 24, 44), rows),
         [{"machine": c.machine, "reach": c.reach, **c.fewest.gpus.as_dict()} for c in searched if c.fewest is not None],
-        f"Dot: the jobs as they are; line: 90 % of the draws. Each keeps {_kept(answer)} within 1 %. What a pooled GPU may cost is against "
+        f"Dot: the jobs as they are; line: 90 % of the draws. Each keeps {kept} within 1 %. What a pooled GPU may cost is against "
         "one in the fewest fixed nodes.",
     )
-
-
-def _kept(answer: Pool) -> str:
-    return "the GPUs in use" if answer.resident else f"the {answer.keep} of all fixed nodes"
 
 
 def use_figure(answer: Pool) -> Figure:

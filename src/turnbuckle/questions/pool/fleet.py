@@ -84,7 +84,7 @@ class Fleet:
 
     @cached_property
     def _mixed(self) -> Int:
-        """Return the fixed nodes in an order of which every beginning has the kinds in proportion."""
+        """Return an order of the fixed nodes of which each prefix holds the kinds in proportion."""
         kind = np.zeros(self.hosts, dtype=np.int64)
         for column in (self.cores, self.memory, self.gpus):
             each, index = np.unique(column, return_inverse=True)

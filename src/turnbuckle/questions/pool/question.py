@@ -66,7 +66,7 @@ class Measure(Declared):
 
 @dataclass(frozen=True)
 class OfClass(Declared):
-    """What becomes of one class of jobs.
+    """Slowdown and waiting of one class of jobs.
 
     Attributes
     ----------
@@ -446,7 +446,7 @@ def _cluster(
 
 
 def least(most: int, enough: Callable[[int], bool], near: int | None = None) -> int:
-    """Return the smallest count from 1 to `most` that is enough, by halving; `most` is.
+    """Return the smallest count from 1 to `most` that is enough, by bisection; `most` is taken to be enough.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Run a stream of jobs on a cluster, event by event, and say what it came to.
+"""Simulation of a stream of jobs on a cluster, event by event.
 
 The native core places the jobs (``crates/turnbuckle-core/src/jobs.rs``): in the order of submission; behind a job that does not fit,
-whoever does not delay it may start (EASY backfilling).  A part goes to the pool with the fewest free GPUs that has enough, there to the
+jobs that do not delay it may start (EASY backfilling).  A part goes to the pool with the fewest free GPUs that has enough, there to the
 host with the fewest free cores.
 """
 
@@ -27,7 +27,7 @@ DEPTH: Final = 100
 
 @dataclass(frozen=True)
 class Result:
-    """What one simulation came to.
+    """Outcome of one simulation.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ def simulate(
 
 
 def _staying(stream: Stream, fleet: Fleet, placed: Bool) -> dict[str, float]:
-    """Return what is in use at last where jobs stay, and what is free while jobs are left over: GPUs and cores, not times seconds."""
+    """Return the GPUs and cores that jobs which stay hold at last, and those still free if jobs found no place; not times seconds."""
     gpus, cores = ((stream.parts * each / MILLI)[placed].sum() for each in (stream.gpus, stream.cores))
     left, left_gpus = (~placed).any(), (~placed & (stream.gpus > 0)).any()
     return {

@@ -67,7 +67,7 @@ def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
         cells = line.split()
         if len(cells) != 18:
             raise error_of("P071.line", where=f"{path.name}:{k}", found=str(len(cells)), count=18)
-        values = [_swf_number(cell, path, k) for cell in cells]
+        values = [-1.0 if cell.startswith("-") else number(cell, path, k) for cell in cells]  # negative: not known
         processors = values[_ALLOCATED] if values[_ALLOCATED] > 0 else values[_REQUESTED]
         if values[_SUBMIT] < 0 or values[_RUN] <= 0 or processors <= 0:
             aside += 1
@@ -135,8 +135,3 @@ def _tres(text: str, path: Path, line: int) -> dict[str, float]:
         elif name == "mem" and (match := _MEMORY.fullmatch(value)):
             out["mem"] = number(match[1], path, line) * _MIB[match[2]]
     return out
-
-
-def _swf_number(text: str, path: Path, line: int) -> float:
-    """Return a number, -1 for one that is not known."""
-    return -1.0 if text.startswith("-") else number(text, path, line)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from turnbuckle.questions.sharing.question import Form
-from turnbuckle.questions.sharing.surface import Point, SharingSurface
+from turnbuckle.questions.sharing.surface import SharingSurface
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FULL, INK, RECORDED, change_colour, change_legend
@@ -93,7 +93,7 @@ def _panel(surface: SharingSurface, form: Form, runs: int, width: float, *, firs
     side: Spec = {"title": "latency" if first else None, "labels": first, "ticks": first, "domain": first, "labelOverlap": False}
     y = quantity("up", [up[0], up[-1]], log=10, values=list(latencies), labelExpr=none, grid=False, **side)
     points: Rows = []
-    for p in _points(surface, form, runs):
+    for p in (p for p in surface.points if (p.shared.form, p.shared.runs) == (form, runs)):
         i, j = surface.bandwidths.index(p.bandwidth), surface.latencies.index(p.latency)
         change = p.shared.penalty - 1.0
         cell = dict(a=across[i], b=across[i + 1], c=up[j], d=up[j + 1], at=p.bandwidth, up=latencies[j])
@@ -116,10 +116,6 @@ def _below(latencies: tuple[float, ...]) -> float:
     if len(some) < 2:
         return some[0] / 10 if some else 1e-9
     return some[0] ** 2 / some[1]
-
-
-def _points(surface: SharingSurface, form: Form, runs: int) -> list[Point]:
-    return [p for p in surface.points if p.shared.form == form and p.shared.runs == runs]
 
 
 def _short(penalty: float) -> str:

@@ -72,7 +72,7 @@ def flips_drawn(share: float, more: Float | np.float64, all_together: Float | np
     >>> flips_drawn(0.25, np.array([-1.0, 1.0]), np.array([0.5, 0.5])).tolist()
     [0.5, nan]
 
-    Machines that are equal on all other applications are so whatever the last digits of the sums say:
+    Sums that differ only by rounding count as equal:
 
     >>> flips_drawn(0.1, np.array([-3.0]), np.array([-0.3])).tolist()
     [nan]

@@ -190,7 +190,7 @@ class _Together:
         return _ratio(value, low - wider[0], high + wider[1])
 
     def _wider(self, k: int, coupling: bool) -> tuple[float, float]:
-        """Return by how much the ranges of the applications reach beyond their draws, where their order may be wrong, summed by shares."""
+        """Return how far the applications' ranges reach below and above their draws because the order may be wrong, weighted by share."""
         lower, upper = [], []
         for share, p in zip(self.shares, self._asked(k, coupling), strict=True):
             if p.sample is None or p.interval is None:
@@ -229,7 +229,7 @@ class _Together:
         return self.ranged(self.hours(k, coupling), self.hours_drawn(k, coupling), self._wider(k, coupling) if k else (0.0, 0.0))
 
     def _each(self, k: int, estimate: Estimate, what: str, factor: float) -> Float:
-        """Return draws of what the work of one node-hour of today takes of something that a node takes."""
+        """Return draws of the price, or energy, of the work of one node-hour of today, from the price or power of a node."""
         return self.hours_drawn(k) * estimate.drawn(f"{self.names[k]}/{what} of a node", self.draws, self.seed) * factor
 
     def _of_work(self, k: int, estimate: Estimate | None, what: str, factor: float) -> Ratio | None:

@@ -45,7 +45,7 @@ def titles(suite: Suite, *, short: bool = False) -> dict[str, str]:
 
 
 def _machine(named: Mapping[str, str], target: str) -> Shown:
-    """Return a machine's name; one that it is asked by is not broken."""
+    """Return a machine's name as a cell; a name for the command line is never broken into lines."""
     return Shown(named[target], clean(target), tone="code" if named[target] in (target, "today") else "strong")
 
 

@@ -132,7 +132,7 @@ class Study:
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, int]]:
-        """Return for the place, the pair and each list how many points share a value in a row, and how many values it has."""
+        """Return (consecutive points with one value, number of values) of the place, the pair and each list."""
         sizes = {"": len(self.pairs) or 1, **{n: len(v) for n, v in self.lists.items()}}
         out, stride = {}, 1
         for name in reversed(sizes):

@@ -365,7 +365,7 @@ class Pooled:
 
     @property
     def on_fixed_nodes(self) -> tuple[object, ...]:
-        """Return what the jobs on the fixed nodes depend on: all points alike in it share them."""
+        """Return the settings that decide the jobs on the fixed nodes; points that share these settings share the result."""
         of_jobs = (self.nodes, self.load, self.resident, self.cores_per_gpu)
         return (*of_jobs, self.keep, self.policy, self.fewest, self.seeds, self.seed)
 
@@ -378,7 +378,7 @@ class Pooled:
 
 
 class _Latest:
-    """What the points asked last share; draws of a large log are held once."""
+    """Last result that several points share, so that draws of a large log are held once."""
 
     def __init__(self) -> None:
         self.key: object = None

@@ -111,7 +111,7 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Best:
-    """What the points of a kind are compared by.
+    """The result by which points of a kind are compared.
 
     Attributes
     ----------

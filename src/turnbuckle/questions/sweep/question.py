@@ -368,7 +368,7 @@ class _Sweep:
         return reading
 
     def _twins(self, block: range) -> dict[str, str]:
-        """Return the recordings that have the content of another, whose answers are theirs, in blocks of whole recordings."""
+        """Map each recording whose points all lie in the block to an earlier one of the same content, whose answers it takes."""
         spans = {r: s for r, s in self.spans(block) if len(s) == self.study.each}
         first: dict[str, str] = {}
         return {r: first[self.digest(r)] for r in spans if first.setdefault(self.digest(r), r) != r}

@@ -200,7 +200,7 @@ def range_of(ends: tuple[Scalar, Scalar], spacing: Spacing, whole: bool) -> Rang
 
 
 def read_range(name: str, text: str, setting: Setting) -> Range | None:
-    """Return the range that a text of the command line is, as ``1us..100us log``; None for a text that is another value.
+    """Return the range that a text names, as ``1us..100us log``; None for any other text.
 
     Raises
     ------

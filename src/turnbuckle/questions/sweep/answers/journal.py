@@ -139,7 +139,7 @@ def _unpacked(packed: Any, count: int) -> list[Any]:
 
 
 def _plain(values: Iterable[Any]) -> None:
-    """Raise ValueError where a value is none that a table can hold."""
+    """Raise ValueError for a value that no column of a table can hold."""
     if not all(v is None or isinstance(v, str | int | float) for v in values):
         raise ValueError
 

@@ -31,7 +31,7 @@ class Outcome:
 
 
 class _Column:
-    """Values of one name: what each is, and its number or the place of its word."""
+    """Values of one name: the kind of each, and its number or the index of its word."""
 
     def __init__(self, room: int, first: tuple[int, int]) -> None:
         self.kind = np.zeros(room, dtype=np.uint8)
