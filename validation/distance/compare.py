@@ -75,14 +75,12 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
     }
     runs = sum(len(p.seconds) for _, p in every)
     lines = [
-        "# Run time at added distance, measured and predicted",
-        "",
+        "# Run time at added distance, measured and predicted\n",
         f"{len(found)} programs, {len(every)} points, {runs:,} runs with delayed calls or slowed copies, "
         f"{sum(len(o.undelayed) for o in found)} without. "
         "Off: predicted over measured run time (median of the runs), less one; positive: predicted too long.",
         f"Machine: {about.get('processor', '')}, {about.get('cores', '')} cores (virtual); load when it began and ended: "
-        f"{', '.join(f'{x:.1f}' for x in about.get('load', []))}.",
-        "",
+        f"{', '.join(f'{x:.1f}' for x in about.get('load', []))}.\n",
         "| what was changed | points | timeline | sum | nothing changes | in the 90 % interval |",
         "| --- | --: | --: | --: | --: | --: |",
     ]
@@ -95,23 +93,14 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
         "Median / worst. The undelayed runs of a program are off their own median by "
         f"{statistics.mean(noise):.1%} on average, {max(noise):.0%} at most: no prediction from one run can be better.",
         f"Refused by the product: {', '.join(f'{n} ({c})' for n, c in refused.items()) or 'none'}.",
-        "",
-        "## Every call that crosses to the device delayed",
-        "",
+        "\n## Every call that crosses to the device delayed\n",
         *_matrix(found, lambda p: p.plain),
-        "",
-        "## Some classes of calls, or the delay before the call",
-        "",
+        "\n## Some classes of calls, or the delay before the call\n",
         *_matrix(found, lambda p: not p.plain and not p.slower),
-        "",
-        "## Less bandwidth",
-        "",
+        "\n## Less bandwidth\n",
         *_matrix(found, lambda p: p.slower > 0),
-        "",
-        "## What a class carries",
-        "",
-        "By how much the run gets shorter where one class is not delayed, of what all delays cost; measured, then predicted.",
-        "",
+        "\n## What a class carries\n",
+        "By how much the run gets shorter where one class is not delayed, of what all delays cost; measured, then predicted.\n",
         "| program | class | measured | predicted |",
         "| --- | --- | --: | --: |",
     ]
@@ -124,12 +113,9 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
                 told = (whole.predicted["timeline"] - p.predicted["timeline"]) / (whole.predicted["timeline"] - one.recorded)
                 lines.append(f"| {one.name} | {p.classes[4:]} | {was:.0%} | {told:.0%} |")
     lines += [
-        "",
-        "## Tolerances",
-        "",
+        "\n## Tolerances\n",
         "The delay at which the run is longer by a share; measured: a straight line between two points. "
-        "Within the noise: the undelayed runs alone differ by as much.",
-        "",
+        "Within the noise: the undelayed runs alone differ by as much.\n",
         "| program | share | predicted [us] | measured [us] | off |",
         "| --- | --- | --: | --: | --: |",
     ]

@@ -261,8 +261,7 @@ def publish(journal: Journal, programs: Mapping[str, Any], about: Mapping[str, A
 def machine(copy_bytes_per_s: float) -> str:
     """The machine as far as `look` measured it: what its link reaches."""
     lines = [
-        "# An OpenCL device on a processor: its copies are copies of one core (validation/distance/programs/look.c).",
-        "",
+        "# An OpenCL device on a processor: its copies are copies of one core (validation/distance/programs/look.c).\n",
         "[machine]",
         'name = "opencl-processor"',
         'title = "OpenCL device on a processor"',
@@ -273,14 +272,12 @@ def machine(copy_bytes_per_s: float) -> str:
     ]
     for way in ("h2d", "d2h"):
         lines += [
-            "",
-            f"[link.{way}.bandwidth]",
+            f"\n[link.{way}.bandwidth]",
             f'value = "{copy_bytes_per_s / 1e9:.4g} GB/s"',
             'error = "10 %"',
             'nature = "measured"',
             'source = "validation/distance/machine.json, copy_bytes_per_s"',
-            "",
-            f"[link.{way}.latency]",
+            f"\n[link.{way}.latency]",
             'value = "100 ns"',
             'error = "50 %"',
             'nature = "assumption"',

@@ -58,15 +58,12 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
     wire = f"{2 * (setup.hop_seconds or 0) * 1e9:.0f} ns"
     wire += f" + n / {setup.card_bandwidth / 1e9:.2f} GB/s" if setup.card_bandwidth and setup.card_bandwidth < UNLIMITED else ""
     lines = [
-        "# Run time at added message latency, measured and predicted",
-        "",
+        "# Run time at added message latency, measured and predicted\n",
         f"{len(measured)} programs on {results['ranks']} ranks, {len(table)} points, "
         f"up to {max((len(p.seconds) for p in table), default=0)} runs each, {results['mpi']}. "
         f"Load of the machine, the runs among it: {min(loads):.1f} to {max(loads):.1f}; core time kept by its host: {stolen:.1f} s.",
-        f"The network, from `{CALIBRATION}` alone: each end {overhead}, the way {wire}.",
-        "",
-        "Off: predicted over measured run time (median of the runs), less one. Positive: predicted too long.",
-        "",
+        f"The network, from `{CALIBRATION}` alone: each end {overhead}, the way {wire}.\n",
+        "Off: predicted over measured run time (median of the runs), less one. Positive: predicted too long.\n",
         "| program | messages | undelayed [ms] (spread) | replay undelayed | " + " | ".join(words(d) for d in delays) + " |",
         "| --- | --- | --- | --- |" + " --- |" * len(delays),
     ]
@@ -91,9 +88,7 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
         f"Inside the spread of the measured runs themselves: "
         f"{sum(min(row.seconds) <= row.predicted['logp'] <= max(row.seconds) for row in table)} "
         f"of {len(table)} (logp).",
-        "",
-        "## Run times [ms]: measured, predicted (logp)",
-        "",
+        "\n## Run times [ms]: measured, predicted (logp)\n",
         "| program | " + " | ".join(words(d) for d in delays) + " |",
         "| --- |" + " --- |" * len(delays),
     ]
@@ -103,11 +98,8 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
         lines.append(f"| {program.name} | " + " | ".join(cells) + " |")
     late = {(p["program"], p["delay_ns"]): p["waited_ns"] - p["delay_ns"] for p in results["points"] if "waited_ns" in p}
     lines += [
-        "",
-        "## How much later than due receives went on that had to wait [us]",
-        "",
-        "Mean of a run, median of the runs. Predictions are for a delay that is longer by it.",
-        "",
+        "\n## How much later than due receives went on that had to wait [us]\n",
+        "Mean of a run, median of the runs. Predictions are for a delay that is longer by it.\n",
         "| program | " + " | ".join(words(d) for d in delays) + " |",
         "| --- |" + " --- |" * len(delays),
     ]
