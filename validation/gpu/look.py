@@ -332,7 +332,7 @@ def facts(built: dict[str, str]) -> Iterator[Verdict]:
         return next((line[:120] for line in (done.stdout + done.stderr).splitlines() if word in line), f"ended with {done.returncode}")
 
     chain = builder.toolchain()
-    found = [cupti.label for place in dict.fromkeys(chain.folders()) if place.is_dir() and (cupti := chain.at(place))]
+    found = [cupti.label for place in dict.fromkeys(chain.folders()) if place.is_dir() and (cupti := chain.cupti_in(place))]
     yield Verdict("python", "note", sys.version.split()[0])
     yield Verdict("nvcc", "note", said("release", "nvcc", "--version"))
     yield Verdict("C compiler", "note", said(".", "cc", "--version"))
