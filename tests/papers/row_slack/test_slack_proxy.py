@@ -67,7 +67,7 @@ def test_equation_1_takes_out_slack_that_was_hidden() -> None:
     found = {}
     for proxy in table_two()[:2]:
         at_rest = float(modelled(proxy, CROWD).seconds())
-        for slack in (1e-4, 1e-3, 1e-2):
+        for slack in (1e-4, 1e-2):
             run = modelled(proxy, CROWD, served_at=slack)
             found[proxy.size_bytes, slack] = float(seed_S(run.seconds(slack), run.calls, slack)) / at_rest
     assert all(ratio < 1 for ratio in found.values())
