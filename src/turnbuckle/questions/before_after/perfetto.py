@@ -46,7 +46,7 @@ _KINDS: Final = terms("activity without a name")
 """Names of activities that have none."""
 
 _EDGES: Final = terms("step of the critical path")
-"""What the critical path does where it is inside no activity."""
+"""Names of the steps of the critical path that lie inside no activity."""
 
 
 def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None, apply: Sequence[str] = ()) -> tuple[Moved, Answer]:

@@ -323,7 +323,7 @@ def _branches(distance: Distance, measured: float) -> tuple[tuple[_Branch, _Bran
 
 @dataclass(frozen=True)
 class Levers:
-    """What can be moved by hand, as the parameters of the compiled graph, each of shape (parameters,).
+    """Numbers that a slider moves, as parameters of the compiled graph, each of shape (parameters,).
 
     The parameters are the larger of two: `link` where the link decides, `reads` where its reads in flight do; to both is added what
     launches, kernels and the host cost beyond the recorded run.  Moved alone, each gives the run time of its own `sweep` or `surface`.

@@ -1,4 +1,4 @@
-"""What a recording amounts to: ``turnbuckle inspect``."""
+"""Summary of a recording: ``turnbuckle inspect``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from turnbuckle.projection.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class Summary(Shown):
-    """What a recording amounts to."""
+    """Summary of a recording: its profile, and where its time goes."""
 
     question: ClassVar[str] = "inspect"
 
     run: Run
 
     def profile(self) -> dict[str, Any]:
-        """Return everything that is said about the profile, as `turnbuckle.profile.summary.describe` has it."""
+        """Return the description of the profile that `turnbuckle.profile.summary.describe` makes."""
         return describe(self.run.profile, self.run.source, self.run.fits, self.run.start_up)
 
     def table(self) -> pl.DataFrame:

@@ -185,7 +185,7 @@ class Total(CopyClass):
 
 @dataclass(frozen=True)
 class Error(Declared):
-    """How far one approach is off over some transfers: WMAPE and its spread [%], median error [%], predicted over actual time."""
+    """Error of one approach over some transfers: WMAPE and its spread [%], median error [%], predicted over actual time."""
 
     direction: str
     memory: str
@@ -362,7 +362,7 @@ def study(
     all_of_there: bool = False,
     latency: float | None = None,
 ) -> Study:
-    """Return every application on every node asked for.
+    """Return the transfers of each application on each of its nodes.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Transfers:
     name : of the application or of the file.
     rows : one a copy, in the order they began: direction, memory, size_bytes [B], seconds [s].
     curves : where they come from a measurement, its curves.
-    findings : what was left out.
+    findings : transfers that were left out.
     source, fits : the node as the copies show it, and the lines fitted to them.
     ready : the copies in pieces.
     """
@@ -161,7 +161,7 @@ def measured(read: Measured, name: str = "") -> Transfers:
 
 @dataclass(frozen=True)
 class Latency:
-    """(L+O) of one class of copies, and where it is from.
+    """Fixed cost of a copy (L+O) of one class, and its source.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Compared:
     Attributes
     ----------
     rows : direction, memory, size_bytes [B], actual [s]; one a transfer.
-    findings : what found no counterpart.
+    findings : transfers without a counterpart.
     """
 
     rows: pl.DataFrame

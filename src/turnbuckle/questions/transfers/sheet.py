@@ -1,4 +1,4 @@
-"""What a data sheet says of a node: the links, their bandwidths and the memories, from the name of a link or of a machine."""
+"""Data sheet of a node: links with their bandwidths, and memories, by the name of a link or of a machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_LINKS: Final = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a data sheet says of a node: bandwidths one way, no measurement.
+    """Data sheet of a node: nominal bandwidths one way, no measurement.
 
     Attributes
     ----------

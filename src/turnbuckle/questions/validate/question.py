@@ -35,7 +35,7 @@ from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
-#: What no case looks at, whatever is found.
+#: Questions that no case covers.
 NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
@@ -48,7 +48,7 @@ NOT_VALIDATED: Final = (
 
 @dataclass(frozen=True)
 class NotRun(Declared):
-    """A case, or one of its questions, without a number: its name, the finding's code, why."""
+    """A case, or one of its questions, that gave no number: name, code of the finding, reason."""
 
     case: str
     code: str
@@ -57,7 +57,7 @@ class NotRun(Declared):
 
 @dataclass(frozen=True)
 class About(Declared):
-    """What a case is, in words."""
+    """Description of a case."""
 
     name: str
     title: str
@@ -81,7 +81,7 @@ class Validation(Shown):
     not_run : what gave no number.
     day, release : when and by which version, as text.
     cases : how many were asked.
-    not_validated : what none of them looks at.
+    not_validated : questions that no case covers.
     """
 
     question: ClassVar[str] = "validate"

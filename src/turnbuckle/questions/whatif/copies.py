@@ -194,7 +194,7 @@ def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None
 
 
 def _in_turn(ready: Prepared, seen: Seen, copies: Bool) -> Prepared:
-    """Return the run where copies of one direction wait for the one before them of their stream, whatever stood between: one engine."""
+    """Return the run where each copy of one direction waits for the copy before it on its stream: one engine makes both."""
     ordered = seen.work[copies[seen.work]]
     before, after = ordered[:-1], ordered[1:]
     near = (seen.track[before] == seen.track[after]) & (seen.ends[before] <= seen.begins[after])

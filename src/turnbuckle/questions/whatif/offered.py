@@ -1,4 +1,4 @@
-"""What an edit is, and what of a run every edit looks at: calls and work in their order, and what needs the work."""
+"""Edits, and the view of a run that they share: calls and device work in order, and the first instant that needs each piece of work."""
 
 from __future__ import annotations
 

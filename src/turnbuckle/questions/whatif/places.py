@@ -1,4 +1,4 @@
-"""Where in the program an edit is made: the calls it changes by NVTX range, steps and kernel."""
+"""Places of an edit in the program: the calls that it changes, by NVTX range, steps and kernel."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ WORTH: Final = 0.001
 
 @dataclass(frozen=True)
 class Saving(Declared):
-    """What an edit saves on one machine.
+    """Saving by an edit on one machine.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def _all(chosen: Sequence[Edit]) -> Edit:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What every edit of one question is compared with."""
+    """The unchanged run on each machine, with which every edit of one question is compared."""
 
     run: Run
     seen: Seen

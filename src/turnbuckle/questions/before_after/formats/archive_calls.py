@@ -59,7 +59,7 @@ _PUSHED, _FLUSH = 59, 3
 
 
 class RegionKey(NamedTuple):
-    """What a region of code is: its name, and the names of its paradigm and role in the library."""
+    """Region of code: its name, and the names of its paradigm and role in the library."""
 
     name: str
     paradigm: str

@@ -44,7 +44,7 @@ _DIGITS: Final = 20
 
 @dataclass
 class _Operation:
-    """What happens on one thread: it begins when all of `after` have ended, and lasts.
+    """Operation of one thread: it begins when all of `after` have ended, and lasts.
 
     Attributes
     ----------

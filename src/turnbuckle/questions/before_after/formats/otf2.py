@@ -90,7 +90,7 @@ def _session_start(trace: Trace, zero: int) -> int:
 
 
 class _Contents:
-    """What the archive will hold: calls of each thread and stream, MPI, and processes."""
+    """Contents of the archive: calls of each thread and stream, MPI, and processes."""
 
     def __init__(self, trace: Trace, lost: Counter[str]) -> None:
         self.trace = trace
