@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from turnbuckle.machine import Pair, load
-from turnbuckle.profile.kernels import told
+from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernels_longer
@@ -50,7 +50,7 @@ def ratios(name: str, blocks: int, target: str) -> tuple[str, float, float, floa
     """Return what the ratio rests on, and its middle and range: how many times faster on the target."""
     source = load(SOURCE)
     there = replace(source, name="another node") if target == "another node" else load(target)
-    kind = replace(told(name), blocks=blocks, threads=256 if blocks else 0, registers=64, given=TABLE.row(name))
+    kind = replace(kind_by_name(name), blocks=blocks, threads=256 if blocks else 0, registers=64, given=TABLE.row(name))
     pair = Pair(source, there)
     drawn = drawn_source(source, Draws(DRAWS, SEED))
     far = drawn_target(there, pair.target, drawn, Draws(DRAWS, SEED))

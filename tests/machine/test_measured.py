@@ -276,8 +276,8 @@ points = st.dictionaries(st.integers(1, 10**9), st.floats(1e-7, 1.0), min_size=1
 def test_a_curve_passes_its_points_and_says_nothing_outside(at: dict[int, float], sizes: list[float]) -> None:
     size = np.array(sorted(at), dtype=np.float64)
     curve = Curve("h2d", "pinned", size, np.array([at[int(n)] for n in size]), "")
-    assert curve.at(size) == pytest.approx(curve.seconds)
-    found = curve.at(np.array(sizes))
+    assert curve.times(size) == pytest.approx(curve.seconds)
+    found = curve.times(np.array(sizes))
     outside = (np.array(sizes) < size[0]) | (np.array(sizes) > size[-1])
     assert (np.isnan(found) == outside).all()
     inside = found[~outside]
@@ -301,7 +301,7 @@ def test_mi100(shared: Path) -> None:
     (curve,) = found.curves
     assert (found.device, curve.direction, curve.memory, len(curve.size_bytes)) == ("Device 738c", "h2d", "pinned", 23)
     for size, rate in ((2**20, 16.3342), (2**28, 25.3280)):
-        assert size / float(curve.at(np.array([size]))[0]) / 1e9 == pytest.approx(rate, rel=1e-3)
+        assert size / float(curve.times(np.array([size]))[0]) / 1e9 == pytest.approx(rate, rel=1e-3)
 
 
 def test_alps(shared: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rows import on_device, trace_of
 
 import turnbuckle as tb
-from turnbuckle.profile.kernels import MOST_KINDS, kinds_of, told
+from turnbuckle.profile.kernels import MOST_KINDS, kind_by_name, kinds_of
 from turnbuckle.profile.pieces import grouped
 
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
@@ -45,12 +45,12 @@ SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
     ],
 )
 def test_names_tell_class_and_precision(name: str, word: str, precision: str) -> None:
-    kind = told(name)
+    kind = kind_by_name(name)
     assert (kind.name, kind.precision) == (word, precision)
 
 
 def test_a_name_of_megabytes_is_cut() -> None:
-    assert told("x" * 50_000_000 + "gemm").name == "other"
+    assert kind_by_name("x" * 50_000_000 + "gemm").name == "other"
 
 
 def test_kinds_keep_every_kernel_and_all_time() -> None:

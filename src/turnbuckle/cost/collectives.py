@@ -119,8 +119,8 @@ def ways(
     algorithms = [algorithm] if algorithm else ALGORITHMS if operation == "allreduce" else ["ring"]
     protocols = [protocol] if protocol else [p for p in PROTOCOLS if p != "ll128" or fabric.nvlink]
     return [
-        (_ring if by == "ring" else _tree)(operation, ranks, nodes, each, bandwidth, fabric, way)
-        for by, way in product(algorithms, protocols)
+        (_ring if by == "ring" else _tree)(operation, ranks, nodes, each, bandwidth, fabric, protocol)
+        for by, protocol in product(algorithms, protocols)
     ]
 
 

@@ -51,16 +51,16 @@ def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, reques
     return np.minimum(bandwidth, tags * request_bytes / round_trip)
 
 
-def on_other_link(own: Float | float, source: Float | float, target: Float | float) -> Float:
+def on_other_link(cost: Float | float, source: Float | float, target: Float | float) -> Float:
     """Carry the cost of one class of copies (latency [s] or seconds a byte) to another link.
 
-    `own` is the cost of the class on the source, `source` and `target` are the costs of the link itself on the two machines.  The
+    `cost` is that of the class on the source, `source` and `target` are the costs of the link itself on the two machines.  The
     cost of the class beyond its link (the driver's staging of pageable memory, the handling of page faults) stays.  A class
     that is cheaper than its link keeps its ratio to it.
 
     >>> float(on_other_link(5.0, 2.0, 3.0)), float(on_other_link(1.0, 2.0, 3.0))
     (6.0, 1.5)
     """
-    own, source, target = np.asarray(own, dtype=np.float64), np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64)
-    share = np.divide(own, source, out=np.ones(np.broadcast_shapes(own.shape, source.shape)), where=source > 0)
-    return np.where(own >= source, target + (own - source), target * share)
+    cost, source, target = np.asarray(cost, dtype=np.float64), np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64)
+    share = np.divide(cost, source, out=np.ones(np.broadcast_shapes(cost.shape, source.shape)), where=source > 0)
+    return np.where(cost >= source, target + (cost - source), target * share)

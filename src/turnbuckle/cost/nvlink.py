@@ -145,10 +145,10 @@ class Nvlink(Wire):
         return np.where(n > 0.0, read_bytes(n, self.request_header), 0.0)
 
 
-def efficiency(size_bytes: ArrayLike, link: Nvlink, way: Way) -> Float:
+def efficiency(size_bytes: ArrayLike, link: Nvlink, direction: Way) -> Float:
     """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in the shape of the sizes.
 
     >>> round(float(efficiency(2**30, Nvlink(2, 2), "read")), 4)
     0.9412
     """
-    return link.efficiency(size_bytes, way)
+    return link.efficiency(size_bytes, direction)

@@ -80,19 +80,19 @@ def behind(coupling: str, bandwidth: float) -> Link | None:
 
 
 @cache
-def large_share(coupling: str, bandwidth: float, way: str) -> float:
+def large_share(coupling: str, bandwidth: float, direction: str) -> float:
     """Return the share of a link's nominal bandwidth that a large copy gets with packet headers; 1 where the packets are unknown.
 
     Parameters
     ----------
     coupling, bandwidth : as in `behind`.
-    way : ``"h2d"`` (the device reads) or ``"d2h"`` (the device writes).
+    direction : ``"h2d"`` (the device reads) or ``"d2h"`` (the device writes).
 
     >>> round(large_share("pcie", 63.015e9, "h2d"), 3), large_share("c2c", 450e9, "h2d")
     (0.837, 1.0)
     """
     wire = behind(coupling, bandwidth)
-    return 1.0 if wire is None else float(wire.bandwidth(_LARGE_BYTES, "read" if way == "h2d" else "write")) / bandwidth
+    return 1.0 if wire is None else float(wire.bandwidth(_LARGE_BYTES, "read" if direction == "h2d" else "write")) / bandwidth
 
 
 def is_link(text: str) -> bool:
@@ -121,7 +121,7 @@ def _meant(word: str) -> str:
 def copy_seconds(
     size_bytes: ArrayLike,
     link: Link,
-    way: Way,
+    direction: Way,
     *,
     latency: float,
     host_memory_bandwidth: float | None = None,
@@ -132,7 +132,7 @@ def copy_seconds(
     Parameters
     ----------
     size_bytes : n [B], any shape; no bytes take the latency.
-    link, way : ``"read"`` is a copy to the device, ``"write"`` one to the host or to a peer, ``"both"`` n bytes each way at once.
+    link, direction : ``"read"`` is a copy to the device, ``"write"`` one to the host or to a peer, ``"both"`` n bytes each way at once.
     latency : o + L, the time of a one-byte copy [s].
     host_memory_bandwidth : bandwidth of the memory through which pageable copies are staged [B/s]; None for pinned memory.  The rate at
         which one core copies is nearer to measurements than the data sheet's peak, which the paper takes.
@@ -151,18 +151,18 @@ def copy_seconds(
     >>> round(float(copy_seconds(2**20, Pcie(3, 16), "read", latency=2e-6, host_memory_bandwidth=50e9)) * 1e6, 1)
     123.5
     """
-    checked_way(way)
+    checked_way(direction)
     _at_least_zero(latency=latency, pageable_threshold=pageable_threshold)
     if host_memory_bandwidth is None:
-        return in_pieces(lambda n: latency + link.wire_seconds(n, way), size_bytes)
+        return in_pieces(lambda n: latency + link.wire_seconds(n, direction), size_bytes)
     staged = 2.0 / _above_zero(host_memory_bandwidth=host_memory_bandwidth)
-    return in_pieces(lambda n: latency + link.wire_seconds(n, way) + np.where(n >= pageable_threshold, staged * n, 0.0), size_bytes)
+    return in_pieces(lambda n: latency + link.wire_seconds(n, direction) + np.where(n >= pageable_threshold, staged * n, 0.0), size_bytes)
 
 
 def pageable_log_sd(
     size_bytes: ArrayLike,
     link: Link,
-    way: Way,
+    direction: Way,
     *,
     latency: float,
     host_memory_bandwidth: float,
@@ -176,8 +176,8 @@ def pageable_log_sd(
     >>> [round(float(s), 2) for s in pageable_log_sd([1, 2**18, 2**20], Pcie(3, 16), "read", latency=2e-6, host_memory_bandwidth=50e9)]
     [0.0, 0.39, 0.0]
     """
-    pinned = copy_seconds(size_bytes, link, way, latency=latency)
-    staged = copy_seconds(size_bytes, link, way, latency=latency, host_memory_bandwidth=host_memory_bandwidth, pageable_threshold=0.0)
+    pinned = copy_seconds(size_bytes, link, direction, latency=latency)
+    staged = copy_seconds(size_bytes, link, direction, latency=latency, host_memory_bandwidth=host_memory_bandwidth, pageable_threshold=0.0)
     _at_least_zero(pageable_threshold=pageable_threshold)
     ratio = np.divide(staged, pinned, out=np.ones(staged.shape), where=pinned > 0.0)
     return np.where(np.asarray(size_bytes) < pageable_threshold, np.log(ratio), 0.0)
@@ -194,7 +194,7 @@ def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency
     return in_pieces(lambda n: latency + n * each, size_bytes)
 
 
-def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, round_trip: float) -> Float:
+def read_limited(size_bytes: ArrayLike, link: Link, direction: Way, *, tags: float, round_trip: float) -> Float:
     """Return the bandwidth [B/s] with `tags` reads in flight: min(BW_eff, tags x request / round trip) (Little's law, D12).
 
     Writes are posted and wait for no answer, so they have the bandwidth of the link.  The law holds in the steady state: a copy of fewer
@@ -209,9 +209,9 @@ def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, ro
     >>> [round(float(read_limited(2**20, Pcie(4, 16), "read", tags=256, round_trip=r)) / 1e9, 1) for r in (1.2e-6, 5.2e-6, 101e-6)]
     [26.4, 25.2, 1.3]
     """
-    free = link.bandwidth(size_bytes, way)
+    free = link.bandwidth(size_bytes, direction)
     _above_zero(tags=tags), _above_zero(round_trip=round_trip)
-    return free if way == "write" else read_limited_bandwidth(free, tags, link.request_bytes, round_trip)
+    return free if direction == "write" else read_limited_bandwidth(free, tags, link.request_bytes, round_trip)
 
 
 def _at_least_zero(**given: float) -> None:

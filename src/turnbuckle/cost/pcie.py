@@ -234,13 +234,13 @@ class Pcie(Wire):
         return carried_bytes(n, self.completion_bytes, self.completion_header)
 
 
-def efficiency(size_bytes: ArrayLike, link: Pcie, way: Way) -> Float:
+def efficiency(size_bytes: ArrayLike, link: Pcie, direction: Way) -> Float:
     """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2), without what the link layer takes (`usable_share`).
 
     Parameters
     ----------
     size_bytes : n [B], any shape; 0 counts as 1.
-    link, way : link, and direction of the transfer.
+    link, direction : link, and direction of the transfer.
 
     Returns
     -------
@@ -253,4 +253,4 @@ def efficiency(size_bytes: ArrayLike, link: Pcie, way: Way) -> Float:
     >>> [round(float(efficiency(2**20, Pcie(3, 16, mps=mps), "write")), 3) for mps in (128, 256)]
     [0.842, 0.914]
     """
-    return link.efficiency(size_bytes, way)
+    return link.efficiency(size_bytes, direction)

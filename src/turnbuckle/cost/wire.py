@@ -128,33 +128,33 @@ class Wire(ABC):
     def _heavier(self, n: Float, direction: str) -> Float:
         return self._sent(n, direction) if direction == "write" else np.maximum(self._sent(n, direction), self._received(n, direction))
 
-    def wire_bytes(self, size_bytes: ArrayLike, way: Way) -> tuple[Float, Float]:
+    def wire_bytes(self, size_bytes: ArrayLike, direction: Way) -> tuple[Float, Float]:
         """Return the bytes that the device sends and receives for n bytes of data (``"both"``: n each way), in the shape of the sizes."""
-        checked_way(way)
-        return in_pieces(lambda n: self._sent(n, way), size_bytes), in_pieces(lambda n: self._received(n, way), size_bytes)
+        checked_way(direction)
+        return in_pieces(lambda n: self._sent(n, direction), size_bytes), in_pieces(lambda n: self._received(n, direction), size_bytes)
 
-    def wire_seconds(self, size_bytes: ArrayLike, way: Way) -> Float:
+    def wire_seconds(self, size_bytes: ArrayLike, direction: Way) -> Float:
         """Return the time the link is busy with n bytes of data [s]; 0 for none."""
-        checked_way(way)
-        return in_pieces(lambda n: self._heavier(n, way) / self.packet_bandwidth, size_bytes)
+        checked_way(direction)
+        return in_pieces(lambda n: self._heavier(n, direction) / self.packet_bandwidth, size_bytes)
 
-    def efficiency(self, size_bytes: ArrayLike, way: Way) -> Float:
+    def efficiency(self, size_bytes: ArrayLike, direction: Way) -> Float:
         """Return data over bytes on the heavier direction, n / n^: between 0 and 1; no bytes count as one."""
-        checked_way(way)
+        checked_way(direction)
 
         def of(n: Float) -> Float:
             some = np.maximum(n, 1.0)
-            return some / self._heavier(some, way)
+            return some / self._heavier(some, direction)
 
         return in_pieces(of, size_bytes)
 
-    def bandwidth(self, size_bytes: ArrayLike, way: Way) -> Float:
+    def bandwidth(self, size_bytes: ArrayLike, direction: Way) -> Float:
         """Return the bandwidth that n bytes of data see in each direction, without latency [B/s]; no bytes count as one."""
-        checked_way(way)
+        checked_way(direction)
 
         def of(n: Float) -> Float:
             some = np.maximum(n, 1.0)
-            return effective_bandwidth(some, self._heavier(some, way), self.packet_bandwidth)
+            return effective_bandwidth(some, self._heavier(some, direction), self.packet_bandwidth)
 
         return in_pieces(of, size_bytes)
 

@@ -83,9 +83,9 @@ class Parameter:
     note: str = ""
     common: str = ""
 
-    def unknown(self, own: str) -> str:
-        """Return the name under which draws vary this number's error: `common` where it is set, else its `own` name."""
-        return f"common/{self.common}" if self.common else own
+    def unknown(self, name: str) -> str:
+        """Return the name under which draws vary this number's error: `common` where it is set, else its own `name`."""
+        return f"common/{self.common}" if self.common else name
 
     def drawn(self, normal: float) -> Parameter:
         """Return this parameter, `normal` standard deviations away: value x exp(error x normal)."""

@@ -142,16 +142,16 @@ _BY_TEXT: Final[Mapping[str, ParameterName]] = {name: name for name in PARAMETER
 _BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".")): name for name in PARAMETER_NAMES}
 
 
-def link_parameter(way: LinkWay, term: LinkTerm) -> ParameterName:
+def link_parameter(direction: LinkWay, term: LinkTerm) -> ParameterName:
     """Return the name of a parameter of the link in one direction.
 
     >>> link_parameter("h2d", "bandwidth")
     'link.h2d.bandwidth'
     """
-    return _BY_PARTS["link", way, term]
+    return _BY_PARTS["link", direction, term]
 
 
-def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "latency"]) -> ParameterName:
+def observed_parameter(direction: HostWay, memory: str, term: Literal["bandwidth", "latency"]) -> ParameterName:
     """Return the name of an observed parameter of the link for a kind of host memory, as copies of the recording reached it.
 
     >>> observed_parameter("d2h", "pageable", "latency")
@@ -161,7 +161,7 @@ def observed_parameter(way: HostWay, memory: str, term: Literal["bandwidth", "la
     ------
     KeyError : no such kind of memory.
     """
-    return _BY_PARTS["observed", way, memory, term]
+    return _BY_PARTS["observed", direction, memory, term]
 
 
 def found_parameter(text: str) -> ParameterName | None:

@@ -86,7 +86,7 @@ def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool]
     """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it has no name."""
     of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
     index = (name.fill_null(len(names)) if name.null_count() else name).to_numpy()
-    for one in np.flatnonzero(np.bincount(index, minlength=len(names) + 1)[:-1]).tolist():
-        of_name[one] = rule(names[one] or "")
+    for place in np.flatnonzero(np.bincount(index, minlength=len(names) + 1)[:-1]).tolist():
+        of_name[place] = rule(names[place] or "")
     values: NDArray[Any] = of_name[index]
     return values

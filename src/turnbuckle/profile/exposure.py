@@ -39,10 +39,10 @@ def exposed(
     felt_ns = end_ns if felt_ns is None else felt_ns
     start, end, felt = (np.ascontiguousarray(column) for column in (start_ns, end_ns, felt_ns))
     level = np.ascontiguousarray(level)
-    own, tail, by_level, tied = _native.exposed(start, end, level, felt, np.zeros(0, dtype=np.int64))
+    exposed_ns, tail, by_level, tied = _native.exposed(start, end, level, felt, np.zeros(0, dtype=np.int64))
     if tied and tie is not None:
-        own, tail, by_level, _ = _native.exposed(start, end, level, felt, np.ascontiguousarray(tie()))
-    return np.frombuffer(own, dtype=np.int64), np.frombuffer(tail, dtype=np.bool_), np.array(by_level, dtype=np.int64)
+        exposed_ns, tail, by_level, _ = _native.exposed(start, end, level, felt, np.ascontiguousarray(tie()))
+    return np.frombuffer(exposed_ns, dtype=np.int64), np.frombuffer(tail, dtype=np.bool_), np.array(by_level, dtype=np.int64)
 
 
 def between(starts: Sequence[int] | Int, ends: Sequence[int] | Int, first: int, last: int) -> tuple[Int, Int]:

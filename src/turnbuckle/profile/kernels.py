@@ -77,22 +77,22 @@ def rules() -> tuple[_Rule, ...]:
 
 
 @lru_cache(maxsize=4096)
-def told(name: str) -> KernelKind:
+def kind_by_name(name: str) -> KernelKind:
     """Return class, bound and precision that the name of a kernel tells.
 
-    >>> told("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)").name
+    >>> kind_by_name("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)").name
     'elementwise'
-    >>> kind = told("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(Params)")
+    >>> kind = kind_by_name("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(Params)")
     >>> kind.name, kind.bound, kind.precision
     ('matrix product', 'pipe', 'tf32')
-    >>> told("k1").name
+    >>> kind_by_name("k1").name
     'other'
     """
     text = _NAMELESS.sub("", name[:_LONGEST])
-    own = re.split(r"[<(]", text, maxsplit=1)[0]
-    found = next((rule for part in (own, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
+    stem = re.split(r"[<(]", text, maxsplit=1)[0]
+    match = next((rule for part in (stem, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
     precision = next((rule.word for rule in rules() if rule.what == "precision" and rule.pattern.search(text)), "")
-    return KernelKind(precision=precision) if found is None else KernelKind(found.word, found.bound, precision)
+    return KernelKind(precision=precision) if match is None else KernelKind(match.word, match.bound, precision)
 
 
 _LAUNCH: Final = ("blocks", "threads", "registers", "shared_bytes")
@@ -113,7 +113,7 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
     of_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
     for index in [*kernels["name"].drop_nulls().unique().to_list(), len(trace.names)]:
         text = "" if index == len(trace.names) else trace.names[index] or ""
-        by_name = (told(text), given(text) if given else -1)
+        by_name = (kind_by_name(text), given(text) if given else -1)
         if by_name not in head_of:
             head_of[by_name] = len(heads)
             heads.append(by_name)

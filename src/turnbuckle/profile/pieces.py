@@ -193,13 +193,13 @@ def _copied(profile: Profile) -> NDArray[np.int8]:
 
 def described(rows: pl.DataFrame, kinds: Sequence[KernelKind] = ()) -> dict[str, Any]:
     """Return the columns of `Pieces` that say what each row is, from columns of the same names; of `kernel`, the number of its kind."""
-    known = "kernel" in rows.columns
+    has_kernels = "kernel" in rows.columns
     words = ("kind", "category", "call_class", "direction", "memory")
     return {
         **{name: np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object) for name in words},
         "idle_device": rows["idle_device"].fill_null(False).to_numpy(),
         "size_bytes": rows["size_bytes"].cast(pl.Float64).fill_null(0.0).to_numpy(),
-        "kernel": objects([kinds[k] if k >= 0 else None for k in rows["kernel"].to_list()] if known else [None] * rows.height),
+        "kernel": objects([kinds[k] if k >= 0 else None for k in rows["kernel"].to_list()] if has_kernels else [None] * rows.height),
     }
 
 

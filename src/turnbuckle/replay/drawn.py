@@ -115,25 +115,25 @@ def _shared_bounds(replay: TimelineReplay, flat: Float, full: Callable[[Float], 
     """Return the highest of the bounds by paths that all points share [s], shape (points, draws)."""
     bounds = np.full(len(flat), -np.inf)
 
-    def add(at: int, seconds: float, slopes: Float) -> None:
-        np.maximum(bounds, seconds + (flat - flat[at]) @ slopes[columns], out=bounds)
+    def add(draw: int, seconds: float, slopes: Float) -> None:
+        np.maximum(bounds, seconds + (flat - flat[draw]) @ slopes[columns], out=bounds)
 
     middle = shape[1] // 2 + np.array([0, shape[0] // 2, shape[0] - 1]) * shape[1]
-    for at, one, slopes in zip(middle.tolist(), *replay.tangents(full(flat[middle])), strict=True):
-        add(at, one, slopes)
+    for draw, last, slopes in zip(middle.tolist(), *replay.tangents(full(flat[middle])), strict=True):
+        add(draw, last, slopes)
     looked = _ranked(bounds.reshape(shape), _LOOKED).ravel()
     seconds = replay.seconds_at(full(flat[looked]))
-    known: dict[int, Float] = {}
+    slopes_of: dict[int, Float] = {}
     for _ in range(_SHARED):
         spread = np.maximum(bounds.reshape(shape).std(axis=1), 1e-9 * bounds.reshape(shape).max(axis=1))
         off = (seconds - bounds[looked]) / spread[looked // shape[1]]
         worst = int(np.argmax(off))
         if off[worst] <= _ENOUGH:
             break
-        if worst not in known:  # those that are off most now are likely to be wanted next
+        if worst not in slopes_of:  # those that are off most now are likely to be wanted next
             likely = np.argsort(-off, kind="stable")[:_AT_ONCE]
-            known.update(zip(likely.tolist(), replay.tangents(full(flat[looked[likely]]))[1], strict=True))
-        add(int(looked[worst]), float(seconds[worst]), known[worst])
+            slopes_of.update(zip(likely.tolist(), replay.tangents(full(flat[looked[likely]]))[1], strict=True))
+        add(int(looked[worst]), float(seconds[worst]), slopes_of[worst])
     return bounds.reshape(shape)
 
 
@@ -144,16 +144,16 @@ def _predicted(replay: TimelineReplay, rows: Float, chosen: Int, seconds: Float)
         return None
     ranked = chosen[np.argsort(seconds, kind="stable")]
     touched = rows[[int(ranked[round(q * (len(ranked) - 1))]) for q in _PATHS]]
-    bounds = np.stack([one + (rows - row) @ slopes for row, one, slopes in zip(touched, *replay.tangents(touched), strict=True)], axis=1)
+    bounds = np.stack([last + (rows - row) @ slopes for row, last, slopes in zip(touched, *replay.tangents(touched), strict=True)], axis=1)
     highest = bounds.max(axis=1)
     scaled = (bounds - bounds[chosen].mean(axis=0)) / spread
     squares = [scaled[:, i] * scaled[:, j] for i in range(len(_PATHS)) for j in range(i, len(_PATHS))]
     features = np.column_stack([np.ones(len(rows)), highest / spread, scaled, *squares])
-    known = features[chosen]
-    inverse = np.linalg.pinv(known)
+    replayed = features[chosen]
+    inverse = np.linalg.pinv(replayed)
     coefficients = inverse @ (seconds - highest[chosen])
     # each one predicted from the others, by what it weighs in its own prediction
-    weight = np.einsum("ij,ji->i", known, inverse)
-    errors = (seconds - highest[chosen] - known @ coefficients) / np.maximum(1.0 - weight, 1e-9)
+    weight = np.einsum("ij,ji->i", replayed, inverse)
+    errors = (seconds - highest[chosen] - replayed @ coefficients) / np.maximum(1.0 - weight, 1e-9)
     close = float(np.sqrt(np.mean(errors**2))) <= _CLOSE * spread
     return np.maximum(highest + features @ coefficients, 0.0) if close else None

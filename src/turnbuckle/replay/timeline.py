@@ -316,16 +316,16 @@ class TimelineReplay:
         The way is walked at so many points, by Gauss and Legendre; what they miss is shared in proportion, and bounds the statement.
         """
         values = change.values
-        found, slope = np.zeros(len(_PARTS)), np.zeros(len(_PARTS))
+        changes, slope = np.zeros(len(_PARTS)), np.zeros(len(_PARTS))
         path: Int = np.full(1, -1)
-        for at, weight in zip(*_gauss(points), strict=True):
-            before, path = path, self.path_at(values * (1.0 + at) / 2.0)
+        for place, weight in zip(*_gauss(points), strict=True):
+            before, path = path, self.path_at(values * (1.0 + place) / 2.0)
             if not np.array_equal(path, before):
                 slope[:] = np.bincount(self._part_of(path, part_of_category), weights=self.slopes(path, values), minlength=len(_PARTS))
-            found += weight / 2.0 * slope
-        missed = seconds - self.unchanged_seconds - float(found.sum())
-        share = np.abs(found) / np.abs(found).sum() if found.any() else np.eye(len(_PARTS))[-1]
-        return dict(zip(_PARTS, (found + missed * share).tolist(), strict=True))
+            changes += weight / 2.0 * slope
+        missed = seconds - self.unchanged_seconds - float(changes.sum())
+        share = np.abs(changes) / np.abs(changes).sum() if changes.any() else np.eye(len(_PARTS))[-1]
+        return dict(zip(_PARTS, (changes + missed * share).tolist(), strict=True))
 
     def _part_of(self, path: Int, part_of_category: dict[str, str]) -> Int:
         """Return the part that each edge of a path belongs to, as its place in `_PARTS`."""

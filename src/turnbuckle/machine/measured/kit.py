@@ -47,7 +47,7 @@ def microbench(file: Text, left: Left) -> Found:
         if not isinstance(rows, list) or len(rows) > _MOST_ROWS:
             raise error_of("A412.empty", where=f"{file.name}:{line}", found=clipped(section))
         out.section(section, [r for r in rows if isinstance(r, dict)], line)
-    return out.found()
+    return out.result()
 
 
 def _objects(file: Text) -> Iterator[tuple[int, Row]]:
@@ -97,7 +97,7 @@ class _Kit:
         self.runs: dict[tuple[float, float, float], list[float]] = {}
         self.kernel_seconds: dict[float, float] = {}
 
-    def found(self) -> Found:
+    def result(self) -> Found:
         self.out.points = list(self.group.values())
         for (size, threads, slack), values in sorted(self.runs.items()):
             point = {"size": size, "threads": threads, "slack_s": slack, "seconds": float(np.median(values)), "runs": float(len(values))}

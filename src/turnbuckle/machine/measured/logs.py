@@ -163,8 +163,8 @@ def _sized(contents: Found, size_bytes: float, name: str) -> None:
         contents.quantities.remove(q)
 
 
-_RATES: Final = {f"rate.{way}.pinned": (way, "pinned") for way in ("h2d", "d2h")} | {
-    f"rate.{way}": (way, "device") for way in ("p2p", "d2d")
+_RATES: Final = {f"rate.{direction}.pinned": (direction, "pinned") for direction in ("h2d", "d2h")} | {
+    f"rate.{direction}": (direction, "device") for direction in ("p2p", "d2d")
 }
 
 

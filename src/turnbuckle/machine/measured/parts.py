@@ -58,11 +58,11 @@ class Curve:
     means: str = "copy"
     lines: tuple[int, int] = (0, 0)
 
-    def at(self, size_bytes: Float) -> Float:
+    def times(self, size_bytes: Float) -> Float:
         """Return the time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
 
         >>> curve = Curve("h2d", "pinned", np.array([1e3, 1e5]), np.array([2e-6, 8e-6]), "")
-        >>> [float(round(t * 1e6, 3)) for t in curve.at(np.array([1e3, 1e4, 1e6]))]
+        >>> [float(round(t * 1e6, 3)) for t in curve.times(np.array([1e3, 1e4, 1e6]))]
         [2.0, 4.0, nan]
         """
         size = np.asarray(size_bytes, dtype=np.float64)

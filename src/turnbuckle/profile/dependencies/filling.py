@@ -53,19 +53,19 @@ def _fills(rows: pl.DataFrame, trace: Trace) -> Bool:
     )
     of_row = launched.select((fills & (pl.col("multiprocessors") > 0)).fill_null(False))["blocks"].to_numpy()
     row = rows["row"].fill_null(UNKNOWN).to_numpy()
-    found = (rows["kind"] == "kernel").to_numpy() & rows["name"].is_not_null().to_numpy() & (row >= 0)
-    out[found] = of_row[row[found]]
+    named = (rows["kind"] == "kernel").to_numpy() & rows["name"].is_not_null().to_numpy() & (row >= 0)
+    out[named] = of_row[row[named]]
     return out
 
 
 def could_begin(device: Device, starts: Int, ends: Int) -> Int:
     """Return when each activity could have begun: its stream was idle, and the quickest delivery of the run was over."""
     ready = starts.copy()
-    known = device.rows[device.call[device.rows] >= 0]
-    if not len(known):
+    launched = device.rows[device.call[device.rows] >= 0]
+    if not len(launched):
         return ready
-    delivery = max(int((starts[known] - device.called[known]).min()), 0)
-    ready[known] = device.called[known] + delivery
+    delivery = max(int((starts[launched] - device.called[launched]).min()), 0)
+    ready[launched] = device.called[launched] + delivery
     for stream in device.streams:
         ready[stream[1:]] = np.maximum(ready[stream[1:]], np.maximum.accumulate(ends[stream[:-1]]))
     return ready

@@ -120,21 +120,22 @@ def _passed_on(device: Device, host: Host, made: _Calls, starts: Int) -> _Sugges
     valid = after < len(launched)
     passing, before, wait, after = passing[valid], before[valid], wait[valid], launched[after[valid]]
     thread = host.thread[calls]
-    one = (thread[before] == thread[passing]) & (thread[after] == thread[passing])
-    found = _apart(device, made, calls[before[one]], calls[passing[one]], calls[after[one]], starts, calls[wait[one]])
-    return found
+    one_thread = (thread[before] == thread[passing]) & (thread[after] == thread[passing])
+    return _apart(
+        device, made, calls[before[one_thread]], calls[passing[one_thread]], calls[after[one_thread]], starts, calls[wait[one_thread]]
+    )
 
 
-def _apart(device: Device, made: _Calls, before: Int, told: Int, after: Int, starts: Int, wait: Int | None = None) -> _Suggested:
+def _apart(device: Device, made: _Calls, before: Int, until: Int, after: Int, starts: Int, wait: Int | None = None) -> _Suggested:
     """Return the last work of the stream of a launch until a call, and the first of another launch, if their streams differ."""
-    wait = told if wait is None else wait
+    wait = until if wait is None else wait
     recorded, waiting = device.place[made.first[before]], device.place[made.first[after]]
     apart = (recorded != waiting) & (device.where[recorded, :2] == device.where[waiting, :2]).all(axis=1)
-    recorded, told, wait, behind = recorded[apart], told[apart], wait[apart], made.first[after][apart]
+    recorded, until, wait, behind = recorded[apart], until[apart], wait[apart], made.first[after][apart]
     work = np.full(len(recorded), -1, dtype=np.int64)
     for stream in np.unique(recorded).tolist():
         mask = recorded == stream
-        place = device.before(stream, starts[told[mask]])
+        place = device.before(stream, starts[until[mask]])
         work[mask] = np.where(place >= 0, device.streams[stream][np.maximum(place, 0)], -1)
     return _Suggested(work, behind, wait).of(work >= 0)
 

@@ -75,8 +75,8 @@ class _Turns:
 
     def steadier(self, than: float) -> bool:
         """Return whether lags scatter less than `than` times as much as waits: else the thread's own rhythm explains its begins as well."""
-        known = self.taker > 0
-        return _scatter(self.lag[known]) <= than * _scatter(self.wait[known])
+        waited = self.taker > 0
+        return _scatter(self.lag[waited]) <= than * _scatter(self.wait[waited])
 
 
 def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -> tuple[Int, Int, Int, Bool]:
@@ -100,8 +100,8 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
     givers, takers, returns, ways = [], [], [], []
     horizon = int(ends[calls].max(initial=0))
     for number in np.unique(process[calls]):
-        mine = calls[process[calls] == number]
-        groups = np.split(mine, np.flatnonzero(np.diff(thread[mine])) + 1)
+        of_process = calls[process[calls] == number]
+        groups = np.split(of_process, np.flatnonzero(np.diff(thread[of_process])) + 1)
         groups = sorted(groups, key=len, reverse=True)[:_THREADS]
         for giving, taking, turns, both in _hand_overs(groups, starts, ends, horizon):
             kept = turns.lag > 0
@@ -124,21 +124,21 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
 
 def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list[tuple[Int, Int, _Turns, bool]]:
     """Return the pairs of threads of one process of which the first hands over to the second: calls of both, turns, whether both ways."""
-    found: list[tuple[Int, Int, _Turns, bool]] = []
+    hand_overs: list[tuple[Int, Int, _Turns, bool]] = []
     pairs = list(combinations(groups, 2))
-    for one, other in pairs:
-        there, back = (_turns(a, b, starts, ends, horizon) for a, b in ((one, other), (other, one)))
+    for first, second in pairs:
+        there, back = (_turns(a, b, starts, ends, horizon) for a, b in ((first, second), (second, first)))
         chance = _CHANCE / (_QUESTIONS * len(pairs))
         count, surprise = len(there.lag) + len(back.lag), there.surprise + back.surprise
         both = count >= _REPEATED and there.always and back.always and there.steadier(1.0) and back.steadier(1.0)
         if both and _chance(surprise, count) <= chance:
-            found += [(one, other, there, True), (other, one, back, True)]
+            hand_overs += [(first, second, there, True), (second, first, back, True)]
             continue
-        for giving, taking, turns in ((one, other, there), (other, one, back)):
+        for giving, taking, turns in ((first, second, there), (second, first, back)):
             repeated = len(turns.lag) >= _REPEATED and turns.always and _scatter(turns.wait[turns.taker > 0]) > 0
             if repeated and turns.steadier(0.5) and _chance(turns.surprise, len(turns.lag)) <= chance:
-                found.append((giving, taking, turns, False))
-    return found
+                hand_overs.append((giving, taking, turns, False))
+    return hand_overs
 
 
 def _turns(giving: Int, taking: Int, starts: Int, ends: Int, horizon: int) -> _Turns:

@@ -213,14 +213,14 @@ def _polled(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, In
 
     A query has no row that says what it asks about, so that work of another stream that ends at the same moment can be taken for it.
     """
-    loops, found = host.calls[host.polled[host.calls] > NEVER], []
+    loops, last = host.calls[host.polled[host.calls] > NEVER], []
     work = device.rows[np.argsort(ends[device.rows], kind="stable")]
     for loop in loops.tolist():
         low, high = np.searchsorted(ends[work], (host.polled[loop], ends[loop] + 1))
-        mine = work[low:high]
-        mine = mine[(device.called[mine] < starts[loop]) & (device.process[mine] == host.process[loop])]
-        found.append(int(mine[-1]) if len(mine) else -1)
-    seen = np.array(found, dtype=np.int64)
+        ended = work[low:high]
+        ended = ended[(device.called[ended] < starts[loop]) & (device.process[ended] == host.process[loop])]
+        last.append(int(ended[-1]) if len(ended) else -1)
+    seen = np.array(last, dtype=np.int64)
     return loops[seen >= 0], seen[seen >= 0]
 
 
@@ -320,15 +320,15 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
     context = context_of.reshape(-1)[device.place[called_rows]]
     queues = [_queue_of(device, host, called_rows[context == number], starts) for number in range(len(contexts))]
     crowded = np.concatenate([queue.call[queue.behind >= _QUEUED] for queue in queues])
-    own = by_itself((ends - starts)[launches], np.isin(launches, crowded))
+    alone = by_itself((ends - starts)[launches], np.isin(launches, crowded))
     blocked, made_room, held = [nothing], [nothing], [nothing]
     for queue in queues:
         length, ended = (ends - starts)[queue.call], np.sort(ends[queue.work])
         back = ends[queue.call] - ended[np.maximum(np.searchsorted(ended, ends[queue.call], side="right") - 1, 0)]
         fullest = queue.behind >= max(_FULLEST * queue.behind.max(initial=0), _QUEUED)
-        for_good = fullest.any() and np.median(length[fullest]) > _HELD_LAUNCH * own
-        slow = (length > _SLOW_LAUNCH * own) | (for_good & fullest & (length > _HELD_LAUNCH * own))
-        slow &= (queue.behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * own)
+        for_good = fullest.any() and np.median(length[fullest]) > _HELD_LAUNCH * alone
+        slow = (length > _SLOW_LAUNCH * alone) | (for_good & fullest & (length > _HELD_LAUNCH * alone))
+        slow &= (queue.behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * alone)
         if not slow.any():
             continue
         # work ends in about the order in which it was launched: the last that a slow launch can have waited for
@@ -338,7 +338,7 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
         blocked.append(queue.call[far])
         made_room.append(queue.work[queue.position[far] - depth])
         held.append(queue.call[slow])
-    return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(own)
+    return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(alone)
 
 
 def by_itself(length: Int, crowded: Bool) -> float:

@@ -74,39 +74,39 @@ def sized_collectives(rows: pl.DataFrame, trace: Trace) -> tuple[pl.DataFrame, i
     kernels = kernels.filter(pl.Series(is_collective[kernels["row"].to_numpy()])) if kernels.height else kernels
     if not kernels.height or not trace.table("collectives").height:
         return pl.DataFrame(schema=COLUMNS), kernels.height
-    told = _told(kernels, trace)
-    text = trace.text(told, "asked").fill_null("")
-    named = trace.text(trace.kernels[told["row"].to_numpy()]).fill_null("")
+    recorded = _recorded(kernels, trace)
+    text = trace.text(recorded, "asked").fill_null("")
+    named = trace.text(trace.kernels[recorded["row"].to_numpy()]).fill_null("")
     operation = [operation_of(t) for t in text.to_list()]
     words = [runs_as(n, does) for n, does in zip(named.to_list(), operation, strict=True)]
     world = trace.facts.get("world_size") or (trace.table("processes").height or None)
     texts = {"operation": operation, "algorithm": [a for a, _ in words], "protocol": [p for _, p in words]}
-    told = told.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
+    recorded = recorded.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
     first, stride = pl.col("first_rank").fill_null(0), pl.col("rank_stride").fill_null(1).clip(1)
-    told = told.with_columns(first=first, stride=stride, ranks=pl.col("ranks").fill_null(pl.lit(world, pl.Int64)))
+    recorded = recorded.with_columns(first=first, stride=stride, ranks=pl.col("ranks").fill_null(pl.lit(world, pl.Int64)))
     gathered = pl.coalesce(pl.col("receive_bytes"), pl.col("size_bytes") * pl.col("ranks"))
     whole = pl.when(pl.col("operation") == "allgather").then(gathered).otherwise(pl.coalesce("size_bytes", "receive_bytes"))
-    known = (pl.col("operation") != "") & ~pl.col("algorithm").str.contains("|".join(_UNPRICED))
+    priced = (pl.col("operation") != "") & ~pl.col("algorithm").str.contains("|".join(_UNPRICED))
     bounded = pl.col("size_bytes").is_between(1, MOST_BYTES) & pl.col("ranks").is_between(2, MOST_RANKS)
-    told = told.with_columns(size_bytes=whole).filter(known, bounded, (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2))
-    sized = told.select(*COLUMNS)
+    recorded = recorded.with_columns(size_bytes=whole).filter(priced, bounded, (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2))
+    sized = recorded.select(*COLUMNS)
     return sized, kernels.height - sized.height
 
 
-def _told(kernels: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+def _recorded(kernels: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Join each kernel to the row that tells what it moves: its own, else the call during which it was launched that tells most."""
     sizes = ("size_bytes", "receive_bytes", "ranks", "first_rank", "rank_stride")
     rows = trace.table("collectives").select("start_ns", "end_ns", "process", "thread", "correlation", *sizes, asked="name")
     content = ("asked", *sizes)
     keys = trace.kernels.select("process", "correlation").with_row_index("row").cast({"row": pl.Int64})
     kernels = kernels.join(keys, on="row", how="left", maintain_order="left")
-    own = rows.filter(pl.col("thread").is_null(), pl.col("correlation").is_not_null()).unique(["process", "correlation"], keep="none")
-    first = kernels.join(own.select("process", "correlation", *content), on=["process", "correlation"], nulls_equal=True)
+    by_kernel = rows.filter(pl.col("thread").is_null(), pl.col("correlation").is_not_null()).unique(["process", "correlation"], keep="none")
+    first = kernels.join(by_kernel.select("process", "correlation", *content), on=["process", "correlation"], nulls_equal=True)
     pairs = trace.launch_pairs.filter(pl.col("table") == "kernels").select("row", "call_start_ns", "thread")
     launched = kernels.join(first.select("activity"), on="activity", how="anti").join(pairs, on="row").sort("call_start_ns")
     parts = [first.select("activity", "row", *content)]
-    for told in (pl.col("ranks").is_not_null(), pl.col("ranks").is_null()):
-        calls = rows.filter(pl.col("thread").is_not_null(), told).sort("start_ns")
+    for complete in (pl.col("ranks").is_not_null(), pl.col("ranks").is_null()):
+        calls = rows.filter(pl.col("thread").is_not_null(), complete).sort("start_ns")
         asked = calls.select("start_ns", "end_ns", "thread", *content)
         joined = launched.join_asof(asked, left_on="call_start_ns", right_on="start_ns", by="thread", check_sortedness=False)
         joined = joined.filter(pl.col("asked").is_not_null(), pl.col("call_start_ns") <= pl.col("end_ns"))

@@ -76,21 +76,21 @@ def staging_pairs(rows: pl.DataFrame, trace: Trace) -> StagingPairs:
     return StagingPairs(pairs[:, 0], pairs[:, 1], pairs[:, 2] == 1)
 
 
-def _paired(copies: pl.DataFrame, copied: str, calls: pl.DataFrame, call: str, called: str, way: int) -> list[tuple[int, int, int]]:
-    """Return copy, call and `way` of each pair, where `way` is the direction of time in which the copy comes before the call."""
+def _paired(copies: pl.DataFrame, copied: str, calls: pl.DataFrame, call: str, called: str, sign: int) -> list[tuple[int, int, int]]:
+    """Return copy, call and `sign` of each pair, where `sign` is the direction of time in which the copy comes before the call."""
     calls = calls.filter(pl.col(call) >= 0, pl.col("size_bytes") > 0, pl.col(called).is_not_null())
     events: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
     for process, time, number, size in copies.select("process", copied, "i", "size_bytes").iter_rows():
-        events[process].append((way * time, 0, number, size))
+        events[process].append((sign * time, 0, number, size))
     for process, time, number, size in calls.select("process", called, call, "size_bytes").iter_rows():
-        events[process].append((way * time, 1, number, size))
+        events[process].append((sign * time, 1, number, size))
     out: list[tuple[int, int, int]] = []
     for process in events:
         batch: list[_Item] = []
         sent: list[_Item] = []
         for _, which, number, size in [*sorted(events[process]), (0, 0, -1, 0)]:
             if which == 0 and (sent or number < 0):
-                out += [(c, m, way) for c, m in _of_batch(batch, sent)]
+                out += [(c, m, sign) for c, m in _of_batch(batch, sent)]
                 batch, sent = [], []
             (sent if which else batch).append((number, size))
     return out

@@ -77,7 +77,7 @@ def offload_together(profile: Profile, launch_s: float, alpha: float = DEFAULT_A
         return None
     (row,) = _judged(_charged(profile, kernels).select(*_means()), launch_s, alpha).to_dicts()
     classes = copies(profile)
-    means = (classes[way]["busy_ns"] / max(classes[way]["count"], 1) for way in ("h2d", "d2h"))
+    means = (classes[direction]["busy_ns"] / max(classes[direction]["count"], 1) for direction in ("h2d", "d2h"))
     return row | {"launch_s": launch_s, "each_way_s": sum(means) * 1e-9}
 
 

@@ -288,7 +288,7 @@ def compared(baseline: Transfers, there: Transfers, *, all_of_there: bool = Fals
         assumed += copies.height if other != which else 0
         if there.curves:
             (curve,) = (c for c in there.curves if (c.direction, c.memory) == other)
-            part = copies.with_columns(actual=pl.Series(curve.at(copies["size_bytes"].to_numpy()))).filter(pl.col("actual").is_not_nan())
+            part = copies.with_columns(actual=pl.Series(curve.times(copies["size_bytes"].to_numpy()))).filter(pl.col("actual").is_not_nan())
         else:
             turn = pl.int_range(pl.len()).over("size_bytes").alias("turn")
             theirs = there.of(other).select("size_bytes", pl.col("seconds").alias("actual"), turn)

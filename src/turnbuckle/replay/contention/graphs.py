@@ -52,23 +52,23 @@ class Copies:
         """Return the recorded rate of each copy [B/s]."""
         return self.size_bytes / self.seconds
 
-    def on_link(self, bandwidth: float, recorded: float, own: bool = True) -> Copies:
+    def on_link(self, bandwidth: float, recorded: float, with_own_cost: bool = True) -> Copies:
         """Return the same copies on a link of another bandwidth; each copy's cost beyond its link stays.
 
         Parameters
         ----------
         bandwidth : bandwidth of the link [B/s].
         recorded : bandwidth of the link of the recording [B/s].
-        own : False drops the cost beyond the link: a copy then takes its bytes over the bandwidth.
+        with_own_cost : False drops the cost beyond the link: a copy then takes its bytes over the bandwidth.
 
         >>> import numpy as np
         >>> one = Copies(np.array([0]), np.array([True]), np.array([1e6]), np.array([1e-4]), np.array([0]))
         >>> [round(float(one.on_link(at, 25e9, own).seconds[0]) * 1e6, 6) for at, own in ((25e9, True), (12.5e9, True), (12.5e9, False))]
         [100.0, 140.0, 80.0]
         """
-        if bandwidth == recorded and own:
+        if bandwidth == recorded and with_own_cost:
             return self
-        beyond = np.maximum(self.seconds - self.size_bytes / recorded, 0.0) if own else 0.0
+        beyond = np.maximum(self.seconds - self.size_bytes / recorded, 0.0) if with_own_cost else 0.0
         return replace(self, seconds=beyond + self.size_bytes / bandwidth)
 
 
@@ -359,7 +359,7 @@ def placed(program: Program, hosts: int) -> tuple[Program, int]:
     return replace(program, host=np.where(host < 0, hosts - 1 - host, host)), hosts + 2
 
 
-def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
+def beside(first: Program, second: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
     """Join two programs of `behind_one_link` that begin together on one network.
 
     Parameters
@@ -367,22 +367,22 @@ def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool 
     hosts : number of hosts of the first program besides host 0, after which the second program's hosts come; 0 puts both on the same hosts.
     engines_apart : whether each program has its own copy engines; otherwise device d of both is one device.
     """
-    messages, works, uses, resources = len(one.source), len(one.work_seconds), len(one.resource), len(one.capacity)
-    is_message = np.isin(other.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
-    step = np.select([is_message, other.code == Op.WORK, other.code >= Op.TAKE], [messages, works, uses])
-    capacity = np.append(one.capacity, other.capacity)
+    messages, works, uses, resources = len(first.source), len(first.work_seconds), len(first.resource), len(first.capacity)
+    is_message = np.isin(second.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    step = np.select([is_message, second.code == Op.WORK, second.code >= Op.TAKE], [messages, works, uses])
+    capacity = np.append(first.capacity, second.capacity)
     if not engines_apart:
-        most = max(resources, len(other.capacity))
-        capacity = np.maximum(*(np.pad(np.asarray(p.capacity), (0, most - len(p.capacity))) for p in (one, other)))
-    pairs = {name: np.append(getattr(one, name), getattr(other, name)) for name in _SIDE_BY_SIDE}
+        most = max(resources, len(second.capacity))
+        capacity = np.maximum(*(np.pad(np.asarray(p.capacity), (0, most - len(p.capacity))) for p in (first, second)))
+    pairs = {name: np.append(getattr(first, name), getattr(second, name)) for name in _SIDE_BY_SIDE}
     return Program(
-        first=np.append(one.first[:-1], np.asarray(other.first) + len(one.code)),
-        arg=np.append(one.arg, np.asarray(other.arg) + step),
-        resource=np.append(one.resource, np.asarray(other.resource) + (resources if engines_apart else 0)),
+        first=np.append(first.first[:-1], np.asarray(second.first) + len(first.code)),
+        arg=np.append(first.arg, np.asarray(second.arg) + step),
+        resource=np.append(first.resource, np.asarray(second.resource) + (resources if engines_apart else 0)),
         capacity=capacity,
-        host=np.append(one.host, np.where(np.asarray(other.host) > 0, np.asarray(other.host) + hosts, other.host)),
-        source=np.append(one.source, np.asarray(other.source) + one.processes),
-        target=np.append(one.target, np.asarray(other.target) + one.processes),
+        host=np.append(first.host, np.where(np.asarray(second.host) > 0, np.asarray(second.host) + hosts, second.host)),
+        source=np.append(first.source, np.asarray(second.source) + first.processes),
+        target=np.append(first.target, np.asarray(second.target) + first.processes),
         **pairs,
     )
 
@@ -456,7 +456,7 @@ def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Boo
     first, nothing, none = np.searchsorted(keys[0][order], np.arange(processes + 1)), np.zeros(0, np.int64), np.zeros(0)
     work, sizes = np.concatenate(work_seconds), np.concatenate([lag, after, size])
     source_of, target_of = (
-        np.concatenate([process_of(end), own, send]) for end, own, send in ((source, activity, sends[0]), (target, other, sends[1]))
+        np.concatenate([process_of(end), of_edge, send]) for end, of_edge, send in ((source, activity, sends[0]), (target, other, sends[1]))
     )
     kinds = np.concatenate([np.full(edges + k, Leaves.EDGE), np.where(comes, Leaves.EAGER, Leaves.READY)]).astype(np.uint8)
     limits = np.concatenate([np.full(edges + k, np.finfo(np.float64).max / 1e13), limit])

@@ -15,9 +15,9 @@ from turnbuckle.replay.contention.network import Node, Wire
 CLOCK = 1e12
 
 
-def both_ways(one: int, other: int, bandwidth: float, seconds: float = 0.0) -> list[Wire]:
+def both_ways(first: int, second: int, bandwidth: float, seconds: float = 0.0) -> list[Wire]:
     """Build a full-duplex link: one wire per direction."""
-    return [Wire(one, other, bandwidth, seconds), Wire(other, one, bandwidth, seconds)]
+    return [Wire(first, second, bandwidth, seconds), Wire(second, first, bandwidth, seconds)]
 
 
 def gpu_node(

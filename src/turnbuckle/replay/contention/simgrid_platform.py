@@ -62,10 +62,10 @@ class _Platform:
     def tables(self) -> dict[str, Any]:
         root = self.root
         if root.name != "platform" or root.attributes.get("version") not in _VERSIONS:
-            raise error_of("A490", where=self.at(root), found=self.words(root, "version"))
+            raise error_of("A490", where=self.position(root), found=self.words(root, "version"))
         inner = root
         while True:
-            self.known(inner)
+            self.refuse_unread(inner)
             if inner is not root and inner.name == "cluster":
                 return self.cluster(inner)
             zones = [e for e in inner.inside if e.name in ("zone", "cluster")]
@@ -104,8 +104,8 @@ class _Platform:
         """Return how many hosts a list of numbers and ranges names."""
         count = 0
         for part in radical.split(","):
-            found = _RANGE.fullmatch(part.strip())
-            first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+            match = _RANGE.fullmatch(part.strip())
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
             count += last - first + 1
             if last < first or count > _MOST_HOSTS:
                 raise self.value(cluster, "radical", f"numbers and ranges such as 0-63, at most {_MOST_HOSTS:,} hosts")
@@ -161,7 +161,7 @@ class _Platform:
         taken: dict[str, str] = {}
         shared: dict[str, Any] | None = None
         for element in zone.inside:
-            self.known(element)
+            self.refuse_unread(element)
             if element.inside:
                 raise self.element(element.inside[0])
             name = element.attributes.get("id", "")
@@ -175,12 +175,14 @@ class _Platform:
             elif element.name == "host_link":
                 if name not in hosts:
                     raise self.value(element, "id", "a host that stands before it")
-                for way in ("up", "down"):
-                    link = element.attributes.get(way, "")
+                for direction in ("up", "down"):
+                    link = element.attributes.get(direction, "")
                     if link not in links:
-                        raise self.value(element, way, "a link that stands before it: NAME, or NAME_UP and NAME_DOWN of a SPLITDUPLEX one")
+                        raise self.value(
+                            element, direction, "a link that stands before it: NAME, or NAME_UP and NAME_DOWN of a SPLITDUPLEX one"
+                        )
                     if link in taken:
-                        raise self.attribute(element, way, "two ways share one link")
+                        raise self.attribute(element, direction, "two ways share one link")
                     taken[link] = name
             elif element.name == "backbone":
                 if shared:
@@ -230,16 +232,16 @@ class _Platform:
         return f"{number} {'min' if unit == 'm' else unit or 's'}"
 
     def quantity(self, element: Element, name: str) -> tuple[str, str]:
-        found = _QUANTITY.fullmatch(element.attributes.get(name, "").strip())
+        match = _QUANTITY.fullmatch(element.attributes.get(name, "").strip())
         try:
-            number = float(found[1]) if found else math.nan
+            number = float(match[1]) if match else math.nan
         except ValueError:
             number = math.nan
-        if found is None or not math.isfinite(number):
+        if match is None or not math.isfinite(number):
             raise self.value(element, name, "a number with SimGrid's unit, as in 1.25GBps, 10Gbps, 50us")
-        return found[1], found[2] or ""
+        return match[1], match[2] or ""
 
-    def known(self, element: Element) -> None:
+    def refuse_unread(self, element: Element) -> None:
         """Refuse an element that is not read, or one with an attribute that is not read."""
         if element.name not in _READ:
             raise self.element(element)
@@ -251,20 +253,20 @@ class _Platform:
     def element(self, element: Element, why: str = "") -> TurnbuckleError:
         name = element.attributes.get("id", "")
         tag = clipped(f"<{element.name}{f' id={name!r}' if name else ''}>")
-        return error_of("A489", where=self.at(element), found=f"{tag}: {why}" if why else tag)
+        return error_of("A489", where=self.position(element), found=f"{tag}: {why}" if why else tag)
 
     def attribute(self, element: Element, name: str, why: str = "") -> TurnbuckleError:
         words = self.words(element, name)
-        return error_of("A489", where=self.at(element), found=f"{words}: {why}" if why else words)
+        return error_of("A489", where=self.position(element), found=f"{words}: {why}" if why else words)
 
     def value(self, element: Element, name: str, fix: str) -> TurnbuckleError:
-        return error_of("A491", where=self.at(element), found=self.words(element, name), fix=fix)
+        return error_of("A491", where=self.position(element), found=self.words(element, name), fix=fix)
 
-    def empty(self, element: Element, found: str) -> TurnbuckleError:
-        return error_of("A491", where=self.at(element), found=found, fix="one <cluster>, or one zone of hosts")
+    def empty(self, element: Element, lack: str) -> TurnbuckleError:
+        return error_of("A491", where=self.position(element), found=lack, fix="one <cluster>, or one zone of hosts")
 
     def words(self, element: Element, name: str) -> str:
         return clipped(f"<{element.name} {name}={element.attributes.get(name, '')!r}>", 80)
 
-    def at(self, element: Element) -> str:
+    def position(self, element: Element) -> str:
         return f"{self.file}:{element.line}"
