@@ -30,9 +30,9 @@ def _format(file: str) -> str:
 
 
 def compared(data: Path) -> list[Case]:
-    """Return the cases to run: the one with the smallest files of each kind of question and pair of formats, or all of them.
+    """Return the cases to run, or all of them with ``TURNBUCKLE_EXAMPLES=all``.
 
-    ``TURNBUCKLE_EXAMPLES=all`` asks for all.
+    Of each kind of question on a pair of formats, and of each line of the card, the case with the smallest files.
     """
     cases = find([], CASES)
 
@@ -40,12 +40,12 @@ def compared(data: Path) -> list[Case]:
         places = (case.place(file, data) for file in case.files)
         return sum(Path(_outside(str(place))).stat().st_size for place in places)
 
-    shapes = {
-        (ask.model, *sorted(ask.given), *(_format(side.file) for side in (case.a, case.b))): case
-        for case in sorted((case for case in cases if not case.waits), key=size_bytes, reverse=True)
-        for ask in case.asks
-    }
-    return [case for case in cases if ALL or case.waits or case in shapes.values()]
+    chosen: dict[tuple[str, ...], Case] = {}
+    for case in sorted((case for case in cases if not case.waits), key=size_bytes, reverse=True):
+        formats = [_format(side.file) for side in (case.a, case.b)]
+        chosen |= dict.fromkeys(((ask.model, *sorted(ask.given), *formats) for ask in case.asks), case)
+        chosen |= dict.fromkeys(((row.kind, row.model) for row in shipped().rows if row.case == case.name), case)
+    return [case for case in cases if ALL or case.waits or case in chosen.values()]
 
 
 def test_every_case_says_what_it_is() -> None:
