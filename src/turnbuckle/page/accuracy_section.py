@@ -29,11 +29,11 @@ WHY: Final = {
 
 def accuracy_section(answer: Answer) -> dict[str, Any]:
     """Return the rows of the card that concern the question, their figure, and what is not validated."""
-    card = shipped()
+    validation = shipped()
     wanted = concerned(answer)
     groups = [g for g in shipped_groups() if (g.kind, g.model) in wanted]
     table = _table(groups) if groups else None
-    rows = [r for r in card.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
+    rows = [r for r in validation.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
     stated = [g for g in groups if g.stated and g.kind != FLOOR]
     held, all_of_them = (sum(getattr(g, name) for g in stated) for name in ("covered", "stated"))
     return {
@@ -41,8 +41,8 @@ def accuracy_section(answer: Answer) -> dict[str, Any]:
         "figures": [ratios(rows)] if rows else [],
         "held": f"{held} of {all_of_them}" if all_of_them else "",
         "level": f"{LEVEL:.0%}".replace("%", f"{NARROW}%"),
-        "about": _about(card),
-        "not_validated": list(card.not_validated),
+        "about": _about(validation),
+        "not_validated": list(validation.not_validated),
     }
 
 
@@ -67,9 +67,11 @@ def concerned(answer: Answer) -> set[tuple[str, str]]:
     return out
 
 
-def _about(card: Validation) -> str:
-    cases = len({r.case for r in card.rows} - {"(all)"})
-    return f"{len(card.rows)} quantities of {cases} cases, computed on {clean(card.day)} with version {clean(card.release)}"
+def _about(validation: Validation) -> str:
+    cases = len({r.case for r in validation.rows} - {"(all)"})
+    return (
+        f"{len(validation.rows)} quantities of {cases} cases, computed on {clean(validation.day)} with version {clean(validation.release)}"
+    )
 
 
 def _rounded(share: float) -> str:

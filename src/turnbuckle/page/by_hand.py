@@ -65,16 +65,16 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
     if replayed is None or len(replayed["arrays"]) > MOST_BYTES:
         edges = f"{len(timeline.graph.kind):,}"
         sliders = _limited(studies)
-        known = planes(timeline, levers, _axes(sliders), min(max(PASSES // len(timeline.graph.time_ns), _FEWEST_POINTS), _MOST_POINTS))
-        if known is None:
+        limits = planes(timeline, levers, _axes(sliders), min(max(PASSES // len(timeline.graph.time_ns), _FEWEST_POINTS), _MOST_POINTS))
+        if limits is None:
             return {
                 "graph": None,
                 "words": f"This run has {edges} dependencies, more than a page replays. The command line asks the same of it.",
             }
         recorded = timeline.unchanged_parts(PART_OF_CATEGORY, levers.beyond)
-        graph = {name: getattr(known, name).tolist() for name in ("points", "seconds", "slopes")}
+        graph = {name: getattr(limits, name).tolist() for name in ("points", "seconds", "slopes")}
         graph["recorded"] = [recorded[part] for part in PARTS]
-        words = _BOUNDED.format(edges=edges, points=len(known.points))
+        words = _BOUNDED.format(edges=edges, points=len(limits.points))
     shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
     parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
     more = {"measured": studies.link.measured, "parts": parts, "targets": shown}
@@ -157,8 +157,8 @@ def _written(flat: Flat, levers: Levers) -> dict[str, Any] | None:
     if alike.shape[1] > _MOST_PARAMETERS:
         return None
     seconds = (flat.worth == 1e9) & (flat.worth != flat.lag_ns)
-    known = seconds | (flat.worth == flat.lag_ns) | (flat.term < 0)
-    if not known.all():
+    exact = seconds | (flat.worth == flat.lag_ns) | (flat.term < 0)
+    if not exact.all():
         return None
     first, second = (number_of[term] for term in flat.term)  # -1 is the last one, which is 0
     kind = seconds[0].astype(np.uint8) | seconds[1].astype(np.uint8) << 1 | flat.part.astype(np.uint8) << 2

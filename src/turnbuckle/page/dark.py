@@ -39,5 +39,5 @@ def on_paper(svg: str) -> Markup:
     >>> on_paper('<svg class="figure-svg"><path fill="#123456" /></svg>')
     Markup('<svg class="figure-svg paper"><path fill="#123456" /></svg>')
     """
-    known = set(_COLOUR.findall(svg)) <= _EITHER | DARK.keys()
-    return Markup(svg if known else svg.replace('class="figure-svg"', 'class="figure-svg paper"', 1))
+    paired = set(_COLOUR.findall(svg)) <= _EITHER | DARK.keys()
+    return Markup(svg if paired else svg.replace('class="figure-svg"', 'class="figure-svg paper"', 1))

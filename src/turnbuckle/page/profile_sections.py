@@ -172,11 +172,11 @@ def _device_alone(answer: Answer) -> bool:
 
 def _host_work(profile: Profile) -> str:
     """Return how much of the host work the recording names."""
-    found = host_work.described(profile, 0)
-    total = 0.0 if found is None else found["named_s"] + found["unnamed_s"]
-    if found is None or not total:
+    work = host_work.described(profile, 0)
+    total = 0.0 if work is None else work["named_s"] + work["unnamed_s"]
+    if work is None or not total:
         return "the rest is host work that no record explains"
-    return f"the rest is host work, of which ranges, annotations or operators name {percent(found['named_s'] / total)}"
+    return f"the rest is host work, of which ranges, annotations or operators name {percent(work['named_s'] / total)}"
 
 
 def _tracks(tracks: pl.DataFrame, kind: str, name: str) -> str:

@@ -41,7 +41,7 @@ class Durations:
     host: Float = field(default_factory=lambda: np.ones(1))
 
     @property
-    def own(self) -> Float:
+    def undelayed(self) -> Float:
         """Return the new durations of the activities themselves, counted together [s]: without what delays them before they begin."""
         return np.maximum(self.scaled + self.run.count * self.falls["activity"], 0.0)
 
@@ -69,7 +69,7 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model, on_sourc
     run, source, target, model : what is priced, on which machines, by which price list.
     on_source : prices of the same pieces on the same source, filled in as they are asked for; None keeps none.
     """
-    known: Prices = {} if on_source is None else on_source
+    prices: Prices = {} if on_source is None else on_source
     scaled, delay = run.seconds.copy(), np.zeros(len(run))
     falls: dict[Falls, Float] = {where: np.zeros(len(run)) for where in get_args(Falls)}
     missing: list[str] = []
@@ -80,9 +80,9 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model, on_sourc
         replayed = covered if charge.replayed is None else run.rows(charge.replayed)
         if not (covered.any() or replayed.any()):
             continue
-        if charge.seconds not in known:
-            known[charge.seconds] = charge.seconds(run, source, source)
-        before, after = known[charge.seconds], charge.seconds(run, target, source)
+        if charge.seconds not in prices:
+            prices[charge.seconds] = charge.seconds(run, source, source)
+        before, after = prices[charge.seconds], charge.seconds(run, target, source)
         if after is None or (before is None and charge.anchor != "absolute"):
             missing.append(charge.name)
             continue
@@ -151,7 +151,7 @@ def nic_kept(durations: Durations, nic_bound: Mapping[str, float]) -> Durations:
     if not nic_bound:
         return durations
     run = durations.run
-    share = np.where(run.category == "copy", [nic_bound.get(way, 0.0) for way in run.direction], 0.0)
+    share = np.where(run.category == "copy", [nic_bound.get(direction, 0.0) for direction in run.direction], 0.0)
     falls: dict[Falls, Float] = {**durations.falls, "activity": durations.falls["activity"] * (1.0 - share)}
     return replace(
         durations, scaled=share * run.seconds + (1.0 - share) * durations.scaled, delay=durations.delay * (1.0 - share), falls=falls

@@ -99,7 +99,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if (slower := zero_copy_longer(pair, model.port, Draws())) is not None:
         out.append(finding("A372", 1, f"{float(slower):.2f} times as long"))
     if ready.nic_bound:
-        words = ", ".join(f"{share:.1%} of the bytes {way}" for way, share in ready.nic_bound.items())
+        words = ", ".join(f"{share:.1%} of the bytes {direction}" for direction, share in ready.nic_bound.items())
         out.append(finding("A370", len(ready.nic_bound), words))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
@@ -169,24 +169,24 @@ def _read_limited(pair: Pair, priced: Priced) -> str:
 
 def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     """Say how a class of copies is priced on a target, and so what its number rests on."""
-    way, target = direction.removeprefix("migration_"), pair.target
+    link_way, target = direction.removeprefix("migration_"), pair.target
     if target is pair.source:
         return "as recorded"
     if memory == UNSIZED:
         return "kept as recorded: its size is not known"
     if direction == "d2d":
         return "time recorded, by the ratio of the memories' bandwidths"
-    if way not in LINK_WAYS:
+    if link_way not in LINK_WAYS:
         return "kept as recorded: no link carries it"
     if port == "managed" and direction in HOST_WAYS:
         return "moved as managed memory, at the rate that the machine file states"
     if port == "zero-copy" and not target.copies_vanish and direction in HOST_WAYS:
         return "no copy: kernels read and write the bytes over the coherent link, once"
-    if target.copies_vanish and way in HOST_WAYS:
+    if target.copies_vanish and link_way in HOST_WAYS:
         stated = target.value("package.copy_bandwidth") is not None
         kept = f"copied inside the package, {'as the machine file states' if stated else 'at half of its memory bandwidth'}"
         return kept if port == "as-is" and direction in HOST_WAYS else "one memory: no copy"
-    bandwidth = target.value(link_parameter(way, "bandwidth"))
+    bandwidth = target.value(link_parameter(link_way, "bandwidth"))
     if bandwidth is None:
         return "kept as recorded: the target states no bandwidth of this link"
     if not other_host(pair):
@@ -195,11 +195,11 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     if memory == "pageable":
         if target.value("link.pageable.efficiency") is not None:
             return "the share of its link that the machine file states for pageable copies"
-        staged = way != "p2p" and pair.source.value(observed_parameter(way, memory, "bandwidth")) is not None
+        staged = link_way != "p2p" and pair.source.value(observed_parameter(link_way, memory, "bandwidth")) is not None
         return "staged by the other host at the recorded rate" if staged else "staged by the other host at the rate of measured hosts"
     if direction.startswith("migration"):
         return "pages moved as recorded, on the target's link"
-    if target.value(link_parameter(way, "efficiency")) is not None:
+    if target.value(link_parameter(link_way, "efficiency")) is not None:
         return "line fitted to the recording, at the share of the link that the machine file states"
     packets = behind(target.coupling, bandwidth)
     left = "the link's peak" if packets is None else f"what the packets of {packets.name} leave"

@@ -201,8 +201,8 @@ def ported(model: Model, port: Port) -> Model:
 
 def with_kernels(model: Model, kernels: KernelTable) -> Model:
     """Return the model with another table of kernels."""
-    own = _kernel_seconds(model.alpha, kernels)
-    return replace(model, kernels=kernels, charges=tuple(replace(c, seconds=own) if c.name == "kernel" else c for c in model.charges))
+    cost = _kernel_seconds(model.alpha, kernels)
+    return replace(model, kernels=kernels, charges=tuple(replace(c, seconds=cost) if c.name == "kernel" else c for c in model.charges))
 
 
 def coupling_alone(model: Model) -> Model:
@@ -393,13 +393,13 @@ def _byte_seconds(
     bandwidths : of the link on source and target [B/s].
     """
     source, target = (np.asarray(1.0 / bandwidth) for bandwidth in bandwidths)
-    own = source if observed is None else np.asarray(1.0 / observed)
+    of_class = source if observed is None else np.asarray(1.0 / observed)
     if isinstance(machine, Elsewhere) and other_host(machine.pair):
         if memory == "pageable":
-            return machine.staged(size, None if observed is None else own, target, direction)
+            return machine.staged(size, None if observed is None else of_class, target, direction)
         if memory == "migration":
-            return machine.migrated(own, source, target)
-    return on_other_link(own, source, target)
+            return machine.migrated(of_class, source, target)
+    return on_other_link(of_class, source, target)
 
 
 def _inside_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
@@ -410,10 +410,10 @@ def _inside_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
     size, peak = p.size_bytes[p.kind == "copy_d2d"], machine.value("gpu.memory_bandwidth")
     if peak is None:
         return None
-    latency, reached, own = (source.value(n) for n in ("observed.d2d.latency", "observed.d2d.bandwidth", "gpu.memory_bandwidth"))
+    latency, reached, source_peak = (source.value(n) for n in ("observed.d2d.latency", "observed.d2d.bandwidth", "gpu.memory_bandwidth"))
     if latency is None and reached is None:
         latency = source.value("link.d2h.latency")
-    share = 1.0 if reached is None or own is None else 2.0 * reached / own
+    share = 1.0 if reached is None or source_peak is None else 2.0 * reached / source_peak
     late, longer = machine.inside(reached is not None) if isinstance(machine, Elsewhere) else (1.0, 1.0)
     each = (0.0 if latency is None else latency) * late + 2.0 * size / (peak * share) * longer
     return np.asarray(np.where(p.memory[p.kind == "copy_d2d"] == UNSIZED, 1.0 / peak, each))
@@ -485,11 +485,13 @@ def _remoting_charges() -> list[Charge]:
         name = f"remoting: {cost.__name__.removesuffix('_seconds')} of {word}"
         return Charge(name, covers, seconds, "difference", falls=falls, replayed=replayed, only="remoting.round_trip")
 
-    def data(word: str, way: HostWay) -> Charge:
-        bandwidth = parameter_name(f"remoting.{way}.bandwidth")
+    def data(word: str, direction: HostWay) -> Charge:
+        bandwidth = parameter_name(f"remoting.{direction}.bandwidth")
 
         def covers(p: Pieces) -> Bool:
-            return np.asarray(np.isin(p.kind, (f"copy_{way}", "migration")) & np.isin(p.direction, (way, f"migration_{way}")))
+            return np.asarray(
+                np.isin(p.kind, (f"copy_{direction}", "migration")) & np.isin(p.direction, (direction, f"migration_{direction}"))
+            )
 
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
             return remoting.data_seconds(p.size_bytes[p.rows(covers)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))

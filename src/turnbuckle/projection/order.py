@@ -174,8 +174,8 @@ def curve_times(ready: Prepared, durations: Iterable[Durations]) -> list[Float]:
     """Return the run times [s] of the same draws at many points of a curve, which share what was replayed; shape (draws,) each."""
     timeline = ready.timeline
     assert timeline is not None
-    found = along_seconds(timeline, (changed(ready, each) for each in durations))
-    return [ready.measured + (seconds - timeline.unchanged_seconds) for seconds in found]
+    curve = along_seconds(timeline, (changed(ready, each) for each in durations))
+    return [ready.measured + (seconds - timeline.unchanged_seconds) for seconds in curve]
 
 
 def sum_times(ready: Prepared, durations: Durations) -> Float:

@@ -102,7 +102,7 @@ def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | Non
     if model.alpha != "auto" or pair.target is pair.source:
         return kernel_ratio(pair, model)
     rows = durations.run.kind == "kernel"
-    before, after = float(durations.run.seconds[rows].sum()), float(durations.own[rows].sum())
+    before, after = float(durations.run.seconds[rows].sum()), float(durations.undelayed[rows].sum())
     return before / after if before > 0 and after > 0 and before != after else None
 
 

@@ -172,8 +172,8 @@ class Uncertain:
         if same:
             return anchored(self.run, source, source, model)
         drawn = drawn_target(declared, pair.target, source, draws)
-        known = self._on_source if every else None
-        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model, known)
+        prices = self._on_source if every else None
+        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model, prices)
         scaled = self._form(durations.scaled, pair, model, draws)
         kept = launches_kept(self.run, pair)
         if kept.any():
@@ -320,7 +320,7 @@ class Made:
         """
         if rows.sum() != count:
             return None
-        stated, drawn = (durations.of(rows).own for durations in (self.stated, self.drawn))
+        stated, drawn = (durations.of(rows).undelayed for durations in (self.stated, self.drawn))
         return stated[None, :], np.broadcast_to(drawn, (self.draws.draws, stated.shape[-1]))
 
 
@@ -354,7 +354,7 @@ def copy_times(
 
     picked = None if made is None else made.of(made.stated.run.category == "copy", len(run))
     stated, drawn = picked or (seconds(Draws()), seconds(Draws(question.draws, question.seed)))
-    known = np.isfinite(stated[0])
+    priced_rows = np.isfinite(stated[0])
     tails = ((1.0 - question.level) / 2, (1.0 + question.level) / 2)
 
     def added(which: tuple[str, str], rows: Bool) -> CopyClass:
@@ -366,16 +366,20 @@ def copy_times(
         return CopyClass(*which, round(float(count.sum())), moved, measured, total, min(low, total), max(high, total), basis)
 
     kinds = [copy_class(*c) for c in zip(run.direction.tolist(), run.memory.tolist(), strict=True)]
-    masks = {which: known & np.array([kind == which for kind in kinds]) for which in sorted(set(kinds), key=lambda c: copy_order(*c))}
+    masks = {which: priced_rows & np.array([kind == which for kind in kinds]) for which in sorted(set(kinds), key=lambda c: copy_order(*c))}
     classes = tuple(added(which, rows) for which, rows in masks.items() if rows.any())
     shares = {}
     if drivers:
         names = question.names(declared, pair, model)
-        sample = _sums(drawn, known)
+        sample = _sums(drawn, priced_rows)
         shares = variance_shares(
-            sample, names, question.seed, lambda few, of: _sums(seconds(Draws(few * len(of), question.seed, of)), known), _most(len(run))
+            sample,
+            names,
+            question.seed,
+            lambda few, of: _sums(seconds(Draws(few * len(of), question.seed, of)), priced_rows),
+            _most(len(run)),
         )
-    return Copies(**vars(added(_EVERY, known)), classes=classes, drivers=shares)
+    return Copies(**vars(added(_EVERY, priced_rows)), classes=classes, drivers=shares)
 
 
 def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Model, made: Made | None = None) -> Kernels | None:
@@ -388,7 +392,7 @@ def kernel_times(question: Uncertain, declared: Machine, pair: Pair, model: Mode
         return None
 
     def seconds(draws: Draws) -> Float:
-        return np.broadcast_to(question.durations(declared, pair, model, draws).own, (max(draws.draws, 1), len(run)))
+        return np.broadcast_to(question.durations(declared, pair, model, draws).undelayed, (max(draws.draws, 1), len(run)))
 
     picked = None if made is None else made.of(made.stated.run.kind == "kernel", len(run))
     drawing = Draws(question.draws, question.seed) if question.draws else Draws()
@@ -422,14 +426,14 @@ def copy_seconds_of(question: Uncertain, declared: Machine, pair: Pair, model: M
     Copies that were not recorded on the source are priced on the target alone: nan where a machine lacks what their price needs.
     """
     if question.recorded:
-        return question.durations(declared, pair, model, draws or Draws()).own
+        return question.durations(declared, pair, model, draws or Draws()).undelayed
     charges = tuple(replace(c, anchor="absolute") if c.anchor == "ratio" else c for c in model.charges)
     durations = question.durations(declared, pair, replace(model, charges=charges), draws or Draws())
     lacking = np.ones(len(question.run), dtype=np.bool_)
     for charge in charges:
         if charge.anchor == "absolute" and charge.name not in durations.missing:
             lacking &= ~question.run.rows(charge.covers)
-    return np.where(lacking, np.nan, durations.own)
+    return np.where(lacking, np.nan, durations.undelayed)
 
 
 def copy_question(

@@ -67,10 +67,10 @@ def run_time_table(run: Run) -> Table:
         left = summary.categories_ns(run.steady.profile)
         head += [">steady", ">share "]
         for row, name in zip(rows, shares, strict=False):
-            known = name in words
+            recorded = name in words
             row += (
                 cells(number(left[name] * 1e-9, "s"), percent(left[name] / max(run.steady.profile.run_time_ns, 1)))
-                if known
+                if recorded
                 else cells("", DASH)
             )
         rows[-1] += [Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"), Cell("")]
@@ -144,18 +144,18 @@ def host_work_tables(profile: Profile) -> list[Table]:
 
     Empty where the recording names no ranges.
     """
-    found = host_work.described(profile, MOST)
-    if found is None:
+    work = host_work.described(profile, MOST)
+    if work is None:
         return []
-    tables = [_host_work_table(found, "host work by range", "NVTX range, annotation, operator or Python function")]
-    if found["annotations"] is not None:
-        tables.append(_host_work_table(found["annotations"], "host work by annotation", "annotation, whatever operators run inside it"))
+    tables = [_host_work_table(work, "host work by range", "NVTX range, annotation, operator or Python function")]
+    if work["annotations"] is not None:
+        tables.append(_host_work_table(work["annotations"], "host work by annotation", "annotation, whatever operators run inside it"))
     return [table for table in tables if table.rows]
 
 
-def _host_work_table(found: dict[str, Any], title: str, what: str) -> Table:
-    total = max(found["named_s"] + found["unnamed_s"], 1e-300)
-    ranges = [*found["ranges"], {"name": None, "count": None, "seconds": found["unnamed_s"]}]
+def _host_work_table(work: dict[str, Any], title: str, what: str) -> Table:
+    total = max(work["named_s"] + work["unnamed_s"], 1e-300)
+    ranges = [*work["ranges"], {"name": None, "count": None, "seconds": work["unnamed_s"]}]
     rows = [
         cells(
             Cell("outside of all ranges", tone="soft")
@@ -170,7 +170,7 @@ def _host_work_table(found: dict[str, Any], title: str, what: str) -> Table:
     ]
     head = ["range", ">count", ">time", ">share of host work"]
     caption = f"Host work while nothing else runs, by its innermost {what}."
-    return Table(caption, head, rows, TOP, found["distinct"] - len(found["ranges"]), title=title)
+    return Table(caption, head, rows, TOP, work["distinct"] - len(work["ranges"]), title=title)
 
 
 def window_words(profile: Profile) -> str:

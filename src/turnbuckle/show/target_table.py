@@ -44,7 +44,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
                 f"{p.penalty:.3f}×",
                 Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
                 Cell(v.words, f"{v.sure} likely to cost less than {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
-                *([_own(v)] if others else []),
+                *([_own_machine(v)] if others else []),
                 DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s"),
                 f"{p.benefit:.3f}×",
                 Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
@@ -68,7 +68,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
     return Table(caption, head, rows, notes=notes, title=title, wide=wide)
 
 
-def _own(v: Verdict) -> Cell:
+def _own_machine(v: Verdict) -> Cell:
     """Return what the run takes with the target's own kernels and host; a dash where they are the recording's."""
     return Cell(DASH) if v.whole is v.projection else Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
 

@@ -205,8 +205,8 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
         parts.append(f"{clause} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
     others = [v for v in asked if v.whole is not v.projection]
     by = " and by the coupling alone" if others else ""
-    own = listed([f"{v.name} {_times(v.whole)}" for v in others])
-    rest = f" With its own GPU and host {own}." if len(others) == 1 else f" With their own GPUs and hosts: {own}." if others else ""
+    apart = listed([f"{v.name} {_times(v.whole)}" for v in others])
+    rest = f" With its own GPU and host {apart}." if len(others) == 1 else f" With their own GPUs and hosts: {apart}." if others else ""
     return f"Against the recorded {seconds(measured_seconds)}{by}, " + "; ".join(parts) + "." + rest
 
 

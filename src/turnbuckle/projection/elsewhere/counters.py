@@ -99,14 +99,14 @@ def is_counters(text: str) -> bool:
 
 def _heading(text: str) -> tuple[int, str] | None:
     """Return where the first heading begins, and what separates its cells; None where there is none."""
-    at = 0
+    offset = 0
     for line in text.splitlines(keepends=True):
         if any(word in line for word in _KERNEL):
             for separator in ",;\t":
                 cells = [cell.strip(' "\r\n') for cell in line.translate(_QUOTES).split(separator)]
                 if len(cells) > 2 and any(cell in _KERNEL for cell in cells):
-                    return at, separator
-        at += len(line)
+                    return offset, separator
+        offset += len(line)
     return None
 
 
@@ -160,9 +160,9 @@ class _Reading:
         self.cells = []
         begin = _heading(text)
         assert begin is not None  # the caller has looked
-        at, separator = begin
-        line = text.count("\n", 0, at)
-        rows = csv.reader(io.StringIO(text[at:].translate(_QUOTES), newline=""), delimiter=separator)
+        offset, separator = begin
+        line = text.count("\n", 0, offset)
+        rows = csv.reader(io.StringIO(text[offset:].translate(_QUOTES), newline=""), delimiter=separator)
         columns: dict[str, int] = {}
         units: list[str] = []
         heading = ""
@@ -171,8 +171,8 @@ class _Reading:
                 cells = [cell.strip() for cell in row]
                 if not any(cells) or cells[0].startswith("=="):
                     continue
-                if found := next((cell for cell in cells if cell in _KERNEL), ""):
-                    columns, units, heading = {cell: k for k, cell in reversed(list(enumerate(cells)))}, [], found
+                if column := next((cell for cell in cells if cell in _KERNEL), ""):
+                    columns, units, heading = {cell: k for k, cell in reversed(list(enumerate(cells)))}, [], column
                 elif len(cells) > columns[heading] and not cells[columns[heading]] and not units and not cells[0]:
                     units = cells
                 else:
@@ -185,8 +185,8 @@ class _Reading:
 
     def _line(self, columns: Mapping[str, int], heading: str, cells: list[str], units: list[str], where: str) -> None:
         def cell(column: str) -> str:
-            at = columns.get(column, len(cells))
-            return cells[at] if at < len(cells) else ""
+            index = columns.get(column, len(cells))
+            return cells[index] if index < len(cells) else ""
 
         long = next((word for word in _LONG if word in columns), "")
         kernel = cell(heading)
@@ -198,9 +198,9 @@ class _Reading:
         if not launch.seconds > 0:
             self._times(launch, cell, where)
         if not long:
-            for column, at in columns.items():
+            for column, index in columns.items():
                 if column in _metrics():
-                    self.cells.append(_Cell(launch, column, cells[at], units[at] if at < len(units) else "", where))
+                    self.cells.append(_Cell(launch, column, cells[index], units[index] if index < len(units) else "", where))
                 elif column != heading:
                     self.unused.add(column)
             return
@@ -247,10 +247,10 @@ class _Reading:
         for launch in self.launches.values():
             by_name.setdefault(texts[launch.kernel], []).append(launch)
         counted = {launches[0].kernel: _mean(launches) for launches in by_name.values()}
-        told = {name: kernel for name, kernel in counted.items() if any(kernel.sides)}
-        if not told:
+        useful = {name: kernel for name, kernel in counted.items() if any(kernel.sides)}
+        if not useful:
             raise error_of("A433.nothing", where=", ".join(self.names))
-        return Counters(told, tuple(self._findings(list(counted.values()))))
+        return Counters(useful, tuple(self._findings(list(counted.values()))))
 
     def _take(self, c: _Cell, mark: str) -> None:
         metric = _metrics()[c.metric]
@@ -342,8 +342,8 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
 
     def both(quantity: str) -> float:
         """Return the total, else reads and writes added up."""
-        ways = [of(f"{quantity} {way}")[:1] for way in ("read", "written")]
-        return of(quantity)[0] if of(quantity) else sum(v for way in ways for v in way) if all(ways) else math.nan
+        ways = [of(f"{quantity} {side}")[:1] for side in ("read", "written")]
+        return of(quantity)[0] if of(quantity) else sum(v for side in ways for v in side) if all(ways) else math.nan
 
     operations: dict[ParameterName, float] = {}
     for name in _once(means):

@@ -110,12 +110,16 @@ class KernelTable:
 
     def _predicted(self, kernels: pl.DataFrame, source: Machine, targets: Sequence[Machine]) -> KernelTable:
         assert self.predict is not None
-        told = {t.name: {str(n): (float(r), float(e)) for n, r, e in self.predict(kernels, source, t.resolved(source))} for t in targets}
-        for name, target in [(n, t) for t, rows in told.items() for n, (r, e) in rows.items() if not (0 < r < _MOST and 0 <= e < _MOST)]:
-            raise error_of("A432.ratio", where=self.source, found=f"{clipped(name, 60)} on {target}: {told[target][name]}")
-        known = [n for n in kernels["name"].to_list() if all(n in rows for rows in told.values())]
-        by = {t: (tuple(rows[n][0] for n in known), tuple(rows[n][1] for n in known)) for t, rows in told.items()}
-        return replace(self, patterns=tuple(known), ratio=(1.0,) * len(known), error=(0.0,) * len(known), by_target=by, predict=None)
+        predictions = {
+            t.name: {str(n): (float(r), float(e)) for n, r, e in self.predict(kernels, source, t.resolved(source))} for t in targets
+        }
+        for name, target in [
+            (n, t) for t, rows in predictions.items() for n, (r, e) in rows.items() if not (0 < r < _MOST and 0 <= e < _MOST)
+        ]:
+            raise error_of("A432.ratio", where=self.source, found=f"{clipped(name, 60)} on {target}: {predictions[target][name]}")
+        names = [n for n in kernels["name"].to_list() if all(n in rows for rows in predictions.values())]
+        by = {t: (tuple(rows[n][0] for n in names), tuple(rows[n][1] for n in names)) for t, rows in predictions.items()}
+        return replace(self, patterns=tuple(names), ratio=(1.0,) * len(names), error=(0.0,) * len(names), by_target=by, predict=None)
 
 
 def recorded(trace: Trace) -> pl.DataFrame:

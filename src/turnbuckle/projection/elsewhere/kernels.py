@@ -72,13 +72,13 @@ def same_model(pair: Pair) -> bool:
 
 def _over(name: ParameterName, source: Priced, target: Priced) -> Float | None:
     """Return a parameter there over here; None where either machine lacks it."""
-    here, there = source.value(name), target.value(name)
-    return None if here is None or there is None else np.asarray(there / here)
+    before, after = source.value(name), target.value(name)
+    return None if before is None or after is None else np.asarray(after / before)
 
 
 def peak_over(precision: str, source: Priced, target: Priced) -> Float | None:
     """Return the peak rate of a precision there over here; None where no machine file states it on both."""
-    return next((found for name in _PEAKS.get(precision, ()) if (found := _over(name, source, target)) is not None), None)
+    return next((ratio for name in _PEAKS.get(precision, ()) if (ratio := _over(name, source, target)) is not None), None)
 
 
 def scales(pair: Pair) -> bool:
@@ -101,18 +101,18 @@ def basis_of(kind: KernelKind, pair: Pair, given: KernelTable | None = None) -> 
         return "kept"
     if same_model(pair):
         return "same GPU"
-    if counters is not None and _told(kind, counters, pair):
+    if counters is not None and _by_counts(kind, counters, pair):
         return "counters"
     return "launch geometry" if _by_launch(kind, pair) else "range of rates"
 
 
 def _by_launch(kind: KernelKind, pair: Pair) -> bool:
     """Return whether waves of blocks tell the time on the target."""
-    known = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
-    return kind.launched and known and not other_vendor(pair)
+    stated = not any(lacking(machine, "launch geometry") for machine in (pair.source, pair.target))
+    return kind.launched and stated and not other_vendor(pair)
 
 
-def _told(kind: KernelKind, counters: Counted, pair: Pair) -> bool:
+def _by_counts(kind: KernelKind, counters: Counted, pair: Pair) -> bool:
     """Return whether counters tell the time on the target: the machines have the rates, and the kernel is held up by one of them."""
     if _over("gpu.memory_bandwidth", pair.source, pair.target) is None or _computes(kind, pair, pair.source, pair.target, counters) is None:
         return False
@@ -190,8 +190,8 @@ def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: P
     low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
     share = low + (high - low) * below(_by_name(kinds, draws))
     by_rate = {(k.bound, k.precision): k for k in kinds}
-    known = {rate: _computes(k, pair, source, target) for rate, k in by_rate.items()}
-    compute = _columns([known[k.bound, k.precision] for k in kinds], draws)
+    ratios = {rate: _computes(k, pair, source, target) for rate, k in by_rate.items()}
+    compute = _columns([ratios[k.bound, k.precision] for k in kinds], draws)
     return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
 
 
@@ -202,9 +202,9 @@ def _by_counters(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target
     can be.  So is a side that was not counted.
     """
     counted = [counters for kind in kinds if (counters := given.counters(kind.given)) is not None]
-    known = np.array([reached(kind, counters, pair.source) for kind, counters in zip(kinds, counted, strict=True)])
+    shares = np.array([reached(kind, counters, pair.source) for kind, counters in zip(kinds, counted, strict=True)])
     z = _by_name(kinds, draws)
-    memory, arithmetic = (np.where(np.isnan(side), below(sign * z), side) for side, sign in ((known[:, 0], 1), (known[:, 1], -1)))
+    memory, arithmetic = (np.where(np.isnan(side), below(sign * z), side) for side, sign in ((shares[:, 0], 1), (shares[:, 1], -1)))
     faster = _over("gpu.memory_bandwidth", source, target)
     assert faster is not None  # `basis_of` has looked
     compute = _columns([_computes(k, pair, source, target, c) for k, c in zip(kinds, counted, strict=True)], draws)

@@ -338,9 +338,9 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
 
 def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float, int] | None:
     """Return the bandwidth that the recording's collective kernels reach [B/s], and how many show it."""
-    own = np.zeros(len(graph.activity), dtype=np.int64)
+    run_ns = np.zeros(len(graph.activity), dtype=np.int64)
     runs = graph.kind == EDGE["run"]
-    own[graph.owner[runs]] = graph.lag_ns[runs]
+    run_ns[graph.owner[runs]] = graph.lag_ns[runs]
     devices = profile.trace.devices["device"].n_unique()
     unit = Fabric(0.0, 1.0, 1, (1.0,), True, max(devices, 1))
     shown = [
@@ -350,17 +350,17 @@ def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float
         ).iter_rows()
     ]
     fixed, weight = (np.array(values) for values in zip(*shown, strict=True))
-    return observed_bandwidth(sized, own[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
+    return observed_bandwidth(sized, run_ns[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
 
 
 def _with_messages(
     graph: Graph, matched: Exchanges | None, starts: Int, ends: Int, source: Prices, target: Prices, sized: pl.DataFrame
 ) -> tuple[Graph, Float]:
     """Return the graph with the lags that are the network's, and the change of every lag by the other network [ns]."""
-    own = _Lags(graph)
-    own.kernels(sized["activity"].to_numpy(), source, target)
+    lags = _Lags(graph)
+    lags.kernels(sized["activity"].to_numpy(), source, target)
     if matched is None:
-        return own.graph()
+        return lags.graph()
     pairs = matched.messages.with_columns(waits=rendezvous(matched.messages), price=source.message_seconds, more=target.message_seconds)
     pairs = pairs.with_columns(pl.col("more") - pl.col("price")).filter(pl.col("activity") >= 0, pl.col("done_r") >= 0)
     send, sent, post, received = (pairs[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
@@ -373,19 +373,19 @@ def _with_messages(
     after = np.maximum(ends - np.maximum(arrival, starts), 0)
     there = (send != received) & (starts[send] < ends[received])
     lag = np.minimum(takes + after[received], ends[received] - starts[send])
-    own.carry(2 * send[there] + 1, 2 * received[there] + 2, lag[there], more[there])
+    lags.carry(2 * send[there] + 1, 2 * received[there] + 2, lag[there], more[there])
     # a receive that found its message under way did not work for so long
     late = np.unique(received[there & ~waits])
-    own.shorten(late, np.maximum(after[late], round(source.overhead_s * 1e9)))
+    lags.shorten(late, np.maximum(after[late], round(source.overhead_s * 1e9)))
     # both sides of a message that cannot leave early wait for each other
     back = there & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
-    own.carry(2 * post[back] + 1, 2 * sent[back] + 2, None, more[back])
+    lags.carry(2 * post[back] + 1, 2 * sent[back] + 2, None, more[back])
     forth = there & waits & (post >= 0) & (starts[post] < ends[received])
-    own.carry(2 * post[forth] + 1, 2 * received[forth] + 2, np.minimum(lag, ends[received] - starts[post])[forth], more[forth])
+    lags.carry(2 * post[forth] + 1, 2 * received[forth] + 2, np.minimum(lag, ends[received] - starts[post])[forth], more[forth])
     itself = waits & (sent == send)
-    own.carry(2 * send[itself] + 1, 2 * send[itself] + 2, None, more[itself])
-    own.collectives(source, target)
-    return own.graph()
+    lags.carry(2 * send[itself] + 1, 2 * send[itself] + 2, None, more[itself])
+    lags.collectives(source, target)
+    return lags.graph()
 
 
 class _Lags:
@@ -413,19 +413,19 @@ class _Lags:
     def carry(self, source: Int, target: Int, lag: Int | None, added: Float) -> None:
         """Let edges carry a message: their lag, unless it is the recorded one (None), and what the network adds [ns]."""
         edge = self._of(source, target)
-        known = edge >= 0
+        recorded = edge >= 0
         if lag is not None:
-            np.maximum.at(self.lag, edge[known], lag[known])
-            self._new.append((source[~known], target[~known], lag[~known], added[~known]))
+            np.maximum.at(self.lag, edge[recorded], lag[recorded])
+            self._new.append((source[~recorded], target[~recorded], lag[~recorded], added[~recorded]))
         # of several messages over one edge the one that changes most
-        order = np.argsort(np.abs(added[known]), kind="stable")
-        self.added[edge[known][order]] = added[known][order]
+        order = np.argsort(np.abs(added[recorded]), kind="stable")
+        self.added[edge[recorded][order]] = added[recorded][order]
 
     def shorten(self, calls: Int, lag: Int) -> None:
         """Let calls take no longer than so by themselves [ns]."""
         edge = self._of(2 * calls + 1, 2 * calls + 2)
-        known = edge >= 0
-        self.lag[edge[known]] = np.minimum(self.lag[edge[known]], lag[known])
+        recorded = edge >= 0
+        self.lag[edge[recorded]] = np.minimum(self.lag[edge[recorded]], lag[recorded])
 
     def collectives(self, source: Prices, target: Prices) -> None:
         """Let the calls of collectives take as much more as their price is higher."""

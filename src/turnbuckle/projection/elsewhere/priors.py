@@ -228,56 +228,59 @@ class Elsewhere:
 
     def value(self, name: ParameterName) -> Float | float | None:
         """Return a parameter in SI units; draws have shape (draws, 1)."""
-        if (way := _OF_LINK.get(name)) is None:
+        if (direction := _OF_LINK.get(name)) is None:
             return self.machine.value(name)
         if name.endswith("latency"):
             if not unstated(self.pair, name):
                 return self.machine.value(name)
             kept = self.source.value(name)
             return None if kept is None else kept * self._longer(LATENCY, COPY_LATENCY_SD)
-        return self._reached(way) if other_host(self.pair) else self.machine.value(name)
+        return self._reached(direction) if other_host(self.pair) else self.machine.value(name)
 
     def _longer(self, name: str, spread: float) -> Float:
         return np.asarray(np.exp(spread * self.draws.of(name)))
 
-    def _reached(self, way: LinkWay) -> Float | None:
+    def _reached(self, direction: LinkWay) -> Float | None:
         """Return the share of its nominal bandwidth that the link reaches."""
-        nominal, stated = self.pair.target.value(link_parameter(way, "bandwidth")), self.machine.value(link_parameter(way, "efficiency"))
+        nominal, stated = (
+            self.pair.target.value(link_parameter(direction, "bandwidth")),
+            self.machine.value(link_parameter(direction, "efficiency")),
+        )
         if nominal is None:
             return None
-        if way == "p2p":
+        if direction == "p2p":
             return np.asarray((1.0 if stated is None else stated) / half_normal(self.draws.of(PEER), PEER_SHARE))
         best = stated
         if best is None:
-            shares = [large_share(self.pair.target.coupling, each, way) for each in np.ravel(nominal).tolist()]
+            shares = [large_share(self.pair.target.coupling, each, direction) for each in np.ravel(nominal).tolist()]
             best = LINK_FASTEST * np.reshape(shares, np.shape(nominal))
         slower = half_normal(self.draws.of(LINK), LINK_SHARE if stated is None else NODE_SHARE)
         if self.sharers > 1:
             slower = slower * shared(self.draws.of(SHARING), self.sharers)
         return np.asarray(best / slower)
 
-    def staged(self, size: Float, own: Float | float | None, link: Float | float, way: LinkWay) -> Float:
+    def staged(self, size: Float, observed: Float | float | None, link: Float | float, direction: LinkWay) -> Float:
         """Return what a byte of pageable memory costs [s/B]: the host stages at a rate of its own, never faster than the link.
 
         Parameters
         ----------
         size : of the copies [B].
-        own : what a byte costs on the source [s/B]; None where the recording does not show it.
+        observed : what a byte costs on the source [s/B]; None where the recording does not show it.
         link : what a byte costs on the target's link [s/B].
-        way : direction of that link.
+        direction : direction of that link.
         """
-        share, nominal = self.machine.value("link.pageable.efficiency"), self.pair.target.value(link_parameter(way, "bandwidth"))
+        share, nominal = self.machine.value("link.pageable.efficiency"), self.pair.target.value(link_parameter(direction, "bandwidth"))
         if share is not None and nominal is not None:
             return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
-        if own is not None:
-            return np.asarray(np.maximum(link, own * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
+        if observed is not None:
+            return np.asarray(np.maximum(link, observed * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
         staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
         part = np.where(size < PAGEABLE_THRESHOLD, below(self.draws.of(STAGED_BELOW)), 1.0)
         return np.asarray(link + part * (staged - link))
 
-    def migrated(self, own: Float | float, source: Float | float, link: Float | float) -> Float:
+    def migrated(self, observed: Float | float, source: Float | float, link: Float | float) -> Float:
         """Return what a byte of unified memory costs [s/B]; what it costs beyond the link is the host's work, as staging is."""
-        return np.asarray(np.maximum(link, on_other_link(own, source, link) * self._longer(STAGED, of_pair(STAGED_SPREAD))))
+        return np.asarray(np.maximum(link, on_other_link(observed, source, link) * self._longer(STAGED, of_pair(STAGED_SPREAD))))
 
     def inside(self, measured: bool) -> tuple[Float, Float]:
         """Return how many times longer a copy inside a device takes: its fixed part, and its bytes.
@@ -293,8 +296,8 @@ class Elsewhere:
 
 #: Parameters of a link that no file may say, and the direction of each.
 _OF_LINK: Final[dict[ParameterName, LinkWay]] = {
-    **{link_parameter(way, "latency"): way for way in LINK_WAYS},
-    **{link_parameter(way, "efficiency"): way for way in LINK_WAYS},
+    **{link_parameter(direction, "latency"): direction for direction in LINK_WAYS},
+    **{link_parameter(direction, "efficiency"): direction for direction in LINK_WAYS},
 }
 
 
@@ -315,9 +318,9 @@ def host_longer(pair: Pair, target: Priced, source: Priced, draws: Draws, given:
         return np.asarray(before / after) if states else None
     if not other_host(pair):
         return None
-    here, there = source.value("host.loop"), target.value("host.loop")
-    if here is not None and there is not None:
-        return np.asarray(there / here * np.exp(HOST_ERROR * draws.of(HOST_LOOP)))
+    loop_before, loop_after = source.value("host.loop"), target.value("host.loop")
+    if loop_before is not None and loop_after is not None:
+        return np.asarray(loop_after / loop_before * np.exp(HOST_ERROR * draws.of(HOST_LOOP)))
     longer = np.exp(HOST_ERROR * draws.of(HOST_SPEED))
     sets = [machine.instruction_set for machine in (pair.source, pair.target)]
     if "" in sets or sets[0] == sets[1]:
@@ -337,7 +340,7 @@ def zero_copy_longer(pair: Pair, port: str, draws: Draws) -> Float | None:
 
 def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
     """Return the target with what no file says of it; the target itself where nothing is left open."""
-    open_ends = other_host(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(way, "latency")) for way in HOST_WAYS)
+    open_ends = other_host(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
     return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
 
 

@@ -73,8 +73,8 @@ class Ground:
         taken = [self.place(*dot) for dot in dots]
         places = [self.place(float(x), float(y)) for x, y in zip(copies, even, strict=True)]
         free = (k for k in (43, 37, 31, 25, 19) if not any(-140 < u - places[k][0] < 6 and -12 < v - places[k][1] < 28 for u, v in taken))
-        at = next(free, 43)
-        crossing: Rows = [{"x": float(copies[at]), "y": float(even[at]), "label": "offloading pays above"}]
+        place = next(free, 43)
+        crossing: Rows = [{"x": float(copies[place]), "y": float(even[place]), "label": "offloading pays above"}]
         look: Spec = {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5, "color": INK, "fontSize": 10.5, "clip": True}
         self.layers = [
             *(marks.band(grid, self.x, self.y, upper, lower, color=colour, clip=True) for upper, lower, colour in ZONES),

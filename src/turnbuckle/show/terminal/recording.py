@@ -50,11 +50,11 @@ def _refuse_schedule(path: Path) -> None:
         raise error_of("A077.recording", where=path.name, found=untimed.HOLDS, name=path.name) from None
 
 
-def refuse_asked(path: Recorded, asked: dict[str, object], found: str) -> None:
-    """Raise A077 where an option is given that needs a recording; `found` says what the file holds instead."""
+def refuse_asked(path: Recorded, asked: dict[str, object], holds: str) -> None:
+    """Raise A077 where an option is given that needs a recording; `holds` says what the file holds instead."""
     given = [name for name, value in asked.items() if value is not None]
     if given:
-        raise error_of("A077.option", where=path.name, found=found, given=given[0])
+        raise error_of("A077.option", where=path.name, found=holds, given=given[0])
 
 
 def command_line() -> str:
