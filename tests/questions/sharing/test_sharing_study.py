@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from refusals import refused
 from runs import run_of
-from strategies import LAW, gpu_traces, trace_of
+from strategies import FEWER, gpu_traces, trace_of
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer
@@ -79,7 +79,7 @@ def crowded(made: Sharer) -> bool:
     return False
 
 
-@LAW
+@FEWER
 @given(gpu_traces())
 def test_any_run_alone_is_itself(trace: Trace) -> None:
     """Made-up runs of several processes, devices and streams; left out is what is refused, and copies that crowd each other."""
