@@ -485,13 +485,11 @@ def _remoting_charges() -> list[Charge]:
         name = f"remoting: {cost.__name__.removesuffix('_seconds')} of {word}"
         return Charge(name, covers, seconds, "difference", falls=falls, replayed=replayed, only="remoting.round_trip")
 
-    def data(word: str, direction: HostWay) -> Charge:
-        bandwidth = parameter_name(f"remoting.{direction}.bandwidth")
+    def data(word: str, side: HostWay) -> Charge:
+        bandwidth = parameter_name(f"remoting.{side}.bandwidth")
 
         def covers(p: Pieces) -> Bool:
-            return np.asarray(
-                np.isin(p.kind, (f"copy_{direction}", "migration")) & np.isin(p.direction, (direction, f"migration_{direction}"))
-            )
+            return np.asarray(np.isin(p.kind, (f"copy_{side}", "migration")) & np.isin(p.direction, (side, f"migration_{side}")))
 
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
             return remoting.data_seconds(p.size_bytes[p.rows(covers)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))
