@@ -165,12 +165,12 @@ def mutations(content: bytes) -> Iterator[bytes]:
     dice = random.Random(7)
     for _ in range(15):
         yield content[: dice.randrange(100, len(content))]
-    for _ in range(30):
+    for _ in range(20):
         changed = bytearray(content)
         for _ in range(dice.choice((1, 5, 40))):
             changed[dice.randrange(16, len(changed))] = dice.choice((0, 1, 127, 255, dice.randrange(256)))
         yield bytes(changed)
-    for _ in range(10):
+    for _ in range(8):
         at, other = (4096 * dice.randrange(1, len(content) // 4096) for _ in range(2))
         swapped = bytearray(content)
         swapped[at : at + 4096], swapped[other : other + 4096] = content[other : other + 4096], content[at : at + 4096]
@@ -178,7 +178,7 @@ def mutations(content: bytes) -> Iterator[bytes]:
 
 
 def test_spoilt_files_are_read_or_refused(written: Callable[..., Path], tmp_path: Path) -> None:
-    tables = turns(100) | {"MEMCPY": [copy(k * 100, 50, k) for k in range(50)]}
+    tables = turns(60) | {"MEMCPY": [copy(k * 100, 50, k) for k in range(50)]}
     tables["MARKER"] = [
         {"flags": 2, "timestamp": EPOCH, "id": k, "objectKind": 2, "objectId": thread_object(), "name": 1} for k in range(9)
     ]
@@ -193,7 +193,7 @@ def test_spoilt_files_are_read_or_refused(written: Callable[..., Path], tmp_path
         except ProfileError as error:
             refused += 1
             assert error.code in ("P038", "P040", "P043"), error
-    assert refused > 12
+    assert refused > 10
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

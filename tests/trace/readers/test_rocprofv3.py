@@ -164,7 +164,7 @@ def test_depth_bombs_and_growth(written: Callable[..., Trace], tmp_path: Path) -
     trace = written(text.encode())
     assert trace.kernels.height == 1 and codes(trace)["P162"] == 1
     bomb = tmp_path / "bomb_results.json.gz"
-    bomb.write_bytes(gzip.compress(b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}' + b" " * (80 << 20) + b"]}", mtime=0))
+    bomb.write_bytes(gzip.compress(b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}' + b" " * (80 << 20) + b"]}", 1, mtime=0))
     assert refused(bomb).code == "P026"
 
 
