@@ -56,7 +56,7 @@ rust: $(VENV)/installed-dev
 
 # As many workers as there are cores, each with one thread; a file's tests stay together, since they share what they made.
 # Compiled modules are kept, whatever the shell says: every worker reads every test, and many tests start the program anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+PYTEST := PYTHONDONTWRITEBYTECODE= POLARS_MAX_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 pytest: $(VENV)/installed-dev
 	$(PYTEST)
 
@@ -76,7 +76,7 @@ bench: $(VENV)/installed-bench
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
 	TURNBUCKLE_EXAMPLES=all $(PYTEST) -m hypothesis
-	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py tests/validation/test_cases.py
+	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py
 
 sdist wheels: $(VENV)/installed-release
 	$(BIN)/python packaging/release.py $@

@@ -13,6 +13,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# NumPy's threads wait for each other in a loop: with a worker a core they double the time; it asks when loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 import runs
 from example_counts import examples
@@ -33,9 +36,6 @@ WISHES = (
 STARTS = ("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI", "MV2_")
 for name in [n for n in os.environ if n in WISHES or n.startswith(STARTS)]:
     del os.environ[name]
-
-# NumPy's threads wait for each other in a loop: with a worker a core they take as much time again as the tests.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("random"), max_examples=100, derandomize=True, database=None)

@@ -44,7 +44,7 @@ def test_any_run(trace: Trace, mode: Mode, known: bool, pcie: Pcie, which: int) 
         return
     found, ready = tolerate(run, mode, draws=20, pcie=pcie), Distance.of(run, mode, pcie=pcie)
     away = float(found.shown()[which])
-    assert_one_distance(run, found, [(away, ready.at(away))], 20)
+    assert_one_distance(run, found, [(away, ready.machine_at(away))], 20)
 
 
 def at(name: str, away: float) -> Machine:
@@ -63,7 +63,7 @@ def test_any_run_by_default(trace: Trace, mode: Mode, known: bool, which: int) -
         return
     found, ready = tolerate(run, mode), Distance.of(run, mode)
     away = float(found.shown()[which])
-    (projection,) = run.project([ready.at(away)]).projections
+    (projection,) = run.project([ready.machine_at(away)]).projections
     assert projection.interval is not None and projection.interval.draws == affordable(ready.ready)
     assert projection.ends == pytest.approx(found.range(away), rel=1e-9)
 
@@ -74,7 +74,7 @@ def test_a_recorded_run_by_default(shared: Path, mode: Mode) -> None:
     run = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
     found, ready = tolerate(run, mode), Distance.of(run, mode)
     away = [float(s) for s in found.shown()[[2, 8, 14, 20]]]
-    for s, projection in zip(away, run.project([ready.at(s) for s in away]).projections, strict=True):
+    for s, projection in zip(away, run.project([ready.machine_at(s) for s in away]).projections, strict=True):
         band = found.range(s)
         assert band is not None and projection.interval is not None and projection.interval.draws == 1000
         assert projection.ends == pytest.approx(band, abs=1e-3 * (band[1] - band[0]) + 1e-9 * band[0])
@@ -86,7 +86,7 @@ def test_one_function_says_how_many_draws(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(uncertainty, "AFFORDABLE", 1)
     monkeypatch.setattr(uncertainty, "FEWEST", 40)
     ready = Distance.of(run, "link")
-    (projection,) = run.project([ready.at(1e-4)]).projections
+    (projection,) = run.project([ready.machine_at(1e-4)]).projections
     assert projection.interval is not None and projection.interval.draws == 40
     assert projection.ends == pytest.approx(tolerate(run).range(1e-4), rel=1e-9)
     assert tolerate(run).range(1e-4) == tolerate(run, draws=40).range(1e-4)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_counts import ALL
 from runs import run_of
 
-from turnbuckle.questions.validate.cases import Case, _outside, find
-from turnbuckle.questions.validate.question import _machines_in_order, shipped, validate
+from turnbuckle.questions.validate.cases import Case, find
+from turnbuckle.questions.validate.question import shipped, validate
 from turnbuckle.questions.validate.rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,30 +21,6 @@ CASES = ROOT / "validation" / "cases"
 TOLERANCE = 1e-3
 #: What predictions have to beat, and what nobody explains.
 BASELINES = ("nothing", "peak", "mean", "constant")
-
-
-def _format(file: str) -> str:
-    """Return the folder of a recording, which is named by its format; the ending of other files."""
-    return file.partition("/")[0] + (Path(file).suffix if file.startswith("./") else "")
-
-
-def compared(data: Path) -> list[Case]:
-    """Return the cases to run, or all of them with ``TURNBUCKLE_EXAMPLES=all``.
-
-    Of each kind of question on a pair of formats, and of each line of the card, the case with the smallest files.
-    """
-    cases = find([], CASES)
-
-    def size_bytes(case: Case) -> int:
-        places = (case.place(file, data) for file in case.files)
-        return sum(Path(_outside(str(place))).stat().st_size for place in places)
-
-    chosen: dict[tuple[str, ...], Case] = {}
-    for case in sorted((case for case in cases if not case.waits), key=size_bytes, reverse=True):
-        formats = [_format(side.file) for side in (case.a, case.b)]
-        chosen |= dict.fromkeys(((ask.model, *sorted(ask.given), *formats) for ask in case.asks), case)
-        chosen |= dict.fromkeys(((row.kind, row.model) for row in shipped().rows if row.case == case.name), case)
-    return [case for case in cases if ALL or case.waits or case in chosen.values()]
 
 
 def test_every_case_says_what_it_is() -> None:
@@ -76,23 +51,19 @@ def _key(row: Row) -> tuple[str, ...]:
 
 def test_the_shipped_card_is_what_the_cases_come_to(shared: Path) -> None:
     again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/questions/validate/accuracy.json"
-    cases = compared(shared / "traces")
-    names = {case.name for case in cases}
-    now = validate(cases, shared / "traces")
-    computed = {_key(r): r for r in now.rows if r.case in names}
+    now = validate(find([], CASES), shared / "traces")
+    computed = {_key(r): r for r in now.rows}
     card = {_key(r): r for r in shipped().rows}
-    assert {key for key, row in card.items() if row.case in names} == computed.keys(), again
-    (order,) = _machines_in_order([computed.get(_key(r), r) for r in shipped().rows])
+    assert card.keys() == computed.keys(), again
     moved = [
         (key, name, getattr(card[key], name), getattr(row, name))
-        for key, row in {**computed, _key(order): order}.items()
+        for key, row in computed.items()
         for name in ("predicted", "measured", "low", "high", "wmape", "count", "tau", "p_value")
         if not _same(getattr(card[key], name), getattr(row, name))
     ]
     assert not moved, (again, moved[:3])
-    assert [(n.case, n.code) for n in now.not_run] == [(n.case, n.code) for n in shipped().not_run if n.case in names]
-    assert {(a.name, a.why, a.known) for a in now.abouts} == {(a.name, a.why, a.known) for a in shipped().abouts if a.name in names}
-    assert [a.name for a in shipped().abouts] == [case.name for case in find([], CASES)], again
+    assert [(n.case, n.code) for n in now.not_run] == [(n.case, n.code) for n in shipped().not_run]
+    assert [(a.name, a.why, a.known) for a in now.abouts] == [(a.name, a.why, a.known) for a in shipped().abouts]
 
 
 def test_only_what_waits_for_a_measurement_is_not_run() -> None:

@@ -116,11 +116,11 @@ def _values(given: list[str] | None, otherwise: tuple[str, ...], option: str) ->
     words = list(otherwise) if given is None else listed(given)
     if not words:
         raise error_of("A028.empty", option=option, otherwise=otherwise[0])
-    unit, least, most, refusal = ("1", _LEAST_SHARE, 1.0, "A028.share") if option == "--share" else ("B", 1.0, 1e15, "A028.size")
+    unit, least, most = ("1", _LEAST_SHARE, 1.0) if option == "--share" else ("B", 1.0, 1e15)
     values = [parse(word, unit) for word in words]
     for word, value in zip(words, values, strict=True):
         if not least <= value <= most:
-            raise error_of(refusal, found=word[:40])
+            raise error_of("A028.share" if option == "--share" else "A028.size", found=word[:40])
     return values
 
 
