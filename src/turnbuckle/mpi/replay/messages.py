@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int, numbered
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema import words
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
@@ -212,7 +212,7 @@ def recorded(profile: Profile) -> Traffic:
         seconds -= (profile.last_ns - int(closing.max())) * 1e-9
     unknown_kind = (pl.col("kind") == 1) & ~pl.col("does").is_in(KNOWN)
     unknown_calls = matched.alone.filter(unknown_kind)
-    calls, call = np.unique(operation_names.to_numpy().astype(str), return_inverse=True)
+    calls, call = numbered(operation_names)
     return Traffic(
         ranks=int(rank_of.max()) + 1,
         rank=rank,
@@ -224,8 +224,8 @@ def recorded(profile: Profile) -> Traffic:
         seconds=seconds,
         unmatched=matched.alone.height - unknown_calls.height,
         rank_of=rank_of,
-        call=call.astype(np.int64),
-        calls=tuple(calls.tolist()),
+        call=call,
+        calls=tuple(calls),
         start_seconds=np.maximum(start - first, 0) * 1e-9,
         unmatched_calls=in_words(matched.alone.filter(~unknown_kind), profile.trace, profile.first_ns),
         unknown=(unknown_calls.height, in_words(unknown_calls, profile.trace, profile.first_ns)),
