@@ -56,8 +56,10 @@ pub fn run(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Resu
         return Ok(answers);
     }
     let ended = run_once(sources, name, inputs, memory);
-    // A script may catch that memory ran out, and throw another error later: then it succeeds where there is more.
-    if matches!(ended, Err(ScriptError::Failed(..))) && run_once(sources, name, inputs, memory.saturating_mul(4)).is_ok() {
+    // A script may catch that memory ran out, and throw another error later: then it succeeds, or says so, where there is more.
+    if matches!(ended, Err(ScriptError::Failed(..)))
+        && !matches!(run_once(sources, name, inputs, memory.saturating_mul(4)), Err(ScriptError::Failed(..)))
+    {
         return Err(ScriptError::Memory);
     }
     let (engine, answers) = ended?;
