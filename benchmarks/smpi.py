@@ -102,9 +102,13 @@ def network(ranks: int, *, latency: float, cross: float) -> Network:
     return Network(ranks, LINK / (1 + cross), hop, backbone=Backbone(BACKBONE / (1 + cross), hop))
 
 
-def replayed(anchor: Path, *, factors: bool, traced: bool = False) -> Replayed:
+def read(anchor: Path) -> Traffic:
+    """The traffic of a time-independent trace, on hosts of the platform's speed."""
+    return schedules.read(anchor, flops_per_second=FLOPS_PER_SECOND)
+
+
+def replayed(traffic: Traffic, *, factors: bool, traced: bool = False) -> Replayed:
     """Replay a time-independent trace by `flow`, with SimGrid's factors or without."""
-    traffic = schedules.read(anchor, flops_per_second=FLOPS_PER_SECOND)
     own = len(traffic.messages.send)
     # short messages do not hold up their sender
     parts = [replace(traffic.messages, sent=np.full(own, -1)), *(expanded(r) for r in traffic.rounds)]
@@ -350,7 +354,7 @@ def main() -> None:
         return
     if chosen.anchor is None:
         parser.error("a trace, or --collectives")
-    one = replayed(chosen.anchor, factors=chosen.default, traced=True)
+    one = replayed(read(chosen.anchor), factors=chosen.default, traced=True)
     print(f"flow     {one.done.seconds:.6f} s, {one.traffic.ranks} ranks, {one.own:,} messages, {one.done.events:,} events")
     theirs = simgrid(chosen.anchor, one.traffic.ranks, factors=chosen.default)
     if isinstance(theirs, str):

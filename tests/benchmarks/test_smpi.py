@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import tarfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.replay.contention.network_file import read_network
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "benchmarks")]
@@ -19,28 +22,35 @@ import smpi  # type: ignore[import-not-found]  # noqa: E402
 ENDS = {(64, True): 0.004154, (256, True): 0.015712, (64, False): 0.002777}
 
 
-def extracted(shared: Path, folder: Path, ranks: int) -> Path:
-    with tarfile.open(shared / "traces" / "simgrid-local" / f"halo-{ranks}-ti.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder / f"ti{ranks}.txt"
+@pytest.fixture(scope="module")
+def traffic(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Traffic]:
+    """The archived trace of a number of ranks, read once."""
+
+    @cache
+    def of(ranks: int) -> Traffic:
+        folder = tmp_path_factory.mktemp("archived")
+        with tarfile.open(shared / "traces" / "simgrid-local" / f"halo-{ranks}-ti.tar.xz") as packed:
+            packed.extractall(folder, filter="data")
+        return smpi.read(folder / f"ti{ranks}.txt")
+
+    return of
 
 
 @pytest.mark.parametrize(("ranks", "factors"), ENDS)
-def test_the_end_is_simgrids(shared: Path, tmp_path: Path, ranks: int, factors: bool) -> None:
+def test_the_end_is_simgrids(traffic: Callable[[int], Traffic], ranks: int, factors: bool) -> None:
     """The aim is 5 %; what remains is what crosstraffic does, which is taken off all links alike."""
-    one = smpi.replayed(extracted(shared, tmp_path, ranks), factors=factors)
+    one = smpi.replayed(traffic(ranks), factors=factors)
     assert one.own == 200 * ranks and one.traffic.ranks == ranks
     assert one.done.seconds == pytest.approx(ENDS[ranks, factors], rel=1e-3)
 
 
-def test_the_factors_are_needed(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factors_are_needed(traffic: Callable[[int], Traffic], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rule moves the end: without one of them it is another run's."""
-    anchor = extracted(shared, tmp_path, 64)
     ends = []
     for name, value in (("BACKBONE", 1e13), ("ENVELOPE_BYTES", 0), ("HOP_SECONDS", 0.0), ("BANDWIDTH_FACTOR", {0: 1.0})):
         with monkeypatch.context() as patched:
             patched.setattr(smpi, name, value)
-            ends.append(smpi.replayed(anchor, factors=True).done.seconds)
+            ends.append(smpi.replayed(traffic(64), factors=True).done.seconds)
     assert max(ends) < 0.999 * ENDS[64, True]
 
 
@@ -51,7 +61,7 @@ def test_a_ping_pong_by_hand(tmp_path: Path) -> None:
         (tmp_path / f"{rank}.txt").write_text(text)
     (tmp_path / "a").write_text("0.txt\n1.txt\n")
     for factors, way in ((True, 7.10952e-6), (False, 3.4224e-6)):
-        one = smpi.replayed(tmp_path / "a", factors=factors, traced=True)
+        one = smpi.replayed(smpi.read(tmp_path / "a"), factors=factors, traced=True)
         # crosstraffic has nobody to meet here; sizes are whole bytes
         rest = 0.05 * 528 / (smpi.LINK * 0.338112) if factors else 0.0
         assert one.done.seconds == pytest.approx(2 * (way + rest), abs=1e-9)
