@@ -37,6 +37,8 @@ def completed(table: str, frame: pl.DataFrame, strict: bool = True) -> pl.DataFr
 
     A value beyond its type is an error if `strict`, else null.
     """
+    if frame.schema == _empty(table).schema:
+        return frame
     cells = ((pl.col(name) if name in frame.columns else pl.lit(None), name, kind) for name, kind in dtypes(table).items())
     return frame.select(cell.cast(kind, strict=strict).alias(name) for cell, name, kind in cells)
 

@@ -22,8 +22,8 @@ class Wrong(ValueError):
     """Contradiction in the file, described in words."""
 
 
-def check(path: Path) -> None:
-    """Raise `Wrong` where offsets, sizes or counts are impossible.  Raises `OSError` as reading does."""
+def check(path: Path) -> int:
+    """Return the number of rows.  Raises `Wrong` where offsets, sizes or counts are impossible, and `OSError` as reading does."""
     with opened(path) as file:
         size = file.seek(0, 2)
         if size < 12:
@@ -48,6 +48,7 @@ def check(path: Path) -> None:
                 if _count(metadata, 5, "values of a column") != group[3]:
                     raise Wrong("a column has other values than its group has rows")
                 _pages(file, metadata, end, max(_FREE, _GROWTH * size))
+        return rows
 
 
 def _pages(file: BinaryIO, metadata: dict[int, Any], end: int, limit: int) -> None:
@@ -117,10 +118,16 @@ class _Bytes:
         self.position += count
         return self.data[self.position - count : self.position]
 
+    def byte(self) -> int:
+        if self.position == len(self.data):
+            raise Wrong("it ends inside a value")
+        self.position += 1
+        return self.data[self.position - 1]
+
     def varint(self) -> int:
         value = shift = 0
         while shift < 70:
-            byte = self.take(1)[0]
+            byte = self.byte()
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
@@ -136,7 +143,7 @@ def _struct(text: _Bytes, depth: int = 0) -> dict[int, Any]:
     """Return the fields of a Thrift struct by their number."""
     fields: dict[int, Any] = {}
     number = 0
-    while kind := text.take(1)[0]:
+    while kind := text.byte():
         step, kind = kind >> 4, kind & 15
         number = number + step if step else text.zigzag()
         fields[number] = kind == 1 if kind in (1, 2) else _value(text, kind, depth + 1)
@@ -147,7 +154,7 @@ def _value(text: _Bytes, kind: int, depth: int) -> Any:
     if depth > _DEEPEST:
         raise Wrong("values too deep inside each other")
     if kind in (1, 2, 3):
-        return text.take(1)[0]
+        return text.byte()
     if kind in (4, 5, 6):
         return text.zigzag()
     if kind == 7:
@@ -155,7 +162,7 @@ def _value(text: _Bytes, kind: int, depth: int) -> Any:
     if kind == 8:
         return text.take(text.varint())
     if kind in (9, 10):
-        first = text.take(1)[0]
+        first = text.byte()
         count = first >> 4 if first >> 4 < 15 else text.varint()
         return [_value(text, first & 15, depth + 1) for _ in range(count)]
     if kind == 12:

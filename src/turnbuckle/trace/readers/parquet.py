@@ -238,14 +238,13 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
     claimed = 0
     for name, file in files.items():
         wanted: dict[str, type[pl.DataType]] = {"name": pl.String} if name == _NAMES else dtypes(name)
-        _polars(file, lambda file=file: check(file))  # type: ignore[misc]
+        count: int = _polars(file, lambda file=file: check(file))  # type: ignore[misc]
         with named(file) as place:
             lazy = _polars(file, lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False))  # type: ignore[misc]
             schema_of_file = dict(_polars(file, lazy.collect_schema))
             wanted = {column: kind for column, kind in wanted.items() if column in schema_of_file or (name, column) not in _LATER}
             if schema_of_file != wanted:
                 raise _wrong_table(file, _difference(schema_of_file, wanted), "columns and their types are those of the vocabulary")
-            count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
         if name != _NAMES and count != rows[name]:
             raise _wrong_table(file, f"{count} rows", f"{ABOUT} says {rows[name]}")
         claimed += count * sum(_WIDTH[kind] for kind in wanted.values())
