@@ -493,10 +493,12 @@ def project_many(
     draws: int | None = DRAWS,
     seed: int = SEED,
     ready: Prepared | None = None,
+    details: bool = True,
 ) -> list[Projection]:
     """Project one profile on several targets with common draws; None is as many as a run of its size affords.
 
-    `ready` is the profile prepared for the model, if that has been done.
+    `ready` is the profile prepared for the model, if that has been done.  `details` are what copies and kernels take, which numbers drive
+    an answer, and the answer by the coupling alone.
     """
     ready = ready or prepared(profile, model)
     draws = affordable(ready) if draws is None else draws
@@ -506,19 +508,17 @@ def project_many(
     out = []
     for declared in targets:
         pair = Pair(source, declared)
-        asked = {"": model} if _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
+        asked = {"": model} if not details or _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
         answers = {}
         for name, by in asked.items():
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
-            answer = replace(
-                answer,
-                copies=copy_times(copies, declared, pair, by, made=made),
-                kernels=kernel_times(kernels, declared, pair, by, made=made),
-            )
-            answers[name] = with_interval(answer, question, declared, pair, by, made=made) if draws else answer
+            if details:
+                parts = copy_times(copies, declared, pair, by, made=made), kernel_times(kernels, declared, pair, by, made=made)
+                answer = replace(answer, copies=parts[0], kernels=parts[1])
+            answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out
 

@@ -24,6 +24,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.project import priced
@@ -194,9 +195,9 @@ def of_run(
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
     offered, chosen = _chosen(seen, apply)
-    before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready)
+    before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready, details=False)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
-    asked = _Asked(run, seen, targets, ready, unchanged, count, seed)
+    asked = _Asked(run, seen, targets, ready, unchanged, [p.sample for p in before], count, seed)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
@@ -274,6 +275,7 @@ class _Asked:
     targets: list[Machine]
     ready: Prepared
     unchanged: tuple[Unchanged, ...]
+    samples: list[Float | None]
     draws: int
     seed: int
     prices: dict[tuple[int, int], Durations] = field(default_factory=dict, repr=False)
@@ -305,10 +307,20 @@ class _Asked:
         pair = Pair(self.run.source, declared)
         if pair.target is pair.source:
             return min(shares), max(shares)
-        was, least, most = (self._sample(ready, declared, pair) for ready in (self.ready, *ends))
+        was, (least, most) = self.samples[target], self._samples(ends, declared, pair)
+        assert was is not None
         tail = (1.0 - LEVEL) / 2
         low, high = np.quantile(1.0 - least / was, tail), np.quantile(1.0 - most / was, 1.0 - tail)
         return min(float(low), *shares), max(float(high), *shares)
 
-    def _sample(self, ready: Prepared, declared: Machine, pair: Pair) -> Float:
-        return uncertain(ready, self.run.source, self.run.fits, self.draws, self.seed).sample(declared, pair, _MODEL)
+    def _samples(self, ends: Sequence[Prepared], declared: Machine, pair: Pair) -> list[Float]:
+        """Return draws of each run's time [s]; runs of the same pieces share those of their durations."""
+        drawn: dict[int, tuple[Draws, Durations]] = {}
+        out = []
+        for ready in ends:
+            question = uncertain(ready, self.run.source, self.run.fits, self.draws, self.seed)
+            if id(ready.run) not in drawn:
+                draws = Draws(self.draws, self.seed)
+                drawn[id(ready.run)] = draws, question.durations(declared, pair, _MODEL, draws)
+            out.append(question.samples(declared, pair, _MODEL, drawn=drawn[id(ready.run)])[1])
+        return out
