@@ -231,18 +231,31 @@ def test_the_command_gives_the_same_run_time(tmp_path: Path) -> None:
     assert row["seconds"] == pytest.approx(message_delay.run_time(recorded(build(read(path))), setup, "logp", 100_000), rel=1e-9)
 
 
-def test_the_recordings_give_the_predictions_that_are_kept() -> None:
+@pytest.fixture(scope="module")
+def replayed() -> tuple[dict[str, Any], Any, list[message_delay.Program]]:
+    """What was measured in the case, its network, and its programs replayed by each fidelity."""
     results = json.loads((CASE / "measured.json").read_text(encoding="utf-8"))
-    setup, programs = compare.rows(results, CASE / "recordings")
+    return results, *compare.rows(results, CASE / "recordings")
+
+
+def test_the_recordings_give_the_predictions_that_are_kept(replayed: tuple[dict[str, Any], Any, list[message_delay.Program]]) -> None:
+    results, setup, programs = replayed
     assert compare.predictions(programs) == (MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8")
     assert compare.markdown(results, setup, programs) == (MESSAGES / "results" / "messages.md").read_text(encoding="utf-8")
     assert sum(len(p.points) for p in programs) == len(results["points"]) - len(results["programs"])
     assert not any(p.unmatched for p in programs)
 
 
-def test_the_card_has_every_point_and_what_stands_beside_it() -> None:
+def test_the_card_has_every_point_and_what_stands_beside_it(
+    replayed: tuple[dict[str, Any], Any, list[message_delay.Program]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The case of the card is that of the tables: rows of points in their order, then two sums for each program."""
+    results, *programs = replayed
+    asked = []
+    # its replays by the fidelity of the card are among those of the tables
+    monkeypatch.setattr(message_delay, "programs", lambda *words: asked.append(words) or programs)
     rows = [r for r in validate([read_case(CASE)], None).rows if r.kind == "message delay"]
+    assert asked == [(results, CASE / "recordings", compare.CALIBRATION)]
     points = json.loads((MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8"))
     replays = [r for r in rows if r.model == "logp"]
     assert [r.predicted for r in replays] == pytest.approx([p["logp"] for p in points], abs=1e-9)
