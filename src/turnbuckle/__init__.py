@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.machine import Machine, Pair, Parameter
     from turnbuckle.machine.catalog import all_machines as machines
-    from turnbuckle.page import write as report
+    from turnbuckle.page.html import write as report
     from turnbuckle.papers.reproduce import of_papers as reproduce
     from turnbuckle.profile.profile import Profile
     from turnbuckle.projection.model import Model, additive, nething
@@ -89,7 +89,7 @@ _PLACES = {
     "pool": "questions.pool.question:of_jobs",
     "read": "projection.run:Run.read",
     "record": "recorder.command:of_command",
-    "report": "page:write",
+    "report": "page.html:write",
     "reproduce": "papers.reproduce:of_papers",
     "sample": "examples:sample",
     "suite": "questions.suite.question:of_files",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnbuckle.machine import Machine
-from turnbuckle.page import write as report
+from turnbuckle.page.html import write as report
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.profile import build as profile_of
 from turnbuckle.projection.run import Answer, Run

@@ -69,11 +69,29 @@ def test_the_first_page_is_that_of_cyclopts(width: int, monkeypatch: pytest.Monk
 
 
 def test_help_is_quick_to_load() -> None:
-    """``--help`` imports neither what computes or draws nor the libraries of the command line (the 100 ms of its goal depend on it)."""
-    look = "import sys; from turnbuckle.cli.run import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
-    modules = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stderr.split()
-    heavy = {"polars", "numpy", "scipy", "altair", "jinja2", "msgspec", "pandas", "pyarrow", "cyclopts", "rich", "attrs"}
-    assert modules and not heavy & {name.partition(".")[0] for name in modules} and "turnbuckle._native" not in modules
+    """``--help`` imports neither what computes or draws nor the libraries of the command line (the 100 ms of its goal depend on it).
+
+    The help of a verb imports the libraries of the command line alone.
+    """
+    look = (
+        "import sys; from turnbuckle.cli.run import run; run(['--help']); print(*sys.modules, file=sys.stderr)\n"
+        "run(['report', '--help']); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    all_verbs, report = (line.split() for line in done.stderr.splitlines())
+    computing = {"polars", "numpy", "scipy", "altair", "jinja2", "pandas", "pyarrow"}
+    heavy = computing | {"msgspec", "cyclopts", "rich", "attrs"}
+    assert all_verbs and not heavy & {name.partition(".")[0] for name in all_verbs} and "turnbuckle._native" not in all_verbs
+    assert "cyclopts" in report and not computing & {name.partition(".")[0] for name in report}
+
+
+@pytest.mark.parametrize(
+    "words", ["report {run} -o {to}", "export {run} -o {to}", "project {run} --format csv -o {to}", "calibrate {run} -o {to}"]
+)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(words: str, tmp_path: Path, turnbuckle: Run) -> None:
+    """The recording is missing too: who reads it first says so."""
+    ran = turnbuckle(*(word.format(run=tmp_path / "none.sqlite", to=tmp_path / "missing" / "made") for word in words.split()))
+    assert ran.code == 2 and "R002" in ran.err
 
 
 @pytest.mark.parametrize(

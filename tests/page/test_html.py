@@ -16,9 +16,8 @@ from pages import Page
 from refusals import refused
 from runs import run_of
 
-from turnbuckle.page import write
 from turnbuckle.page.by_hand import premium_section
-from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names
+from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names, write
 from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.figures.look import DARK

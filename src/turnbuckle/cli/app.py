@@ -79,6 +79,7 @@ def dispatch(words: Sequence[str]) -> int:
     if not words:
         words = ["--help"]
     _with_its_whole_text(words)
+    forget()
     try:
         command, bound, _ = app.parse_args(words, console=Console(), exit_on_error=False, print_error=False)
     except CycloptsError as e:
@@ -103,7 +104,6 @@ def _keep_inputs(arguments: Mapping[str, Any]) -> None:
 
     Other files that a command reads, such as members of an archive, are noted when opened and refused when written.
     """
-    forget()
     for name, value in arguments.items():
         for word in value if isinstance(value, list | tuple) else (value,):
             if name not in _WRITTEN and isinstance(word, str | Path):

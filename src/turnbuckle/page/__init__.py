@@ -1,7 +1,1 @@
-"""One self-contained HTML report of what a run would do elsewhere, and why; `write` makes it."""
-
-from __future__ import annotations
-
-from turnbuckle.page.html import write
-
-__all__ = ["write"]
+"""One self-contained HTML report of what a run would do elsewhere, and why; `html.write` makes it."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from turnbuckle.examples import sample
-from turnbuckle.page.html import write
-from turnbuckle.projection.run import Answer, Run
-from turnbuckle.show.terminal import projections as show
 from turnbuckle.show.terminal.asked import (
     Alpha,
     Draws,
@@ -29,11 +26,19 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     targets,
 )
-from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source, before_work
 from turnbuckle.show.terminal.recording import inspected
 
+if TYPE_CHECKING:
+    from turnbuckle.projection.run import Answer, Run
+
 ReportTo = Annotated[
-    Path | None, Parameter(name=["--output", "-o"], help="write the report there; turnbuckle-report-NAME.html in this folder if left out")
+    Path | None,
+    Parameter(
+        name=["--output", "-o"],
+        help="write the report there; turnbuckle-report-NAME.html in this folder if left out",
+        validator=before_work("the report", "report.html"),
+    ),
 ]
 Brief = Annotated[bool, Parameter(negative="", help="write only the first two pages: answer, one picture, and what it hangs on")]
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
@@ -62,6 +67,7 @@ def report(
     part: PartOptions = NO_PART,
 ) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
+    from turnbuckle.page.html import write
 
     chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     seen, machines = inspected(profile, source, no_cache, part), targets(on)
@@ -78,6 +84,9 @@ def report(
 
 def demo(*, output: ReportTo = None) -> int:
     """Run the main job on the recording that ships with Turnbuckle and write its report."""
+    from turnbuckle.page.html import write
+    from turnbuckle.show.terminal import projections as show
+
     with sample() as path:
         answer = inspected(path, None, False).project()
         show.emit(answer, "demo", "table", None)

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
 from turnbuckle.questions.before_after.forms import To
@@ -57,6 +58,8 @@ def export(
     names = targets(on) or []
     refuse_several(",".join(names), "target", "export writes")
     carried_by = network_of(network, network_set, source_network)
+    if output is not None and to not in ARCHIVES:
+        goal(output, "the trace", "trace.json.gz")
     seen = inspected(profile, source, no_cache, part)
     if to in ARCHIVES:
         place, lacks = archived(seen, output, to, as_recorded=not names and carried_by is None and not apply)

@@ -23,7 +23,7 @@ from turnbuckle.machine import Parameter as MachineParameter
 from turnbuckle.machine import load
 from turnbuckle.machine.machine import COUPLINGS
 from turnbuckle.questions.calibrate.machine_file import is_name, machine_text
-from turnbuckle.show.terminal.options import flat
+from turnbuckle.show.terminal.options import before_work, flat
 from turnbuckle.show.terminal.output import write_json, write_text
 
 if TYPE_CHECKING:
@@ -69,7 +69,12 @@ Surface = Annotated[
     Path | None,
     Parameter(name="--surface", help="write run times of the slack proxy there (CSV), as turnbuckle slack --published reads them"),
 ]
-Written = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the machine file there (TOML)")]
+Written = Annotated[
+    Path | None,
+    Parameter(
+        name=["--output", "-o"], help="write the machine file there (TOML)", validator=before_work("the machine file", "machine.toml")
+    ),
+]
 
 
 def calibrate(

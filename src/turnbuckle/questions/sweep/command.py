@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
-from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.settings import setting_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.questions.sweep.grid import Study, shard_of
@@ -96,9 +95,6 @@ def sweep(
     points = _points(sample, sampler, seed, refine, within)
     study = _study(what or [], axis or [], set_ or [], model, part, points)
     kind = _format(format, output)
-    if output is not None:
-        # refuse an output that cannot be written before computing anything
-        goal(output, "the output", "table.parquet")
     piece = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.units import seconds_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,22 @@ Document = Literal["table", "json", "csv", "parquet", "markdown", "latex"]
 DocumentOption = Annotated[
     Document, Parameter(name="--format", help="table for people, json for programs (stable), csv, parquet; markdown or latex for documents")
 ]
-Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
+
+
+def before_work(subject: str, example: str) -> Callable[[object, Path | None], None]:
+    """Return a validator of an option: it refuses a file that cannot be written before the question is worked out (R001 to R004)."""
+
+    def check(_: object, path: Path | None) -> None:
+        if path is not None:
+            goal(path, subject, example)
+
+    return check
+
+
+Output = Annotated[
+    Path | None,
+    Parameter(name=["--output", "-o"], help="write there instead of to the terminal", validator=before_work("the output", "table.csv")),
+]
 Charts = Annotated[Path | None, Parameter(name="--charts", help="write the figures into this folder as SVG, with the numbers behind them")]
 Profile = Annotated[
     Path,
