@@ -82,7 +82,7 @@ def test_every_message_of_a_chain_takes_as_much_longer() -> None:
 
 def test_a_changed_graph_with_the_same_edges_keeps_the_network() -> None:
     run = ran(ping_pong())
-    ready = on_network(run.profile, run.ordered, OnNetwork("self", ("hop_seconds=1 ms",)))
+    ready = on_network(run.between, run.ordered, OnNetwork("self", ("hop_seconds=1 ms",)))
     assert ready.timeline is not None
     change = replace(no_change(len(ready.run)), network=np.ones(1))
     again = ready.timeline.on(ready.timeline.graph)
@@ -400,7 +400,7 @@ def test_sharing_a_gpu_never_helps_and_more_gpus_never_hurt(drawn: list[tuple[in
 def test_faster_kernels_of_a_shared_gpu_share_less_time() -> None:
     """Kernels that take half as long share for half as long: what sharing adds scales with them."""
     run = ran(on_gpus((0, 100, 1000), (1, 100, 1000)))
-    ready = on_network(run.profile, run.ordered, OnNetwork("self", ON_ONE_GPU))
+    ready = on_network(run.between, run.ordered, OnNetwork("self", ON_ONE_GPU))
     assert ready.timeline is not None
     shared = replace(no_change(len(ready.run)), network=np.ones(1))
     kernels = np.where(ready.run.kind == "kernel", 0.5, 1.0)

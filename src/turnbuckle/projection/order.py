@@ -17,7 +17,7 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
-from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Carried, OnNetwork, other_network
+from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Between, Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
 from turnbuckle.projection.model import Model
@@ -109,9 +109,9 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     return ready.to(model.replay)
 
 
-def on_network(profile: Profile, ready: Prepared, asked: OnNetwork) -> Prepared:
+def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
-    other = other_network(profile, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
+    other = other_network(between, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
     timeline, moved = other.settled()
     return replace(ready, timeline=timeline, network=replace(other.carried, moved=moved))
 

@@ -30,7 +30,7 @@ from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
-from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
+from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
 from turnbuckle.projection.order import Prepared, on_network, prepared
 from turnbuckle.projection.projection import Projection, faster
@@ -194,6 +194,11 @@ class Run(Shown):
         """Compile the graph of activities once, at first use, and score how far its order can be trusted."""
         return prepared(self.profile, replace(nething("hold"), replay="timeline"))
 
+    @cached_property
+    def between(self) -> Between:
+        """Find what goes between its ranks, once."""
+        return Between.of(self.profile)
+
     def prepared(self, model: Model) -> Prepared:
         """Prepare the run for a model's replay; ``auto`` takes the sum where the order cannot be trusted."""
         if model.kernels is not None or (model.replay == "sum" and "ordered" not in self.__dict__):
@@ -259,7 +264,7 @@ class Run(Shown):
         ready = self.prepared(model)
         carried_by = on_other(network)
         if carried_by is not None:
-            ready = on_network(self.profile, ready, carried_by)
+            ready = on_network(self.between, ready, carried_by)
         if minus is not None:
             ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)

@@ -88,7 +88,7 @@ def optimum(run: Run, latency: float, first: float, last: float) -> tuple[float,
 
     Prices are straight between `first` and `last`.
     """
-    other = other_network(run.profile, run.ordered.timeline, OnNetwork("self"))
+    other = other_network(run.between, run.ordered.timeline, OnNetwork("self"))
     graph, low, high = other.graph, other.added_ns(first), other.added_ns(last)
     slope = (high - low) / (last - first)
     count = len(graph.time_ns)

@@ -41,6 +41,7 @@ from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
 from turnbuckle.profile.messages.observed_network import observed_bandwidth, observed_network
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import what_to_record
@@ -265,11 +266,42 @@ class _Kernels:
         return out
 
 
-def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
-    """Find the messages and collectives of a run, and price them on its own network and on another.
+@dataclass(frozen=True)
+class Between:
+    """What of a run goes between its ranks, on whatever network.
+
+    Attributes
+    ----------
+    profile : the run.
+    matched : messages and collectives of MPI; None where there are none.
+    sized, unsized : collectives that ran as kernels (`turnbuckle.profile.messages.collective_kernels`), and how many are not sized.
+    prices : function of a network, its settings, and what the recording shows, that prices them (`Prices`).
+    observed : prices on the network that the recording shows, by settings, as far as they were asked for.
+    """
+
+    profile: Profile
+    matched: Exchanges | None
+    sized: pl.DataFrame
+    unsized: int
+    prices: Callable[[str, Sequence[str], LinkFit | None, float | None], Prices] = field(repr=False)
+    observed: dict[tuple[str, ...], Prices] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, profile: Profile) -> Between:
+        """Find the messages and collectives of a run."""
+        rows = activities(profile)
+        matched = exchanges(rows, profile.trace)
+        matched = None if matched is None or not (matched.messages.height or matched.rounds.height) else matched
+        sized, unsized = sized_collectives(rows, profile.trace)
+        return cls(profile, matched, sized, unsized, registry.load("services", "message prices")(profile, rows, matched, sized))
+
+
+def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
+    """Price the messages and collectives of a run on its own network and on another.
 
     Parameters
     ----------
+    between : messages and collectives of the run.
     timeline : timeline replay of the run as recorded; None where only the sum of its times can be replayed, which raises A122.
     asked : the other network, its settings, and the network of the recording.
     refused : why the recorded order cannot be trusted; empty where the user asked for the sum.
@@ -287,10 +319,7 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
     """
     if timeline is None:
         raise error_of("A122", found=refused or "the sum was asked for", fix="--network needs the order: leave --replay sum out")
-    rows = activities(profile)
-    matched = exchanges(rows, profile.trace)
-    matched = None if matched is None or not (matched.messages.height or matched.rounds.height) else matched
-    sized, unsized = sized_collectives(rows, profile.trace)
+    profile, matched, sized, unsized = between.profile, between.matched, between.sized, between.unsized
     if matched is None and not sized.height:
         if unsized:
             raise error_of("A164.kernels", found=f"{unsized:,} kernels of NCCL or RCCL, none with bytes and members")
@@ -301,15 +330,16 @@ def other_network(profile: Profile, timeline: TimelineReplay | None, asked: OnNe
     reached = None if asked.source or not sized.height else _reached(sized, graph, profile)
     if sized.height and not asked.source and reached is None:
         raise error_of("A193.kernels")
-    prices = registry.load("services", "message prices")
 
     def of(name: str, words: Sequence[str] = ()) -> Prices:
-        made: Prices = prices(profile, rows, matched, name, words, observed, sized, reached[0] if reached else None)
-        return made
+        return between.prices(name, words, observed, reached[0] if reached else None)
 
     name = asked.source if asked.name == OBSERVED else asked.name
     fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
-    source, target = of(asked.source, fidelity), of(name, asked.settings)
+    source = of(asked.source, fidelity) if asked.source or fidelity not in between.observed else between.observed[fidelity]
+    if not asked.source:
+        between.observed[fidelity] = source
+    target = of(name, asked.settings)
     source = source.begun(np.asarray(graph.time_ns * 1e-9, dtype=np.float64))
 
     def added(priced: Prices) -> tuple[Graph, Float]:

@@ -27,7 +27,7 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_calls
-from turnbuckle.projection.elsewhere.network import OnNetwork
+from turnbuckle.projection.elsewhere.network import Between, OnNetwork
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, changed, on_network, prepared
 from turnbuckle.projection.project import answered, priced
@@ -111,7 +111,7 @@ def on_both(
     model = replace(model, replay="timeline")
     ready = ready or prepared(profile, model)
     if network is not None:
-        ready = on_network(profile, ready, network)
+        ready = on_network(Between.of(profile), ready, network)
     recorded = ready.timeline
     if edited is not None:
         ready = edited[0]

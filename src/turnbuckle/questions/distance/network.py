@@ -94,7 +94,7 @@ def _on(seen: Run, asked: OnNetwork) -> tuple[Prepared, Other]:
         raise error_of("A099.curve", found="fidelity")
     ready = seen.prepared(MODEL)
     require_order(ready)
-    other = other_network(seen.profile, ready.timeline, asked)
+    other = other_network(seen.between, ready.timeline, asked)
     if other.carried.shared_kernels:
         raise error_of("A099.curve", found=f"{other.carried.ranks_per_gpu} ranks on a GPU")
     return ready, other

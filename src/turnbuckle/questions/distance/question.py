@@ -297,7 +297,7 @@ def tolerate(
     sound_repeats(repeats)
     carried_by = on_other(network)
     if carried_by is not None:
-        ready = on_network(seen.profile, ready or seen.prepared(MODEL), carried_by)
+        ready = on_network(seen.between, ready or seen.prepared(MODEL), carried_by)
     distance = Distance.of(seen, mode, ready, classes, None if machine is None else load(machine), pcie)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9

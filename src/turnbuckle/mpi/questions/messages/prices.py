@@ -8,8 +8,9 @@ and its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -44,33 +45,87 @@ _UNLIMITED: Final = 1e15
 _AT_ONCE: Final = 8192
 
 
+@dataclass(frozen=True)
+class _Exchanged:
+    """Messages and collectives of MPI as every network prices them; activities by their number among those of the profile.
+
+    Attributes
+    ----------
+    profile : the recording.
+    rank, ranks : rank of each activity, -1 for none, and how many there are.
+    sender, receiver, sent : ranks of each message, and the instant of its begin in the graph, shape (messages,).
+    size, ready : bytes of each message, and whether it waits for its receive.
+    rounds : collectives.
+    kernels : kernels of ranks: their activity `i`, `rank`, and the rank's `own` number of their device.
+    """
+
+    profile: Profile
+    rank: Int
+    ranks: int
+    sender: Int
+    receiver: Int
+    sent: Int
+    size: Float
+    ready: Bool
+    rounds: Sequence[Rounds]
+    kernels: pl.DataFrame
+
+    @classmethod
+    def of(cls, profile: Profile, rows: pl.DataFrame, matched: Exchanges) -> _Exchanged:
+        """Number the ranks of a recording, and find what each message and collective asks of a network."""
+        mpi = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi")
+        number, rank_of = threads(profile.trace, mpi)
+        rank = np.full(rows.height, -1, dtype=np.int64)
+        rank[mpi["i"].to_numpy()] = rank_of[[number[t] for t in mpi["thread"].to_list()]]
+        pairs = matched.messages
+        size = pairs.select(pl.min_horizontal("size_bytes", "size_bytes_r").fill_null(0).clip(0)).to_series().to_numpy().astype(np.float64)
+        send, receive = (pairs[c].to_numpy() for c in ("activity", "activity_r"))
+        rounds, _ = rounds_of(matched, np.arange(rows.height), profile.trace)
+        kernels = _kernels_of(rows, {process_of(t): int(rank_of[n]) for t, n in number.items()})
+        sent = 2 * send.astype(np.int64).clip(0) + 1
+        ends: tuple[Int, Int, Int] = (rank[send], rank[receive], sent)
+        return cls(profile, rank, int(rank_of.max(initial=0)) + 1, *ends, size, rendezvous(pairs).to_numpy(), rounds, kernels)
+
+
+def _kernels_of(rows: pl.DataFrame, rank_of_process: Mapping[int, int]) -> pl.DataFrame:
+    kernels = rows.select("process", "device", kind=pl.col("kind").cast(pl.String)).with_row_index("i").filter(pl.col("kind") == "kernel")
+    kernels = kernels.filter(pl.col("process").is_in(list(rank_of_process)))
+    rank = kernels["process"].replace_strict(rank_of_process, return_dtype=pl.Int64)
+    own = pl.col("device").fill_null(0).rank("dense").over("process").cast(pl.Int64) - 1
+    return kernels.with_columns(rank=rank, own=own).select("i", "rank", "own")
+
+
 def prices(
-    profile: Profile,
-    rows: pl.DataFrame,
-    matched: Exchanges | None,
-    name: str,
-    words: Sequence[str] = (),
-    observed: LinkFit | None = None,
-    sized: pl.DataFrame | None = None,
-    bandwidth: float | None = None,
-) -> Prices:
-    """Price the messages and collectives of a recording.
+    profile: Profile, rows: pl.DataFrame, matched: Exchanges | None, sized: pl.DataFrame
+) -> Callable[[str, Sequence[str], LinkFit | None, float | None], Prices]:
+    """Return the function that prices the messages and collectives of a recording on a network.
 
     Parameters
     ----------
     rows, matched : activities of the profile, and their exchanges; None where no rank made MPI calls.
-    name : network, by name or file; empty for the network that the recording itself shows.
-    words : settings that replace what the network says, as ``name=value``.
-    observed : what the recording's own messages show.
     sized : collectives that ran as kernels, as `turnbuckle.profile.messages.collective_kernels` has them.
-    bandwidth : what these reach in the recording [B/s].
 
-    Raises
-    ------
-    UsageError : A050, an unknown network; A074, A091, A092, an impossible setup; A081, a setting that does not exist; A099, a setting that
-        has no part in it.  CannotAnswer : A193, the recording shows no network, and none is named.
+    Returns
+    -------
+    Function of a network, by name or file, empty for the one that the recording itself shows; of settings that replace what the network
+    says, as ``name=value``; of what the recording's own messages show; and of the bandwidth that its collective kernels reach [B/s].
+    It raises UsageError : A050, an unknown network; A074, A091, A092, an impossible setup; A081, a setting that does not exist; A099, a
+    setting that has no part in it.  CannotAnswer : A193, the recording shows no network, and none is named.
     """
-    kernels = sized is not None and sized.height > 0
+    exchanged = None if matched is None else _Exchanged.of(profile, rows, matched)
+    return partial(_priced, profile, exchanged, sized)
+
+
+def _priced(
+    profile: Profile,
+    exchanged: _Exchanged | None,
+    sized: pl.DataFrame,
+    name: str,
+    words: Sequence[str],
+    observed: LinkFit | None,
+    bandwidth: float | None,
+) -> Prices:
+    kernels = sized.height > 0
     setup = _setup(name, words, observed, bandwidth if kernels else None, kernels)
     network = network_of(setup, 1)
     label = read_network(setup.network).name if setup.network else "observed"
@@ -78,55 +133,39 @@ def prices(
     costs: dict[str, Any] = {"latency_s": network.latency, "hop_s": network.hop_seconds, "overhead_s": setup.overhead_seconds}
     made = Prices(name=label, bandwidth=reached, nodes=1, **costs)
     if kernels:
-        assert sized is not None
         stated = any(word.partition("=")[0].strip() == "ranks_per_node" for word in words)
         fabric = _fabric(setup, network, profile, setup.ranks_per_node if stated else 0, None if name else bandwidth)
         nodes = max(-(-int(sized["ranks"].max()) // fabric.ranks_per_node), 1)  # type: ignore[arg-type]
         made = replace(made, fabric=fabric, nodes=nodes, kernel_seconds=_kernels(sized, fabric))
-    return made if matched is None else _exchanged(made, profile, rows, matched, setup)
+    return made if exchanged is None else _with_exchanges(made, exchanged, setup)
 
 
-def _exchanged(made: Prices, profile: Profile, rows: pl.DataFrame, matched: Exchanges, setup: Setup) -> Prices:
+def _with_exchanges(made: Prices, of: _Exchanged, setup: Setup) -> Prices:
     """Add the prices of messages and collectives of MPI."""
-    mpi = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi")
-    number, rank_of = threads(profile.trace, mpi)
-    rank = np.full(rows.height, -1, dtype=np.int64)
-    rank[mpi["i"].to_numpy()] = rank_of[[number[t] for t in mpi["thread"].to_list()]]
-    ranks = int(rank_of.max(initial=0)) + 1
-    node = mapped(recorded(profile) if setup.mapping == "greedy" else _nothing(ranks), setup)
-    pairs = matched.messages
-    size = pairs.select(pl.min_horizontal("size_bytes", "size_bytes_r").fill_null(0).clip(0)).to_series().to_numpy().astype(np.float64)
-    near = node[rank[pairs["activity"].to_numpy()]] == node[rank[pairs["activity_r"].to_numpy()]]
-    rounds, _ = rounds_of(matched, np.arange(rows.height), profile.trace)
-    priced = [_collectives(group, node[rank[group.activity]], setup) for group in rounds]
-    call = np.concatenate([np.zeros(0, dtype=np.int64), *(group.activity.reshape(-1) for group in rounds)])
+    node = mapped(recorded(of.profile) if setup.mapping == "greedy" else _nothing(of.ranks), setup)
+    near = node[of.sender] == node[of.receiver]
+    priced = [_collectives(group, node[of.rank[group.activity]], setup) for group in of.rounds]
+    call = np.concatenate([np.zeros(0, dtype=np.int64), *(group.activity.reshape(-1) for group in of.rounds)])
     alone = np.concatenate([np.zeros(0), *(p.reshape(-1) for p in priced)])
-    ready = rendezvous(pairs).to_numpy()
-    ends = (rank[pairs["activity"].to_numpy()], rank[pairs["activity_r"].to_numpy()])
-    sent = 2 * pairs["activity"].to_numpy().astype(np.int64).clip(0) + 1
 
     def together(instants: Float) -> tuple[Float, Float]:
-        return _together(ends, size, ready, rounds, rank, node, setup, instants[sent], instants, alone)
+        return _together(of, node, setup, instants, alone)
 
     return replace(
         made,
         nodes=max(int(node.max(initial=0)) + 1, made.nodes),
-        message_seconds=_messages(size, near, ready, setup),
+        message_seconds=_messages(of.size, near, of.ready, setup),
         call=call,
         call_seconds=alone,
-        gpus=_shared_gpus(rows, {process_of(t): int(rank_of[n]) for t, n in number.items()}, node, setup),
+        gpus=_shared_gpus(of.kernels, node, setup),
         shared=None if setup.fidelity == "logp" else together,
     )
 
 
-def _shared_gpus(rows: pl.DataFrame, rank_of_process: Mapping[int, int], node: Int, setup: Setup) -> SharedGpus | None:
+def _shared_gpus(kernels: pl.DataFrame, node: Int, setup: Setup) -> SharedGpus | None:
     """Return the kernels of ranks that share a GPU; None where none does."""
-    kernels = rows.select("process", "device", kind=pl.col("kind").cast(pl.String)).with_row_index("i").filter(pl.col("kind") == "kernel")
-    kernels = kernels.filter(pl.col("process").is_in(list(rank_of_process)))
     if kernels.is_empty():
         return None
-    rank = kernels["process"].replace_strict(rank_of_process, return_dtype=pl.Int64)
-    kernels = kernels.with_columns(rank=rank, own=pl.col("device").fill_null(0).rank("dense").over("process").cast(pl.Int64) - 1)
     placed = gpus_of(node, network_of(setup, 1).made_of, int(kernels["own"].max()) + 1)  # type: ignore[arg-type]
     gpu, ranks = placed[kernels["rank"].to_numpy(), kernels["own"].to_numpy()], kernels["rank"].to_numpy()
     users = np.unique(np.stack([gpu, ranks], axis=1)[gpu >= 0], axis=0)[:, 0]
@@ -219,43 +258,32 @@ def _at_once(setup: Setup, ranks: int) -> int:
     return max(min(nodes or _AT_ONCE, _AT_ONCE) // ranks, 1)
 
 
-def _together(
-    ends: tuple[Int, Int],
-    size: Float,
-    ready: Bool,
-    rounds: Sequence[Rounds],
-    rank: Int,
-    node: Int,
-    setup: Setup,
-    begins: Float,
-    instants: Float,
-    alone: Float,
-) -> tuple[Float, Float]:
+def _together(of: _Exchanged, node: Int, setup: Setup, instants: Float, alone: Float) -> tuple[Float, Float]:
     """Return the time of each message, and of each member's collective, where all begin at given instants and share the network [s].
 
     Parameters
     ----------
-    ends, size, ready : ranks of senders and receivers, bytes, and whether a message waits for its receive, shape (messages,).
-    rounds, rank : collectives, and the rank of each activity.
-    begins, instants : begin of each message, and all instants of the graph [s].
+    instants : all instants of the graph [s].
     alone : time of each member's collective alone [s].
 
     Every end of a message, and every member of a collective, is a thread of its rank, so that only links hold them up.
     """
-    count = len(size)
+    count, begins = len(of.size), instants[of.sent]
     send, receive, none = np.arange(count), count + np.arange(count), np.full(count, -1)
-    members, member_begins, groups = [rank[:0]], [begins[:0]], []
-    for group in rounds:
+    members, member_begins, groups = [of.rank[:0]], [begins[:0]], []
+    for group in of.rounds:
         first = 2 * count + sum(map(len, members))
         calls = first + np.arange(group.activity.size).reshape(group.activity.shape)
         groups.append(Rounds(group.operation, group.block_bytes, calls, group.root))
-        members.append(rank[group.activity.reshape(-1)])
+        members.append(of.rank[group.activity.reshape(-1)])
         member_begins.append(instants[2 * _begun(group).reshape(-1) + 1])
-    gaps, messages = np.concatenate([begins, np.zeros(count), *member_begins]), Messages(send, none, receive, receive, none, size, ready)
-    world: dict[str, Any] = {"ranks": len(node), "rank_of": np.concatenate([*ends, *members]), "rounds": tuple(groups)}
+    gaps = np.concatenate([begins, np.zeros(count), *member_begins])
+    messages = Messages(send, none, receive, receive, none, of.size, of.ready)
+    rank_of = np.concatenate([of.sender, of.receiver, *members])
+    world: dict[str, Any] = {"ranks": len(node), "rank_of": rank_of, "rounds": tuple(groups)}
     traffic = replace(_alone(2 * count + sum(map(len, members))), gap_seconds=gaps, messages=messages, **world)
     done = _ends(traffic, node, setup)
-    apart = [_apart(group, node[rank[group.activity]], instants, setup).reshape(-1) for group in rounds]
+    apart = [_apart(group, node[of.rank[group.activity]], instants, setup).reshape(-1) for group in of.rounds]
     return done[count : 2 * count] - begins, alone + np.maximum(done[2 * count :] - np.concatenate([begins[:0], *apart]), 0.0)
 
 
