@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,13 +22,15 @@ GPU = HERE.parents[1] / "validation" / "gpu"
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compile with warnings as errors, and each library once for all workers: its bytes depend on sources and words alone."""
+    """Compile with warnings as errors, and each set of sources once for all workers: its bytes depend on sources and words alone."""
     complaint = toolchain.complaint
 
     def once(words: list[str], text: str = "") -> str | None:
         *command, target = words
         if command[-1] != "-o":
             return complaint(words, text)
+        if Path(target).name == toolchain.LIBRARY:
+            return apart(command, target)
         messages: list[str | None] = [None]
 
         def make(folder: Path) -> None:
@@ -41,8 +44,18 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             return None
         return messages[0] or complaint(words, text)
 
+    def apart(command: list[str], target: str) -> str | None:
+        """Compile the recorder's sources into one object, which those that are linked to another CUPTI share."""
+        last = max(place for place, word in enumerate(command) if word.endswith(".c"))
+        program, *options = command[: last + 1]
+        resolved = [str(Path(word).resolve()) if word.startswith("/") else word for word in options if word != "-shared"]
+        linked = [word for word in options if not word.endswith(".c")]
+        with tempfile.TemporaryDirectory() as folder:
+            made = f"{folder}/sources.o"
+            return once([program, *resolved, "-r", "-o", made]) or complaint([program, *linked, made, *command[last + 1 :], target])
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CC", "cc -Wall -Wextra -Werror -Wfatal-errors")
+        patch.setenv("CC", "cc -Wall -Wextra -Werror -Wfatal-errors -DLAST_WAIT_MS=300")
         patch.setenv("MPICC", "mpicc -Werror")
         patch.setattr(toolchain, "complaint", once)
         yield

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hostile_names import Ran
 
 from turnbuckle.foundation.errors import CannotAnswer, NativeError, TurnbuckleError, UsageError
+from turnbuckle.machine import load
 from turnbuckle.machine.measured.logs import read_measured
+from turnbuckle.papers.row_slack.surface import read_surface
 from turnbuckle.questions.calibrate.calibration import Calibration, Origin
 from turnbuckle.questions.calibrate.question import calibrate, read_origin
 from turnbuckle.recorder import measuring
@@ -287,3 +294,41 @@ def test_words_and_places_are_checked_first(standin: pytest.MonkeyPatch, tmp_pat
     error = code(tmp_path / "raw.jsonl", only=["copies"])
     assert isinstance(error, UsageError) and error.code == "A414" and "copy" in error.fix
     assert code(tmp_path / "none" / "raw.jsonl", only=["host"]).code == "N023"
+
+
+def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Callable[..., Ran], standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "launch,gap,slack", "-o", "here.toml", "--surface", "surface.csv")
+    assert ran.code == 0 and "slack proxy" in ran.out
+    here, raw = load(str(tmp_path / "here.toml")), tmp_path / "here.jsonl"
+    assert here.value("link.h2d.latency") == pytest.approx(1.3e-6, rel=0.05) and raw.exists()
+    again = json.loads(turnbuckle("calibrate", raw, "--format", "json").out)
+    assert {p["name"]: p["value"] for p in again["parameters"]} == pytest.approx({n: p.value for n, p in here.parameters.items()}, rel=1e-6)
+    by_slack = {(p["size"], round(p["slack_s"] * 1e9)): p["seconds"] for p in again["surface"]}
+    assert by_slack[512, 10_000_000] - by_slack[512, 1_000_000] == pytest.approx(5 * 9e-3, rel=0.02)
+    surface = read_surface(tmp_path / "surface.csv")
+    assert surface.threads == (1,) and surface.sizes(1).tolist() == [2.0**20, 2.0**22]
+    assert surface.kernel_seconds(1).tolist() == pytest.approx([2 * 512**3 / 18e12, 2 * 1024**3 / 18e12], rel=0.15)
+    plant(standin, {"FAIL": 1})
+    standin.setattr(measuring, "QUICK_SECONDS", 1e-6)
+    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
+    assert ran.code == 0 and "sections that did not end: launch" in ran.out
+
+
+def test_a_scheduler_that_ends_it_leaves_nothing_behind(program: Path, driver: Path, tmp_path: Path) -> None:
+    """A SIGTERM in the middle of a section that hangs: program and folders go with it."""
+    compiler = tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\nexec cp {program} "$5"\n')
+    compiler.chmod(0o755)
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    env = os.environ | {"CC": str(compiler), "LD_LIBRARY_PATH": str(driver), "TMPDIR": str(folders), "TB_STANDIN_HANG": "1"}
+    starts = "import sys; from turnbuckle.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", starts, "calibrate", "--run", "--quick", "--only", "launch", "--keep", str(tmp_path / "raw.jsonl")]
+    running = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while not (tmp_path / "raw.jsonl").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert any(folders.iterdir())
+    running.terminate()
+    assert running.wait(120) == 128 + signal.SIGTERM
+    assert not any(folders.iterdir())

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +10,9 @@ import pytest
 from hostile_names import SAMPLE, Ran
 
 from turnbuckle.machine import load
-from turnbuckle.papers.row_slack.surface import read_surface
 
 Turnbuckle = Callable[..., Ran]
 HEAD = " Device 0: NVIDIA H100 80GB HBM3\n"
-STANDIN = Path(__file__).parents[2] / "recorder" / "standin_libcuda.c"
 
 
 def copies(latency: float = 2e-6, rate: float = 50e9, way: str = "H2D", head: str = HEAD) -> str:
@@ -130,41 +123,3 @@ def test_without_a_driver_measuring_is_refused(turnbuckle: Turnbuckle, monkeypat
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     ran = turnbuckle("calibrate", "--run", "-o", "here.toml")
     assert ran.code == 3 and "error[A185]" in ran.err and "give files" in ran.err and not (tmp_path / "here.toml").exists()
-
-
-def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Turnbuckle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    subprocess.run(["cc", "-shared", "-fPIC", str(STANDIN), "-o", str(tmp_path / "libcuda.so.1")], check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "launch,gap,slack", "-o", "here.toml", "--surface", "surface.csv")
-    assert ran.code == 0 and "slack proxy" in ran.out
-    here, raw = load(str(tmp_path / "here.toml")), tmp_path / "here.jsonl"
-    assert here.value("link.h2d.latency") == pytest.approx(1.3e-6, rel=0.05) and raw.exists()
-    again = json.loads(turnbuckle("calibrate", raw, "--format", "json").out)
-    assert {p["name"]: p["value"] for p in again["parameters"]} == pytest.approx({n: p.value for n, p in here.parameters.items()}, rel=1e-6)
-    by_slack = {(p["size"], round(p["slack_s"] * 1e9)): p["seconds"] for p in again["surface"]}
-    assert by_slack[512, 10_000_000] - by_slack[512, 1_000_000] == pytest.approx(5 * 9e-3, rel=0.02)
-    surface = read_surface(tmp_path / "surface.csv")
-    assert surface.threads == (1,) and surface.sizes(1).tolist() == [2.0**20, 2.0**22]
-    assert surface.kernel_seconds(1).tolist() == pytest.approx([2 * 512**3 / 18e12, 2 * 1024**3 / 18e12], rel=0.15)
-    monkeypatch.setenv("TB_STANDIN_FAIL", "1")
-    monkeypatch.setattr("turnbuckle.recorder.measuring.QUICK_SECONDS", 0.2)
-    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
-    assert ran.code == 0 and "sections that did not end: launch" in ran.out
-
-
-def test_a_scheduler_that_ends_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A SIGTERM in the middle of a section that hangs: program and folders go with it."""
-    subprocess.run(["cc", "-shared", "-fPIC", str(STANDIN), "-o", str(tmp_path / "libcuda.so.1")], check=True)
-    folders = tmp_path / "folders"
-    folders.mkdir()
-    env = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "TMPDIR": str(folders), "TB_STANDIN_HANG": "1"}
-    starts = "import sys; from turnbuckle.cli import main; sys.exit(main())"
-    words = [sys.executable, "-c", starts, "calibrate", "--run", "--quick", "--only", "launch", "--keep", str(tmp_path / "raw.jsonl")]
-    running = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 120
-    while not (tmp_path / "raw.jsonl").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert any(folders.iterdir())
-    running.terminate()
-    assert running.wait(120) == 128 + signal.SIGTERM
-    assert not any(folders.iterdir())

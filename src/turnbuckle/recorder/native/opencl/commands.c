@@ -23,7 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS = 15, NAP_NS = 5000000, REST_MS = 200, LAST_WAIT_MS = 1000 };
+#ifndef LAST_WAIT_MS
+#define LAST_WAIT_MS 1000 /* how long the end of the program waits for a command to finish; less in tests */
+#endif
+enum { LOOKS = 15, NAP_NS = 5000000, REST_MS = 200 };
 enum { LOOK_AGAIN_NS = 100000000, WORTH_TELLING_NS = 100 };
 /* What a command in flight takes: its record here, and as much again for its event. */
 enum { COMMAND_BYTES = 2 * sizeof(struct command) };
