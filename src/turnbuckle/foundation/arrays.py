@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -15,6 +18,14 @@ Bool = NDArray[np.bool_]
 #: Whole numbers of any width.
 Whole = NDArray[np.integer[Any]]
 Text = NDArray[np.object_]
+
+
+def filled(column: pl.Series, value: int) -> NDArray[Any]:
+    """Return the values of a column of whole numbers or truths, with `value` where it is null; a query is made only where some are."""
+    missing = column.null_count()
+    if missing and missing == len(column):
+        return np.full(missing, value, dtype=column.clear().to_numpy().dtype)
+    return (column.fill_null(value) if missing else column).to_numpy()
 
 
 def runs(counts: Int) -> tuple[Int, Int]:

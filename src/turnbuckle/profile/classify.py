@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool
+from turnbuckle.foundation.arrays import Bool, filled
 from turnbuckle.foundation.schema import table_rows, words
 
 KINDS: Final = words("kinds")
@@ -38,6 +39,7 @@ KIND_OF_CLASS: Final = {"launch": "launch", "alloc": "alloc", "sync": "sync"}
 BOUNDARY_CLASSES: Final = ("launch", "copy", "memset", "sync", "alloc", "event")
 
 
+@lru_cache(maxsize=4096)
 def call_class(name: str) -> str:
     """Return the class of one host call.
 
@@ -85,7 +87,7 @@ def calls_wait(name: pl.Series, names: pl.Series) -> Bool:
 def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool) -> NDArray[Any]:
     """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it has no name."""
     of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
-    index = (name.fill_null(len(names)) if name.null_count() else name).to_numpy()
+    index = filled(name, len(names))
     for place in np.flatnonzero(np.bincount(index, minlength=len(names) + 1)[:-1]).tolist():
         of_name[place] = rule(names[place] or "")
     values: NDArray[Any] = of_name[index]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Int, returned
+from turnbuckle.foundation.arrays import Bool, Int, filled, returned
 from turnbuckle.foundation.errors import needs
 from turnbuckle.foundation.files import whole, write_parquet
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
@@ -22,7 +22,7 @@ from turnbuckle.profile.alike import alike
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
-from turnbuckle.trace.check import DEVICE_TABLES, check, nested_calls, sound
+from turnbuckle.trace.check import DEVICE_TABLES, by_table, check, nested_calls, sound
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
@@ -129,15 +129,15 @@ def build(trace: Trace) -> Profile:
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
-    findings = advised(
-        merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names, trace.launch_pairs)]), recorder_of(trace.facts)
-    )
-    rows = _recorded(trace)
+    inner = nested_calls(trace.api)
+    flaws = check(trace.tables, trace.facts, trace.names, trace.launch_pairs, inner)
+    findings = advised(merge([*trace.findings, *set_aside, *flaws]), recorder_of(trace.facts))
+    rows = _recorded(trace, inner)
     first, last = _span(rows, trace)
     rows, tracks = _tracked(pl.concat([rows, _gaps(rows, first, last)], how="diagonal"))
-    rows = rows.with_columns(reach_ns=pl.max_horizontal("end_ns", "delivered_ns"))
-    start, reach = rows["start_ns"].to_numpy(), rows["reach_ns"].to_numpy()
-    felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
+    start, end, delivered = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy(), filled(rows["delivered_ns"], _NO_NUMBER)
+    reach = np.maximum(end, delivered)
+    felt = np.maximum(np.where(delivered == _NO_NUMBER, end, delivered), start + 1)
     exposed_ns, tail, _ = exposed(start, reach, rows["level"].to_numpy().astype(np.int8), felt, lambda: _tie(rows))
     gap = rows["kind"].to_numpy() == KIND["gap"]
     ranges = naming_ranges(trace)
@@ -145,33 +145,29 @@ def build(trace: Trace) -> Profile:
     unnamed = alone[1] - alone[0] - covered_ns(*alone, *merge_intervals(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()))
     if unexplained := int(unnamed.sum()):
         findings = merge([*findings, finding("P205", int((unnamed > 0).sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
-    activities = rows.with_columns(
-        *(_in_words(c, e) for c, e in _ENUMS.items()),
-        seconds=(pl.col("reach_ns") - pl.col("start_ns")) * 1e-9,
-        exposed_ns=pl.Series(exposed_ns),
-        tail_exposed=pl.Series(tail),
-    )
-    order = [
-        "kind",
-        "category",
-        "call_class",
-        "direction",
-        "memory",
+    activities = rows.select(
+        *_words(),
         "track",
         "start_ns",
         "end_ns",
-        "seconds",
-        "exposed_ns",
-        "tail_exposed",
-    ]
-    activities = activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row")
-    del start, reach, felt, exposed_ns, tail, gap, alone, unnamed
+        pl.Series("seconds", (reach - start) * 1e-9),
+        pl.Series("exposed_ns", exposed_ns),
+        pl.Series("tail_exposed", tail),
+        "size_bytes",
+        "idle_device",
+        "delivered_ns",
+        "name",
+        "row",
+    )
+    del start, end, delivered, reach, felt, exposed_ns, tail, gap, alone, unnamed
     returned(activities.height)
     return Profile(trace, activities, tracks, first, last, findings)
 
 
 def naming_ranges(trace: Trace) -> pl.DataFrame:
     """Return the ranges that name host work: those with an end and a name, except ranges that only number a step."""
+    if not trace.ranges.height:
+        return trace.ranges
     steps = numbered_steps(trace)
     ranges = trace.ranges.filter(pl.col("end_ns").is_not_null() & pl.col("name").is_not_null())
     if not steps.height:
@@ -186,17 +182,20 @@ def host_only_ns(start: Int, reach: Int, first: int, last: int) -> tuple[Int, In
     return begins[ends > begins], ends[ends > begins]
 
 
-def _in_words(column: str, words: pl.Enum) -> pl.Expr:
-    """Return a column of codes as words; a code without a word is unknown."""
-    code = pl.col(column).cast(pl.Int64)
-    valid = pl.when(code.is_between(0, len(words.categories) - 1)).then(code).cast(pl.UInt32)
-    return pl.lit(pl.Series(words.categories, dtype=words)).gather(valid).alias(column)
+@cache
+def _words() -> list[pl.Expr]:
+    """Return the columns of codes as words; a code without a word is unknown."""
+    columns = []
+    for column, enum in _ENUMS.items():
+        code = pl.col(column).cast(pl.Int64)
+        valid = pl.when(code.is_between(0, len(enum.categories) - 1)).then(code).cast(pl.UInt32)
+        columns.append(pl.lit(pl.Series(enum.categories, dtype=enum)).gather(valid).alias(column))
+    return columns
 
 
-def _recorded(trace: Trace) -> pl.DataFrame:
-    """Return one row per recorded activity, in the common columns."""
-    parts = [part for part in (_device_part(trace), _host_part(trace), _mpi_part(trace)) if part.height]
-    return pl.concat(parts, how="diagonal") if parts else _empty()
+def _recorded(trace: Trace, inner: Bool) -> pl.DataFrame:
+    """Return one row per recorded activity, in the common columns.  `inner` marks the calls inside other calls."""
+    return pl.concat([_empty(), *_device_parts(trace), _host_part(trace, inner), _mpi_part(trace)], how="diagonal")
 
 
 @cache
@@ -208,41 +207,36 @@ def _empty() -> pl.DataFrame:
 
 
 def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
-    """Return the rows of one source table in the common columns; columns that the table lacks are null."""
-    template = _empty()
+    """Return the rows of one source table in the common columns, without those that it lacks; one given as None counts as lacking."""
     if not frame.height:
-        return template
-    given = {k: v if isinstance(v, pl.Expr) else pl.lit(v) for k, v in columns.items()}
-    out = frame.with_row_index("row").select(
-        *(
-            (given[c] if c in given else (pl.col(c) if c in frame.columns or c == "row" else pl.lit(None))).cast(t).alias(c)
-            for c, t in template.schema.items()
-        )
-    )
-    return out
+        return _empty()
+    dtypes = _empty().schema
+    cells = {c: pl.col(c) for c in ("row", *frame.columns) if c in dtypes} | columns
+    cells = {c: v.cast(dtypes[c]) if isinstance(v, pl.Expr) else pl.lit(v, dtypes[c]) for c, v in cells.items() if v is not None}
+    return frame.with_row_index("row").select(**cells)
 
 
-def _device_part(trace: Trace) -> pl.DataFrame:
+def _device_parts(trace: Trace) -> list[pl.DataFrame]:
     """Return the kernels, graphs, sets and copies; time-line level 0 computes, level 1 moves data."""
     compute = {"category": CATEGORY["kernel"], "level": 0}
-    kind_of_direction = {i: KIND[KIND_OF_DIRECTION[w]] for i, w in enumerate(DIRECTIONS)}
-    host_end = pl.when(pl.col("direction").is_in([1])).then("source_memory").when(pl.col("direction").is_in([2])).then("target_memory")
-    parts = [
+    kind, memory = _copy_columns()
+    return [
         _rows(trace.kernels, kind=KIND["kernel"], **compute),
         _rows(trace.graphs, kind=KIND["kernel"], name=None, **compute),
         _rows(trace.memsets, kind=KIND["memset"], memory=None, **compute),
-        _rows(
-            trace.copies,
-            kind=pl.col("direction").cast(pl.Int64).replace_strict(kind_of_direction),
-            memory=host_end,
-            category=CATEGORY["copy"],
-            level=1,
-        ),
+        _rows(trace.copies, kind=kind, memory=memory, category=CATEGORY["copy"], level=1),
     ]
-    return pl.concat(parts)
 
 
-def _host_part(trace: Trace) -> pl.DataFrame:
+@cache
+def _copy_columns() -> tuple[pl.Expr, pl.Expr]:
+    """Return the kind of each copy by its direction, and the memory at its end on the host."""
+    direction = pl.col("direction")
+    kind = direction.cast(pl.Int64).replace_strict({i: KIND[KIND_OF_DIRECTION[w]] for i, w in enumerate(DIRECTIONS)})
+    return kind, pl.when(direction == 1).then("source_memory").when(direction == 2).then("target_memory")
+
+
+def _host_part(trace: Trace, inner: Bool) -> pl.DataFrame:
     """Return the host calls; a call that finds its device idle lasts until its work begins.
 
     A driver call inside a runtime call does the runtime's work: it stays a row, but only the outer call crosses to the device.
@@ -250,61 +244,48 @@ def _host_part(trace: Trace) -> pl.DataFrame:
     api = trace.api
     if not api.height:
         return _empty()
-    inner = nested_calls(api)
+    launched = by_table(trace.launch_pairs)
     classes = call_classes(api["name"], trace.names)
     kinds = np.array([KIND[KIND_OF_CLASS.get(w, "api")] for w in CALL_CLASSES], dtype=np.int8)[classes]
-    kinds[calls_wait(api["name"], trace.names) & ~_copies_on_device(trace)] = KIND["sync"]
+    kinds[calls_wait(api["name"], trace.names) & ~_copies_on_device(trace, launched["copies"])] = KIND["sync"]
     kinds[inner] = KIND["api"]
-    delivered, idle = _deliveries(trace)
+    delivered, linked, idle = _deliveries(trace, launched)
     # launches come before other calls on the time line, so that the wait for an idle device counts as launch, not as the sync behind it
     level = np.where((classes == CALL_CLASS["launch"]) & ~inner, 3, 4).astype(np.int8)
-    outer = pl.lit(pl.Series(~inner))
     return _rows(
         api,
         kind=pl.lit(pl.Series(kinds)),
-        call_class=pl.when(outer).then(pl.lit(pl.Series(classes))),
+        call_class=pl.when(pl.Series(~inner)).then(pl.Series(classes)),
         category=CATEGORY["api"],
         level=pl.lit(pl.Series(level)),
-        idle_device=pl.when(outer).then(pl.lit(idle)),
-        delivered_ns=pl.when(outer).then(pl.lit(delivered)),
+        idle_device=pl.when(pl.Series(linked & ~inner)).then(pl.Series(idle)),
+        delivered_ns=pl.when(pl.Series(idle & ~inner)).then(pl.Series(delivered)),
     )
 
 
-def _copies_on_device(trace: Trace) -> Bool:
+def _copies_on_device(trace: Trace, pairs: pl.DataFrame) -> Bool:
     """Return the calls that copy inside one device, for which the host does not wait, whatever their name."""
-    pairs = trace.launch_pairs.filter(pl.col("table") == "copies")
     inside = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()] == DIRECTIONS.index("d2d")
     mask = np.zeros(trace.api.height, dtype=np.bool_)
     mask[pairs["api_row"].to_numpy()[inside]] = True
     return mask
 
 
-def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
-    """Return for each host call the begin of its first work if the device was idle until then [ns], else null; and
-    whether the device was idle, null where the call started no work."""
-    pairs = trace.launch_pairs
+def _deliveries(trace: Trace, launched: dict[str, pl.DataFrame]) -> tuple[Int, Bool, Bool]:
+    """Return for each host call the begin of its first work [ns], whether it started any, and whether its device was idle until then."""
+    tables = [trace.table(name) for name in launched]
+    start, end = (np.concatenate([f[c].to_numpy() for f in tables]).astype(np.int64) for c in ("start_ns", "end_ns"))
     # in merged recordings, a device's number means something inside one process only
-    merged = trace.table("processes").height > 0
-    calls, starts, frees = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-    for table in DEVICE_TABLES:
-        frame = trace.table(table)
-        if not frame.height:
-            continue
-        started = pairs.filter(pl.col("table") == table)
-        rows = started["row"].to_numpy()
-        began = frame["start_ns"].to_numpy()[rows]
-        device = frame["device"].fill_null(-1).to_numpy()[rows]
-        called = started["call_start_ns"].to_numpy()
-        free = np.zeros(len(rows), dtype=np.bool_)
-        process = frame["process"].fill_null(-1).to_numpy()[rows] if merged else np.zeros(len(rows), np.int64)
-        for number, owner in pl.DataFrame({"device": device, "process": process}).unique().rows():
-            mask = (device == number) & (process == owner)
-            busy = device_busy(trace, number, process=owner if merged else None)
-            free[mask] = covered_ns(called[mask], np.maximum(began[mask], called[mask]), *busy) == 0
-        calls.append(started["api_row"].to_numpy())
-        starts.append(began)
-        frees.append(free)
-    call, began, free = np.concatenate(calls), np.concatenate(starts), np.concatenate(frees)
+    places = ("process", "device") if trace.table("processes").height else ("device",)
+    of_device, devices = alike(*(np.concatenate([filled(f[c], -1) for f in tables]) for c in places))
+    offsets = np.cumsum([0, *(f.height for f in tables)])
+    row = np.concatenate([pairs["row"].to_numpy() + offset for pairs, offset in zip(launched.values(), offsets, strict=False)])
+    call, called = trace.launch_pairs["api_row"].to_numpy(), trace.launch_pairs["call_start_ns"].to_numpy()
+    began, free = start[row], np.zeros(len(row), dtype=np.bool_)
+    for number in range(len(devices)):
+        mask, work = of_device[row] == number, of_device == number
+        busy = merge_intervals(start[work], end[work])
+        free[mask] = covered_ns(called[mask], np.maximum(began[mask], called[mask]), *busy) == 0
     order = np.lexsort((~free, began, call))
     call, began, free = call[order], began[order], free[order]
     first = np.flatnonzero(np.diff(call, prepend=-1))
@@ -313,17 +294,15 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     linked[call[first]] = True
     idle[call[first]] = free[first]
     delivered[call[first]] = np.maximum(began[first], trace.api["start_ns"].to_numpy()[call[first]])
-    frame = pl.DataFrame({"delivered": delivered, "idle": idle, "known": linked})
-    columns = frame.select(pl.when("idle").then("delivered").alias("delivered"), pl.when("known").then("idle").alias("idle"))
-    return columns["delivered"], columns["idle"]
+    return delivered, linked, idle
 
 
 def _tie(rows: pl.DataFrame) -> Int:
     """Return a sort key for activities of one level that begin and end together, so that the order of rows does not matter."""
     tie = np.zeros(rows.height, dtype=np.int64)
     for column in ("kind", "direction", "memory", "call_class", "idle_device"):
-        tie = tie * 16 + rows[column].cast(pl.Int64).fill_null(-1).to_numpy() + 1
-    size = np.clip(rows["size_bytes"].fill_null(0).to_numpy(), 0, (1 << 43) - 1)
+        tie = tie * 16 + filled(rows[column].cast(pl.Int64), -1) + 1
+    size = np.clip(filled(rows["size_bytes"], 0), 0, (1 << 43) - 1)
     key: Int = (tie << 43) + size
     return key
 
@@ -358,36 +337,37 @@ def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
     """Return the host time between the calls of each thread, and all instants of the run that nothing covers."""
-    gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
-    times = rows.select("start_ns", "end_ns", "process", "thread")
-    parts: list[pl.DataFrame] = []
-    numbers = {"process": times.schema["process"], "thread": times.schema["thread"], "level": pl.Int8}
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    places = rows.select(pl.col("process", "thread").fill_null(_NO_NUMBER), of_thread=pl.col("thread").is_not_null())
+    process, thread, of_thread = (places[c].to_numpy() for c in places.columns)
+    host = np.flatnonzero(of_thread)
+    number, heads = alike(process[host], thread[host])
+    groups = np.split(host[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1]) if len(host) else []
     # a thread's calls and the gaps between them cover it from its first call to its last
-    covered = [times.filter(pl.col("thread").is_null()).select("start_ns", "end_ns")]
-    for (process, thread), calls in times.filter(pl.col("thread").is_not_null()).group_by("process", "thread", maintain_order=True):
-        called, returned = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-        span = int(called.min()), int(returned.max())
-        start, end = between(called, returned, *span)
-        parts.append(_stretches(start, end, {"process": process, "thread": thread, "level": 5}, numbers))
-        covered.append(pl.DataFrame({"start_ns": [span[0]], "end_ns": [span[1]]}))
-    everything = pl.concat(covered)
-    start, end = between(everything["start_ns"].to_numpy(), everything["end_ns"].to_numpy(), first, last)
-    parts.append(_stretches(start, end, {"process": None, "thread": None, "level": 6}, numbers))
-    return _rows(pl.concat(parts), **gap)
-
-
-def _stretches(start: Int, end: Int, where: dict[str, int | None], dtypes: dict[str, Any]) -> pl.DataFrame:
-    """Return stretches of time [ns], each with the same values of `where`."""
-    return pl.DataFrame({"start_ns": start, "end_ns": end}).with_columns(pl.lit(v, dtypes[c]).alias(c) for c, v in where.items())
+    spans = [(int(start[calls].min()), int(end[calls].max())) for calls in groups]
+    gaps = [between(start[calls], end[calls], *span) for calls, span in zip(groups, spans, strict=True)]
+    alone, covered = ~of_thread, np.array(spans, dtype=np.int64).reshape(-1, 2)
+    gaps.append(between(np.append(start[alone], covered[:, 0]), np.append(end[alone], covered[:, 1]), first, last))
+    group = np.repeat(np.arange(len(gaps)), [len(begins) for begins, _ in gaps])
+    starts, ends = (np.concatenate(times) for times in zip(*gaps, strict=True))
+    in_thread = pl.Series(group < len(groups))
+    return _rows(
+        pl.DataFrame({"start_ns": starts, "end_ns": ends}),
+        kind=KIND["gap"],
+        category=CATEGORY["cpu"],
+        process=pl.when(in_thread).then(pl.Series(np.append(process[host[heads]], 0)[group])),
+        thread=pl.when(in_thread).then(pl.Series(np.append(thread[host[heads]], 0)[group])),
+        level=pl.when(in_thread).then(5).otherwise(6),
+        row=None,
+    )
 
 
 def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Number the tracks: host threads, device streams, and one for time outside all threads."""
     keys = ["process", "thread", "device", "stream"]
-    number, first = alike(*(rows[key].cast(pl.Int64).fill_null(_NO_NUMBER).to_numpy() for key in keys))
-    tracks = rows.select(keys)[first]
+    places = rows.select(pl.col(keys).cast(pl.Int64).fill_null(_NO_NUMBER))
+    number, first = alike(*(places[key].to_numpy() for key in keys))
     thread, stream = pl.col("thread").is_not_null(), pl.col("device").is_not_null()
     what = pl.when(thread).then(pl.lit("thread")).when(stream).then(pl.lit("stream")).otherwise(pl.lit("host"))
-    tracks = tracks.with_columns(track=pl.Series(range(tracks.height), dtype=pl.Int32))
-    numbered = rows.drop(keys).with_columns(track=pl.Series(number.astype(np.int32)))
-    return numbered, tracks.select("track", what.alias("what"), *keys)
+    tracks = rows[keys][first].select(pl.Series("track", np.arange(len(first), dtype=np.int32)), what.alias("what"), *keys)
+    return rows.hstack([pl.Series("track", number.astype(np.int32))]), tracks

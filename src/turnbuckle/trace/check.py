@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, filled
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables as schema_tables
 from turnbuckle.foundation.schema import words
@@ -29,7 +29,8 @@ HOST_TABLES: Final = ("api", "mpi", "os_calls", "ranges", "scheduling")
 LARGEST_NS: Final = 2**53
 HOUR_NS: Final = 3_600_000_000_000
 
-_MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
+#: Codes of the copies that are migrations of pages.
+MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
 #: Kinds of overhead that the profiler does not cause: the driver's JIT, module and function loading, a full command buffer, and a delay
 #: that the user made the recorder insert (`turnbuckle.trace.readers.recorded.reader.DELAY`).
 DRIVER_OVERHEAD: Final = [2, 6, 7, 8, 100]
@@ -199,17 +200,26 @@ def launch_pairs(tables: Tables) -> pl.DataFrame:
     api = tables.get("api", pl.DataFrame())
     parts = []
     if api.height:
-        calls = api.select(call_start_ns="start_ns", call_end_ns="end_ns", thread="thread")
         call_of = _call_index(api)
-        for name in DEVICE_TABLES:
+        for code, name in enumerate(DEVICE_TABLES):
             if name not in tables or not tables[name].height:
                 continue
             call_rows = call_of(tables[name])
             row = np.flatnonzero(call_rows >= 0)
-            api_row = call_rows[row]
-            pair = pl.DataFrame({"row": row, "api_row": api_row}, schema={"row": pl.Int64, "api_row": pl.Int64})
-            parts.append(pair.select(pl.lit(name, _TABLE).alias("table"), "row", "api_row").hstack(calls[api_row]))
-    return pl.concat(parts) if parts else pl.DataFrame(schema=_PAIR)
+            parts.append((np.full(len(row), code, np.uint8), row, call_rows[row]))
+    if not parts:
+        return pl.DataFrame(schema=_PAIR)
+    table, row, api_row = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    calls = pl.DataFrame([api["start_ns"].alias("call_start_ns"), api["end_ns"].alias("call_end_ns"), api["thread"]])
+    of_table = pl.lit(pl.Series("table", table)).cat.to(_TABLE)
+    return calls[api_row].select(of_table, pl.Series("row", row), pl.Series("api_row", api_row), pl.all())
+
+
+def by_table(pairs: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the pairs of each device table; those of one table lie together, in the order of `DEVICE_TABLES`."""
+    codes = pairs["table"].to_physical().to_numpy()
+    bounds = np.searchsorted(codes, np.arange(len(DEVICE_TABLES) + 1)).tolist()
+    return {name: pairs[first:last] for name, first, last in zip(DEVICE_TABLES, bounds[:-1], bounds[1:], strict=True)}
 
 
 _TABLE: Final = pl.Enum(DEVICE_TABLES)
@@ -222,39 +232,43 @@ def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], Int]:
     Correlation ids count up inside a process, so one array over all ids is the fastest exact index.  Where ids are spread too thinly
     for that, a hash join does the same.
     """
-    spans = (
-        api.filter(pl.col("correlation").fill_null(0) != 0)
-        .group_by("process")
-        .agg(low=pl.col("correlation").min(), high=pl.col("correlation").max())
-        .sort("process")
-    )
     only_process = api["process"][0] if api["process"].n_unique() == 1 else None
+    spans = _id_spans(api, only_process)
     # in Python's integers: a hostile id may be 2^63 - 1
-    total = sum(high - low + 1 for low, high in spans.select("low", "high").iter_rows())
+    total = sum(high - low + 1 for low, high in zip(spans[1].tolist(), spans[2].tolist(), strict=True))
     lookup = _by_position(api, spans, total) if total <= 8 * api.height + 2**20 else _by_hash(api)
 
     def call_of(frame: pl.DataFrame) -> Int:
         process = frame["process"]
-        correlation = frame["correlation"].fill_null(0)
-        if process.null_count():
-            if only_process is None:
-                correlation = pl.select(pl.when(process.is_null()).then(0).otherwise(correlation)).to_series()
-            process = process.fill_null(0 if only_process is None else only_process)
-        return lookup(process, correlation)
+        correlation = filled(frame["correlation"], 0)
+        if process.null_count() and only_process is None:
+            correlation = np.where(process.is_null().to_numpy(), 0, correlation)
+        return lookup(filled(process, 0 if only_process is None else only_process), correlation)
 
     return call_of
 
 
-_Lookup = Callable[[pl.Series, pl.Series], Int]
+def _id_spans(api: pl.DataFrame, only_process: int | None) -> tuple[Int, Int, Int]:
+    """Return the processes whose calls have ids, in rising order, with the lowest and the highest id of each."""
+    if only_process is not None:
+        ids = filled(api["correlation"], 0)
+        ids = ids[ids != 0]
+        low, high = ([ids.min()], [ids.max()]) if len(ids) else ([], [])
+        return np.array([only_process] * len(low), np.int64), np.array(low, np.int64), np.array(high, np.int64)
+    id = pl.col("correlation")
+    spans = api.filter(id.fill_null(0) != 0).group_by("process").agg(low=id.min(), high=id.max()).sort("process")
+    return spans["process"].to_numpy(), spans["low"].to_numpy(), spans["high"].to_numpy()
 
 
-def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
-    processes, low, high = (spans[c].to_numpy() for c in ("process", "low", "high"))
+_Lookup = Callable[[Int, Int], Int]
+
+
+def _by_position(api: pl.DataFrame, spans: tuple[Int, Int, Int], total: int) -> _Lookup:
+    processes, low, high = spans
     offset = np.concatenate(([0], np.cumsum(high - low + 1)))[:-1]
 
-    def slots(process: pl.Series, correlation: pl.Series) -> tuple[Bool, Int]:
+    def slots(owner: Int, ids: Int) -> tuple[Bool, Int]:
         """Return whether a call of each process and id can be in the array at all, and its place there."""
-        owner, ids = process.to_numpy(), correlation.to_numpy()
         if processes.size == 0:
             return np.zeros(ids.size, np.bool_), np.zeros(ids.size, np.int64)
         if processes.size == 1:
@@ -266,7 +280,7 @@ def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
 
     # 0 is "no call", so that untouched pages of the array cost nothing; rows are stored one higher
     index = np.zeros(total, np.int32 if api.height < 2**31 - 1 else np.int64)
-    inside, slot = slots(api["process"], api["correlation"].fill_null(0))
+    inside, slot = slots(api["process"].to_numpy(), filled(api["correlation"], 0))
     row = np.flatnonzero(inside)
     slot = slot[row]
     index[slot] = row + 1
@@ -276,7 +290,7 @@ def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
         rivals = _outer_first(api, rivals)[::-1]  # the last write stands, so the outermost call is written last
         index[slot[np.searchsorted(row, rivals)]] = rivals + 1
 
-    def lookup(process: pl.Series, correlation: pl.Series) -> Int:
+    def lookup(process: Int, correlation: Int) -> Int:
         inside, slot = slots(process, correlation)
         return np.where(inside, index[slot].astype(np.int64) - 1, -1) if total else np.full(len(process), -1, np.int64)
 
@@ -293,7 +307,7 @@ def _by_hash(api: pl.DataFrame) -> _Lookup:
         .unique(keys, keep="first", maintain_order=True)
     )
 
-    def lookup(process: pl.Series, correlation: pl.Series) -> Int:
+    def lookup(process: Int, correlation: Int) -> Int:
         wanted = pl.DataFrame({"process": process, "correlation": correlation})
         return wanted.join(calls, on=keys, how="left", maintain_order="left")["api_row"].fill_null(-1).to_numpy()
 
@@ -320,34 +334,42 @@ def _outer_order(api: pl.DataFrame) -> Int:
 # --- flaws that are counted -------------------------------------------------------------------------------------------
 
 
-def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = None, pairs: pl.DataFrame | None = None) -> list[Finding]:
+def check(
+    tables: Tables,
+    facts: Mapping[str, Any],
+    names: pl.Series | None = None,
+    pairs: pl.DataFrame | None = None,
+    inner: Bool | None = None,
+) -> list[Finding]:
     """Count the flaws of sound tables (see `sound`), and change nothing.
 
     Parameters
     ----------
     tables : tables of ``schema/trace.csv`` by name, without the rows that `sound` sets aside.
     names : texts that the name columns index; without them, graph launches that left no record cannot be counted.
-    pairs : `launch_pairs` of these tables, where the caller has it; else it is computed.
+    pairs, inner : `launch_pairs` and `nested_calls` of these tables, where the caller has them; else they are computed.
 
     Returns findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
     """
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
     pairs = launch_pairs(complete) if pairs is None else pairs
+    launched = by_table(pairs)
+    migrations = np.isin(complete["copies"]["direction"].to_numpy(), MIGRATIONS) if "copies" in complete else np.zeros(0, np.bool_)
     part = facts.get("part") or {}
     findings = [
         *_zero_durations(complete),
-        *_orphans(complete, pairs, part.get("launched_before", {})),
-        *_two_clocks(complete, pairs),
+        *_orphans(complete, launched, migrations, part.get("launched_before", {})),
+        *_two_clocks(complete, launched, pairs.height),
         *_whole_graphs(complete, pairs, names, part.get("graph_launches_beyond", 0)),
         *_diagnostics(complete),
-        *_stream_overlaps(complete),
+        *_stream_overlaps(complete, migrations),
         *_profiler_share(complete),
         *_shared_ids(complete),
         *_failed_calls(complete),
     ]
-    if "api" in complete and (count := int(nested_calls(complete["api"]).sum())):
+    if "api" in complete and (count := int((nested_calls(complete["api"]) if inner is None else inner).sum())):
         findings.append(finding("P126", count))
-    if "copies" in complete and (count := _count(complete["copies"], pl.col("direction").is_in(_MIGRATIONS))):
+    if count := int(migrations.sum()):
         findings.append(finding("P132", count))
     if count := pairs.height - pairs["api_row"].n_unique():
         findings.append(finding("P133", count))
@@ -364,30 +386,27 @@ def _zero_durations(tables: Tables) -> Iterator[Finding]:
         yield finding("P104", total, _by_table(counts))
 
 
-def _orphans(tables: Tables, pairs: pl.DataFrame, before: Mapping[str, int]) -> Iterator[Finding]:
+def _orphans(tables: Tables, launched: Tables, migrations: Bool, before: Mapping[str, int]) -> Iterator[Finding]:
     """Yield P109 with the number of device records without a call, except those whose call lies before the part (`before`, by table)."""
-    paired = np.bincount(pairs["table"].to_physical().to_numpy(), minlength=len(DEVICE_TABLES)).tolist()
-    counts = {t: tables[t].height - paired[k] for k, t in enumerate(DEVICE_TABLES) if t in tables}
+    counts = {t: tables[t].height - launched[t].height for t in DEVICE_TABLES if t in tables}
     if "copies" in counts:
         # a migration has no call, but one that carries an id is in the pairs: subtracting totals would miscount
         called = np.zeros(tables["copies"].height, np.bool_)
-        called[pairs.filter(pl.col("table") == "copies")["row"].to_numpy()] = True
-        counts["copies"] = int((~called & ~tables["copies"]["direction"].is_in(_MIGRATIONS).to_numpy()).sum())
+        called[launched["copies"]["row"].to_numpy()] = True
+        counts["copies"] = int((~called & ~migrations).sum())
     counts = {table: max(count - before.get(table, 0), 0) for table, count in counts.items()}
     if total := sum(counts.values()):
         yield finding("P109", total, _by_table(counts))
 
 
-def _two_clocks(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
+def _two_clocks(tables: Tables, launched: Tables, total: int) -> Iterator[Finding]:
     early, most = 0, 0
-    for name in (t for t in DEVICE_TABLES if t in tables):
-        launched = pairs.filter(pl.col("table") == name)
-        if launched.height:
-            began = tables[name]["start_ns"].gather(launched["row"]).to_numpy()
-            lead: Int = launched["call_start_ns"].to_numpy() - began
+    for name, pairs in launched.items():
+        if pairs.height:
+            lead: Int = pairs["call_start_ns"].to_numpy() - tables[name]["start_ns"].to_numpy()[pairs["row"].to_numpy()]
             early, most = early + int((lead > 0).sum()), max(most, int(lead.max()))
     if early:
-        yield finding("P111", early, f"{early / pairs.height:.2%} of the records with a call, by up to {most} ns")
+        yield finding("P111", early, f"{early / total:.2%} of the records with a call, by up to {most} ns")
 
 
 def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None, after_end: int) -> Iterator[Finding]:
@@ -400,9 +419,11 @@ def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None, 
 
 def _silent_graph_launches(api: pl.DataFrame, pairs: pl.DataFrame, names: pl.Series) -> int:
     """Count successful graph launches without any device record; a driver call inside a runtime call is the same launch."""
-    launch_names = names.cast(pl.String).str.contains("GraphLaunch", literal=True).fill_null(False).arg_true()
-    if not len(launch_names):
+    texts = names.cast(pl.String).to_frame("text")
+    is_launch = texts.select(pl.col("text").str.contains("GraphLaunch", literal=True).fill_null(False)).to_series()
+    if not is_launch.any():
         return 0
+    launch_names = is_launch.arg_true()
     launched = pl.col("name").is_in(launch_names.cast(pl.Int32).implode()) & (pl.col("result").fill_null(0) == 0)
     launches = api.with_row_index("api_row").filter(launched)
     if not launches.height:
@@ -423,14 +444,14 @@ def _diagnostics(tables: Tables) -> Iterator[Finding]:
         yield finding("P117", count)
 
 
-def _stream_overlaps(tables: Tables) -> Iterator[Finding]:
+def _stream_overlaps(tables: Tables, migrations: Bool) -> Iterator[Finding]:
     keys = ["process", "device", "stream"]
     parts = []
     for name in (t for t in DEVICE_TABLES if t in tables):
-        ordered = pl.col("stream").is_not_null()
-        if name == "copies":
-            ordered = ordered & ~pl.col("direction").is_in(_MIGRATIONS)
-        parts.append(tables[name].filter(ordered).select(*keys, "start_ns", "end_ns"))
+        rows = tables[name][[*keys, "start_ns", "end_ns"]]
+        if name == "copies" and migrations.any():
+            rows = rows.filter(pl.Series(~migrations))
+        parts.append(rows.drop_nulls("stream") if rows["stream"].null_count() else rows)
     if not parts:
         return
     rows = pl.concat(parts).sort("start_ns", maintain_order=True)
@@ -463,8 +484,9 @@ def _profiler_share(tables: Tables) -> Iterator[Finding]:
 
 
 def _shared_ids(tables: Tables) -> Iterator[Finding]:
-    keyed = [tables[t].select("process", "correlation") for t in ("api", *DEVICE_TABLES) if t in tables]
-    if not keyed or pl.concat([f.select(pl.col("process").unique()) for f in keyed])["process"].drop_nulls().n_unique() < 2:
+    keyed = [tables[t][["process", "correlation"]] for t in ("api", *DEVICE_TABLES) if t in tables]
+    ends = [end for f in keyed if f["process"].null_count() < f.height for end in (f["process"].min(), f["process"].max())]
+    if len(set(ends)) < 2:
         return
     ids = pl.concat(keyed).filter(pl.col("process").is_not_null() & (pl.col("correlation").fill_null(0) != 0)).unique()
     if count := ids.group_by("correlation").len().filter(pl.col("len") > 1).height:
