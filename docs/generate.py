@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -289,7 +290,8 @@ def sentence(path: Path) -> str:
     if path.suffix == ".rs":
         heading = " ".join(line.removeprefix("//!").strip() for line in text.splitlines() if line.startswith("//!"))
     else:
-        heading = ast.get_docstring(ast.parse(text)) or ""
+        # the docstring stands first; a parser would read all of the file
+        heading = inspect.cleandoc(text.split('"""', 2)[1]) if text.startswith('"""') else ""
     return re.split(r"(?<=[.?])\s+(?=[A-Z`])|\n\n", heading, maxsplit=1)[0].replace("\n", " ")
 
 

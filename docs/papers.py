@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from table_13_page import rewritten
@@ -66,9 +67,13 @@ No contradiction, only arithmetic: the inputs are printed, the result is printed
 """
 
 
+#: Every row, for the pages that show it.
+recomputed = cache(reproduce)
+
+
 def reproduced(table: Table) -> str:
     """Every row of every paper, in tables."""
-    rows = reproduce()
+    rows = recomputed()
     out = [REPRODUCED]
     total = [
         [title, *(str(counts([r for r in rows if r.id.startswith(f"{letter}.")])[v]) for v in VERDICTS)]
@@ -85,7 +90,7 @@ def reproduced(table: Table) -> str:
 
 def contradictions(table: Table) -> str:
     """The contradictions with what Turnbuckle does about each, and the numbers that are off."""
-    rows = [r.now for r in reproduce() if r.now]
+    rows = [r.now for r in recomputed() if r.now]
     against = [r for r in rows if r.verdict == "contradiction"]
     out = [CONTRADICTIONS.format(count=len(against))]
     for letter, title in PAPERS.values():

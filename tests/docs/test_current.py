@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 
 generate = script("docs/generate.py")
 generated = cache(generate.generated)
+declared = cache(generate.declared)
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))
@@ -79,7 +80,7 @@ def _keys(value: Any, path: str = "") -> set[str]:
 
 def _listed(answer: str) -> set[str]:
     """Keys of an answer by docs/keys.md, with those of its parts; `a.{b,c}.d` stands for both."""
-    tables = {name: rows for classes in generate.declared().values() for name, rows in classes.items()}
+    tables = {name: rows for classes in declared().values() for name, rows in classes.items()}
     out: set[str] = set()
     for row in tables[answer]:
         keys = _spread(row["key"].replace("?", ""))
