@@ -30,12 +30,12 @@ def _options_listed_once() -> Iterator[None]:
     listed: dict[object, ArgumentCollection] = {}
 
     def again(app: App, **asked: Any) -> ArgumentCollection:
-        command = app.default_command
-        if asked or command is None:
+        if app.default_command is None:
             return assemble(app, **asked)
-        if command not in listed:
-            listed[command] = assemble(app)
-        return _without_words(listed[command])
+        options = (app.default_command, *sorted(asked.items()))
+        if options not in listed:
+            listed[options] = assemble(app, **asked)
+        return _without_words(listed[options])
 
     checked = cache(core.validate_command)
     with mock.patch.object(App, "assemble_argument_collection", again), mock.patch.object(core, "validate_command", checked):
