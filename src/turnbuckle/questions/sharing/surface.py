@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import polars as pl
@@ -191,23 +192,19 @@ def parameter_differences(
     require_work(run, [form], speed)
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     _bounded(run.processes(form, runs, cores) * 4 * len(SEEDS) * (2 * len(STEPS) + 1), "steps of that many runs", "forms")
-    asked: dict[str, tuple[float, Callable[[float, int], float]]] = {}
+    held: dict[str, Any] = {"hop_seconds": hop_seconds, "gain": gain, "cores": core_count(cores)}
 
-    def seconds(seed: int, **changed: float) -> float:
-        given: dict[str, Any] = {
-            "bandwidth": rate,
-            "hop_seconds": hop_seconds,
-            "speed": speed,
-            "gain": gain,
-            "cores": core_count(cores),
-            **changed,
-        }
-        return run.together(form, runs, seed=seed, **given).seconds
+    @cache  # what is asked unchanged is the same for most parameters
+    def seconds(seed: int, latency: float | None, bandwidth: float, copy_cost: float, speed: float) -> float:
+        changed: dict[str, Any] = {"latency": latency, "bandwidth": bandwidth, "copy_cost": copy_cost, "speed": speed}
+        return run.together(form, runs, seed=seed, **changed, **held).seconds
 
-    asked["latency"] = (run.recorded_latency, lambda value, seed: seconds(seed, latency=value))
-    asked["bandwidth"] = (rate, lambda value, seed: seconds(seed, bandwidth=value))
-    asked["copy cost"] = (1.0, lambda value, seed: seconds(seed, copy_cost=value))
-    asked["kernel time"] = (1.0, lambda value, seed: seconds(seed, speed=speed / value))
+    asked: dict[str, tuple[float, Callable[[float, int], float]]] = {
+        "latency": (run.recorded_latency, lambda value, seed: seconds(seed, value, rate, 1.0, speed)),
+        "bandwidth": (rate, lambda value, seed: seconds(seed, None, value, 1.0, speed)),
+        "copy cost": (1.0, lambda value, seed: seconds(seed, None, rate, value, speed)),
+        "kernel time": (1.0, lambda value, seed: seconds(seed, None, rate, 1.0, speed / value)),
+    }
     return {
         name: differences([lambda v, s=seed, seconds_at=seconds_at: seconds_at(v, s) for seed in SEEDS], center, STEPS, unit=center or 1e-6)  # type: ignore[misc]
         for name, (center, seconds_at) in asked.items()
