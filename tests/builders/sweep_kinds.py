@@ -45,7 +45,7 @@ def evaluated(held: Held, asked: Asked) -> Mapping[str, Any]:
     """13 has no answer, 66 ends the worker, 77 is a defect; from 12 on a point takes long while a file ``slow`` is there."""
     held.once("read", lambda: note(held.path, f"read {os.getpid()}"))
     if asked.number >= 12 and held.path.with_name("slow").exists():
-        time.sleep(0.5)
+        time.sleep(0.2)
     note(held.path, f"asked {asked.number} {asked.hop_seconds:g} {os.getpid()}")
     if asked.number == 13:
         raise CannotAnswer("A165", "this has no answer", where="/home/somebody", found="13")

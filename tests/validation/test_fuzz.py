@@ -109,7 +109,7 @@ import cases, server
 import turnbuckle.cli.run as cli
 
 place, wanted = Path(sys.argv[2]), {}
-server.IDLE_SECONDS, server.CPU_SECONDS = 1, 1
+server.IDLE_SECONDS, server.CPU_SECONDS, server.LEFT_SECONDS = 1, 1, 0.3
 
 def say(code, out="", err="error[A001]: no"):
     sys.stdout.write(out)

@@ -37,6 +37,8 @@ from cases import Case, prepare, shown
 from seeds import Seed
 
 CPU_SECONDS, WALL_SECONDS, IDLE_SECONDS = 30, 180, 15
+#: Time in which processes that a command left may end themselves [s].
+LEFT_SECONDS = 2.0
 #: Memory that a command may write to [B]; a small file needs far less.
 DATA_BYTES = 4 << 30
 MOST_OUTPUT = 64 << 20
@@ -211,10 +213,10 @@ def _cpu(pid: int) -> float:
 
 
 def _stop(pid: int) -> int:
-    """End what the command left running; how many processes that were, after two seconds in which they may end themselves."""
-    for wait in range(21):
-        left = [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/stat") if _session(p) == pid]
-        if not left or wait == 20:
+    """End what the command left running; how many processes that were, after `LEFT_SECONDS` in which they may end themselves."""
+    end = time.monotonic() + LEFT_SECONDS
+    while left := [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/stat") if _session(p) == pid]:
+        if time.monotonic() > end:
             break
         time.sleep(0.1)
     for other in left:

@@ -19,6 +19,7 @@ from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.trace.readers.nvprof import reader as nvprof
 from turnbuckle.trace.readers.nvprof.names import short
+from turnbuckle.trace.readers.parts import sqlite_tables
 
 
 @pytest.fixture
@@ -74,8 +75,9 @@ def test_a_summary_is_refused_by_name(tmp_path: Path) -> None:
     assert not nvprof.sniff(path.read_bytes()[:512], path)
 
 
-def test_a_file_that_is_written(written: Callable[..., Path]) -> None:
+def test_a_file_that_is_written(written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(turns(2))
+    monkeypatch.setattr(sqlite_tables, "LOCK_SECONDS", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as file, file:
         file.execute("BEGIN EXCLUSIVE")
         assert refusal(path).code == "P039"

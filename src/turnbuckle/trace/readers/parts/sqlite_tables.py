@@ -19,6 +19,8 @@ from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import noted, opened
 
 MAGIC: Final = b"SQLite format 3\x00"
+#: How long a reader waits for a program that has the file locked [s].
+LOCK_SECONDS = 1.0
 _PIECE_ROWS: Final = 1 << 16
 _LONGEST_TEXT: Final = 1 << 16
 _LONGEST_CELL: Final = 1 << 26
@@ -27,13 +29,19 @@ ERRORS: Final = (sqlite3.Error, MemoryError)
 _VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 
-def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """Open a file read-only, so that nothing stored in it is run; `immutable` ignores a log beside it.  Raises `sqlite3.Error`."""
+def connect(path: Path, *, immutable: bool = False, wait: bool = True) -> sqlite3.Connection:
+    """Open a file read-only, so that nothing stored in it is run.  Raises `sqlite3.Error`.
+
+    Parameters
+    ----------
+    immutable : ignore locks and a log beside the file.
+    wait : wait for a program that has the file locked.
+    """
     for file in (path, Path(f"{path}-wal")):
         with suppress(OSError, ValueError):
             noted(file)
     mode = "mode=ro&immutable=1" if immutable else "mode=ro"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=1.0, isolation_level=None)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=LOCK_SECONDS * wait, isolation_level=None)
     with ExitStack() as opened:
         opened.enter_context(closing(connection))
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -45,20 +53,22 @@ def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def connected(path: Path) -> closing[sqlite3.Connection]:
+def connected(path: Path, *, immutable: bool = False, wait: bool = True) -> closing[sqlite3.Connection]:
     """Return `connect` as a context, with bad bytes in texts replaced."""
-    connection = connect(path)
+    connection = connect(path, immutable=immutable, wait=wait)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return closing(connection)
 
 
 def names(path: Path) -> list[str]:
-    """Return the names of a file's real tables; none where it cannot be read."""
-    try:
-        with connected(path) as connection:
+    """Return the names of a file's real tables; none where it cannot be read.
+
+    A lock is ignored: the reader that knows the names waits for its end.
+    """
+    for immutable in (False, True):
+        with suppress(*ERRORS, OSError, UnicodeError), connected(path, immutable=immutable, wait=False) as connection:
             return list(columns(connection))
-    except (*ERRORS, OSError, UnicodeError):
-        return []
+    return []
 
 
 def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
