@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ class Visit:
     document: str
     console: list[str]
     requests: list[str]
+
+    def told(self, name: str = "probe") -> Any:
+        """What a script of the test left in an attribute ``data-NAME``."""
+        found = re.search(rf'data-{name}="([^"]*)"', self.document)
+        assert found is not None, f"the script of {name} did not run"
+        return json.loads(unescape(found[1]))
 
 
 SWITCHES = (
@@ -67,6 +74,13 @@ class Browser:
             done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=300, check=True)
             console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
             return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
+
+    def look(self, text: str, file: Path, script: str, width: int = 1280) -> Visit:
+        """Open a page with a script of the test in it; the page is silent."""
+        file.write_text(with_script(text, script), encoding="utf-8")
+        visit = self.visit(file, width)
+        assert visit.console == [] and visit.requests == []
+        return visit
 
 
 def with_script(text: str, script: str) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browsing import Browser, with_script
+from browsing import Browser, Visit
 
 from turnbuckle.page.html import page
 from turnbuckle.projection.run import Run
@@ -36,68 +32,6 @@ document.body.setAttribute("data-probe", JSON.stringify({
 """
 
 
-def looked(browser: Browser, text: str, file: Path, width: int, probe: str = PROBE) -> dict[str, Any]:
-    """What a probe saw."""
-    file.write_text(with_script(text, probe), encoding="utf-8")
-    visit = browser.visit(file, width)
-    assert visit.console == [] and visit.requests == []
-    found = re.search(r'data-probe="([^"]*)"', visit.document)
-    assert found is not None, "the probe did not run"
-    told: dict[str, Any] = json.loads(unescape(found[1]))
-    return told
-
-
-def test_the_harness_sees_requests_and_errors(chromium: Browser, tmp_path: Path) -> None:
-    file = tmp_path / "bad.html"
-    file.write_text('<!doctype html><img src="http://nowhere.invalid/x.png"><script>console.error("boom")</script>', encoding="utf-8")
-    visit = chromium.visit(file)
-    assert visit.requests == ["http://nowhere.invalid/x.png"]
-    assert any("boom" in line for line in visit.console)
-
-
-def test_the_report_is_silent(chromium: Browser, text: str, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(text, encoding="utf-8")
-    visit = chromium.visit(file)
-    assert visit.console == []
-    assert visit.requests == []
-    assert "data-tip" in visit.document, "the page's own script did not run"
-
-
-@pytest.mark.parametrize("width", [1280, 700])
-def test_the_report_draws(chromium: Browser, text: str, tmp_path: Path, width: int) -> None:
-    told = looked(chromium, text, tmp_path / "report.html", width)
-    assert len(told["drawings"]) == text.count("<svg")
-    for drawing in told["drawings"]:
-        assert drawing["box"][0] > 200 and drawing["box"][1] > 20
-        assert drawing["marks"] > 0
-    assert told["wide"] <= 0, "the page is wider than the window"
-    assert min(told["sections"]) > 60
-    assert told["tips"] > 20 and told["titles"] == 0
-    assert told["buttons"] == len(told["drawings"])
-
-
-def test_hostile_texts_do_nothing(chromium: Browser, hostile_text: str, tmp_path: Path) -> None:
-    told = looked(chromium, hostile_text, tmp_path / "report.html", 1280)
-    assert told["alerts"] == 0
-    assert told["wide"] <= 0
-    assert all(drawing["marks"] > 0 for drawing in told["drawings"])
-
-
-def test_a_report_without_projections_draws(chromium: Browser, bare_text: str, tmp_path: Path) -> None:
-    told = looked(chromium, bare_text, tmp_path / "report.html", 1280)
-    assert len(told["drawings"]) > 3
-    assert told["wide"] <= 0
-
-
-def test_a_brief_report_prints_on_two_sheets(chromium: Browser, brief: Run, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(
-        page(brief.project(["nvlink-c2c", "gh200", "cdi-rack-link", "cdi-row-link", "cdi-row-api"], draws=50), brief=True), "utf-8"
-    )
-    assert chromium.sheets(file) == 2
-
-
 #: Which colours the page and its figures have after a choice, and whether they tell apart [ratio of luminance].
 COLOURS = """
 const light = (colour) => {
@@ -117,12 +51,60 @@ for (const choice of ["light", "dark"]) {
     figures: Math.min(...words.map((t) => apart(getComputedStyle(t).fill, under(t)))),
   };
 }
-document.body.setAttribute("data-probe", JSON.stringify(seen));
+document.body.setAttribute("data-colours", JSON.stringify(seen));
 """
 
 
-def test_both_papers_can_be_read(chromium: Browser, text: str, tmp_path: Path) -> None:
-    told = looked(chromium, text, tmp_path / "report.html", 1400, COLOURS)
+def test_the_harness_sees_requests_and_errors(chromium: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text('<!doctype html><img src="http://nowhere.invalid/x.png"><script>console.error("boom")</script>', encoding="utf-8")
+    visit = chromium.visit(file)
+    assert visit.requests == ["http://nowhere.invalid/x.png"]
+    assert any("boom" in line for line in visit.console)
+
+
+@pytest.fixture(scope="module")
+def wide(chromium: Browser, text: str, tmp_path_factory: pytest.TempPathFactory) -> Visit:
+    """The report in a wide window, looked at by all scripts."""
+    return chromium.look(text, tmp_path_factory.mktemp("wide") / "report.html", PROBE + COLOURS)
+
+
+@pytest.mark.parametrize("width", [1280, 700])
+def test_the_report_draws(chromium: Browser, text: str, wide: Visit, tmp_path: Path, width: int) -> None:
+    told = (wide if width == 1280 else chromium.look(text, tmp_path / "report.html", PROBE, width)).told()
+    assert len(told["drawings"]) == text.count("<svg")
+    for drawing in told["drawings"]:
+        assert drawing["box"][0] > 200 and drawing["box"][1] > 20
+        assert drawing["marks"] > 0
+    assert told["wide"] <= 0, "the page is wider than the window"
+    assert min(told["sections"]) > 60
+    assert told["tips"] > 20 and told["titles"] == 0
+    assert told["buttons"] == len(told["drawings"])
+
+
+def test_hostile_texts_do_nothing(chromium: Browser, hostile_text: str, tmp_path: Path) -> None:
+    told = chromium.look(hostile_text, tmp_path / "report.html", PROBE).told()
+    assert told["alerts"] == 0
+    assert told["wide"] <= 0
+    assert all(drawing["marks"] > 0 for drawing in told["drawings"])
+
+
+def test_a_report_without_projections_draws(chromium: Browser, bare_text: str, tmp_path: Path) -> None:
+    told = chromium.look(bare_text, tmp_path / "report.html", PROBE).told()
+    assert len(told["drawings"]) > 3
+    assert told["wide"] <= 0
+
+
+def test_a_brief_report_prints_on_two_sheets(chromium: Browser, brief: Run, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(
+        page(brief.project(["nvlink-c2c", "gh200", "cdi-rack-link", "cdi-row-link", "cdi-row-api"], draws=50), brief=True), "utf-8"
+    )
+    assert chromium.sheets(file) == 2
+
+
+def test_both_papers_can_be_read(wide: Visit) -> None:
+    told = wide.told("colours")
     assert told["light"]["paper"] > 0.9 and told["dark"]["paper"] < 0.05
     for paper in told.values():
         assert paper["words"] > 4.5 and paper["figures"] > 4.5

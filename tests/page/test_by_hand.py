@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browsing import Browser, with_script
+from browsing import Browser, Visit
 from pages import Page
 
 from turnbuckle.page import by_hand
@@ -48,6 +46,36 @@ setTimeout(() => {
   document.body.setAttribute("data-probe", JSON.stringify(told));
 }, 1000);
 """
+
+
+#: Positions of the latency, of the premium [%] and of the use, and what every row of the table then says.
+PREMIUMS = [(0, 10, 1.0), (0, 0, 1.0), (30, 25, 1.5), (30, 100, 4.0)]
+PREMIUM_PROBE = """
+setTimeout(() => {
+  const section = document.getElementById("by-hand");
+  const move = (name, value) => {
+    const input = section.querySelector(`input[name=${name}]`);
+    input.value = value;
+    input.dispatchEvent(new Event("input"));
+  };
+  const told = [];
+  for (const [latency, premium, use] of POSITIONS) {
+    move("latency", latency);
+    move("premium", premium);
+    move("use", use);
+    const rows = [...document.querySelectorAll("#fabrics tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()));
+    told.push({ seconds: Number(section.dataset.seconds), rows });
+  }
+  document.body.setAttribute("data-premium", JSON.stringify(told));
+}, 1000);
+"""
+
+
+@pytest.fixture(scope="module")
+def moved(chromium: Browser, text: str, tmp_path_factory: pytest.TempPathFactory) -> Visit:
+    """The report whose premiums are moved, and then its sliders."""
+    script = PREMIUM_PROBE.replace("POSITIONS", json.dumps(PREMIUMS)) + PROBE.replace("POSITIONS", json.dumps(POSITIONS))
+    return chromium.look(text, tmp_path_factory.mktemp("moved") / "report.html", script)
 
 
 def costs(at: tuple[int, ...]) -> dict[str, float]:
@@ -106,14 +134,8 @@ def test_the_flat_graph_is_the_compiled_one(seen: Run) -> None:
 
 
 @pytest.mark.browser
-def test_the_browser_says_what_the_command_line_says(chromium: Browser, seen: Run, text: str, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(with_script(text, PROBE.replace("POSITIONS", json.dumps(POSITIONS))), encoding="utf-8")
-    visit = chromium.visit(file)
-    assert visit.console == [] and visit.requests == []
-    found = re.search(r'data-probe="([^"]*)"', visit.document)
-    assert found is not None, "the probe did not run"
-    *told, unticked = json.loads(unescape(found[1]))
+def test_the_browser_says_what_the_command_line_says(moved: Visit, seen: Run) -> None:
+    *told, unticked = moved.told()
     timeline, by_hand_ = levers(seen)
     for at, one in zip(POSITIONS, told, strict=True):
         expected = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
@@ -123,41 +145,12 @@ def test_the_browser_says_what_the_command_line_says(chromium: Browser, seen: Ru
     assert unticked["bars"] == told[0]["bars"] - 1
 
 
-#: Positions of the premium [%] and of the use, and what every row of the table then says.
-PREMIUM_PROBE = """
-setTimeout(() => {
-  const section = document.getElementById("by-hand");
-  const move = (name, value) => {
-    const input = section.querySelector(`input[name=${name}]`);
-    input.value = value;
-    input.dispatchEvent(new Event("input"));
-  };
-  const told = [];
-  for (const [latency, premium, use] of POSITIONS) {
-    move("latency", latency);
-    move("premium", premium);
-    move("use", use);
-    const rows = [...document.querySelectorAll("#fabrics tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()));
-    told.push({ seconds: Number(section.dataset.seconds), rows });
-  }
-  document.body.setAttribute("data-probe", JSON.stringify(told));
-}, 1000);
-"""
-
-
 @pytest.mark.browser
-def test_a_premium_pays_as_its_law_says(chromium: Browser, answer: Answer, text: str, tmp_path: Path) -> None:
-    asked = [(0, 10, 1.0), (0, 0, 1.0), (30, 25, 1.5), (30, 100, 4.0)]
-    file = tmp_path / "report.html"
-    file.write_text(with_script(text, PREMIUM_PROBE.replace("POSITIONS", json.dumps(asked))), encoding="utf-8")
-    visit = chromium.visit(file)
-    assert visit.console == [] and visit.requests == []
-    found = re.search(r'data-probe="([^"]*)"', visit.document)
-    assert found is not None, "the probe did not run"
+def test_a_premium_pays_as_its_law_says(moved: Visit, answer: Answer) -> None:
     shown = by_hand.premium_section(verdicts(answer.projections))["rows"]
     away = [p for p in answer.projections if p.target.startswith("cdi-")]
     assert len(shown) == len(away) == 3
-    for (_, premium, use), told in zip(asked, json.loads(unescape(found[1])), strict=True):
+    for (_, premium, use), told in zip(PREMIUMS, moved.told("premium"), strict=True):
         hand, *rows = told["rows"]
         penalty = told["seconds"] / answer.run.profile.seconds
         assert hand[1:] == [f"{penalty:.3f}×", hand[2], by_hand.pays((penalty,) * 3, premium / 100, use)[1]]
@@ -200,14 +193,9 @@ def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, brief: Run, mo
     assert "arrays" not in data and 64 <= len(data["points"]) <= 200
     ends = [(int(a["min"]), int(a["max"])) for tag, a in Page(text).tags if tag == "input" and a.get("name") in NAMES]
     assert all(low <= at <= high for place in BOUNDED for at, (low, high) in zip(place, ends, strict=True))
-    file = tmp_path / "report.html"
-    file.write_text(with_script(text, BOUNDED_PROBE.replace("POSITIONS", json.dumps(BOUNDED))), encoding="utf-8")
-    visit = chromium.visit(file)
-    assert visit.console == [] and visit.requests == []
-    found = re.search(r'data-probe="([^"]*)"', visit.document)
-    assert found is not None, "the probe did not run"
+    visit = chromium.look(text, tmp_path / "report.html", BOUNDED_PROBE.replace("POSITIONS", json.dumps(BOUNDED)))
     timeline, by_hand_ = levers(brief)
-    for at, one in zip(BOUNDED, json.loads(unescape(found[1])), strict=False):
+    for at, one in zip(BOUNDED, visit.told(), strict=False):
         exact = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
         assert one["low"] <= exact * (1 + 1e-9) and exact <= one["high"] * (1 + 1e-9), at
         assert one["high"] - one["low"] < 0.05 * exact, at
