@@ -148,23 +148,29 @@ def _service(proxy: Proxy, threads: int, waits: Waits, one_at_a_time: Collection
     steps, slack, call = len(WORK), round(slack_seconds * 1e9), round(proxy.call_seconds * 1e9)
     takes = [round((proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds) * 1e9) for kind in WORK]
     order: dict[str, list[int]] = {kind: [] for kind in WORK if kind in one_at_a_time}
-    free = dict.fromkeys(WORK, 0)
+    # the place of each kind's server among those that are free from some time on, -1 for work that runs at once
+    server = [list(order).index(kind) if kind in order else -1 for kind in WORK]
+    served, free, last = list(order.values()), [0] * len(order), proxy.iterations * steps - 1
+    waiting = [step in WAITING[waits] for step in range(steps)]
     # (when the work could begin, thread, its number on the thread, when its call began)
     ready = [(0, thread, 0, 0) for thread in range(threads)]
     while ready:
-        asked, thread, number, called = heapq.heappop(ready)
+        asked, thread, number, called = ready[0]
         step = number % steps
-        kind = WORK[step]
-        begun = max(asked, free[kind]) if kind in order else asked
-        ended = begun + takes[step]
-        if kind in order:
-            order[kind].append(thread * proxy.iterations * steps + number)
-            free[kind] = ended
-        returned = (max(called + call, ended) if step in WAITING[waits] else called + call) + slack
+        place = server[step]
+        ended = asked + takes[step]
+        if place >= 0:
+            if free[place] > asked:
+                ended = free[place] + takes[step]
+            served[place].append(thread * (last + 1) + number)
+            free[place] = ended
+        returned = (max(called + call, ended) if waiting[step] else called + call) + slack
         if step == steps - 1:
             returned = max(returned + call, ended) + slack
-        if number + 1 < proxy.iterations * steps:
-            heapq.heappush(ready, (max(returned, ended), thread, number + 1, returned))
+        if number < last:
+            heapq.heapreplace(ready, (max(returned, ended), thread, number + 1, returned))
+        else:
+            heapq.heappop(ready)
     return {kind: np.array(work, dtype=np.int64) for kind, work in order.items()}
 
 
