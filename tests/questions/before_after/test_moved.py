@@ -221,7 +221,7 @@ def test_a_window_keeps_its_promise(trace: Trace, most: int) -> None:
 def test_the_sample_far_away() -> None:
     with sample() as path:
         seen = run_of(path)
-    run = moved(seen.profile, seen.source, load("cdi-row-link"), replace(FLOP, replay="sum"))
+    run = moved(seen.profile, seen.source, load("cdi-row-link"), replace(FLOP, replay="sum"), ready=seen.ordered)
     consistent(run)
     assert run.projection.replay == "timeline" and run.projection.target == "cdi-row-link"
     assert 0.5 < run.explained <= 1
@@ -237,8 +237,8 @@ def test_real_runs(shared: Path) -> None:
     for name in ("jacobi_gh200", "cloverleaf_a100_perlmutter", "extrap_concurrent_s4"):
         (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
         seen = run_of(file)
-        unmoved(moved(seen.profile, seen.source, seen.source, FLOP))
-        far = moved(seen.profile, seen.source, load("cdi-row-link"), FLOP)
+        unmoved(moved(seen.profile, seen.source, seen.source, FLOP, ready=seen.ordered))
+        far = moved(seen.profile, seen.source, load("cdi-row-link"), FLOP, ready=seen.ordered)
         consistent(far)
         shown[name] = window(far)
     assert (shown["jacobi_gh200"].chosen, shown["jacobi_gh200"].period) == ("iterations", 5)
@@ -250,7 +250,7 @@ def test_a_stretch_shows_the_change_and_not_what_other_work_hides(shared: Path) 
     """The host of this run is milliseconds ahead of its GPU: most calls begin late on the target, and few delay anything."""
     file = shared / "traces/kineto/tracelens_h100_models/google_owlv2-large-patch14-ensemble__1016001.json.gz"
     seen = run_of(file)
-    run = moved(seen.profile, seen.source, load("cdi-row-api"), nething("hold"))
+    run = moved(seen.profile, seen.source, load("cdi-row-api"), nething("hold"), ready=seen.ordered)
     shown = window(run, 100)
     rows = run.table[shown.rows].filter("critical_after")
     late = rows["projected_end"].to_numpy() - rows["end_ns"].to_numpy() * 1e-9

@@ -60,8 +60,7 @@ def schema() -> Any:
 
 
 def asked(seen: Run, target: Machine) -> tuple[Moved, Answer]:
-    run = moved(seen.profile, seen.source, target, MODEL)
-    return run, Answer(seen, MODEL, (target,), [run.projection], draws=0)
+    return perfetto.asked(seen, target, MODEL)
 
 
 @cache
@@ -257,7 +256,7 @@ def test_the_question_and_its_answer_are_in_the_file() -> None:
 
 def test_a_faster_machine_moves_everything_forward() -> None:
     target = replace(seen().source, name="faster")
-    run = moved(seen().profile, seen().source, target, nething(50.0))
+    run = moved(seen().profile, seen().source, target, nething(50.0), ready=seen().ordered)
     found = parsed(text(run, Answer(seen(), MODEL, (target,), [run.projection], draws=0)))
     well_formed(found)
     assert ns(events(found, "C")[-1]["args"]["us"]) == round((run.projection.seconds - run.projection.measured_seconds) * 1e9) < 0

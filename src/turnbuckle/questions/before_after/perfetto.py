@@ -58,7 +58,7 @@ def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = N
     """
     model = replace(model, replay="timeline")
     changes = changes_of(run, apply, model, network)
-    before_and_after = moved(run.profile, run.source, target, model, network=network, edited=changes)
+    before_and_after = moved(run.profile, run.source, target, model, ready=run.prepared(model), network=network, edited=changes)
     return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0, network=network)
 
 

@@ -32,7 +32,7 @@ from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, changed, on_network, prepared
 from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
-from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.replay.timeline import Change, TimelineReplay
 
 #: What an activity does to the move that it is handed: it did not move at all; it follows what it waits for; it absorbs some of the
 #: move, because it had waited for something else; the lag before it changes; it takes longer or shorter itself; or it is a call, and
@@ -166,7 +166,7 @@ def moved(
     projection = answered(profile, both.ready, pair, both.model)
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
-    _, edges_before = recorded.path(no_change(len(recorded.run)))
+    edges_before = recorded.unchanged_path[1]
     after_ns = np.round(seconds * 1e9, 3)
     table = _described(profile, graph).hstack(_moves(timeline, change, after_ns))
     table = table.with_columns(
