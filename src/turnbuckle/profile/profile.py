@@ -48,7 +48,8 @@ KIND_OF_DIRECTION = {
 
 #: Stands for what is not recorded where rows are numbered.
 _NO_NUMBER = int(np.iinfo(np.int64).min)
-_ENUMS = {
+#: Columns of words.
+ENUMS = {
     "kind": pl.Enum(KINDS),
     "category": pl.Enum(CATEGORIES),
     "call_class": pl.Enum(CALL_CLASSES),
@@ -186,7 +187,7 @@ def host_only_ns(start: Int, reach: Int, first: int, last: int) -> tuple[Int, In
 def _words() -> list[pl.Expr]:
     """Return the columns of codes as words; a code without a word is unknown."""
     columns = []
-    for column, enum in _ENUMS.items():
+    for column, enum in ENUMS.items():
         code = pl.col(column).cast(pl.Int64)
         valid = pl.when(code.is_between(0, len(enum.categories) - 1)).then(code).cast(pl.UInt32)
         columns.append(pl.lit(pl.Series(enum.categories, dtype=enum)).gather(valid).alias(column))

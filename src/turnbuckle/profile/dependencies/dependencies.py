@@ -40,7 +40,7 @@ from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.stream_waits import unrecorded_waits
 from turnbuckle.profile.dependencies.threads import handed_over
-from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
+from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, named_waits, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
 
@@ -53,8 +53,7 @@ EDGES: Final = (*_SYSTEM, "event", "graph", "fault", "sync", "queue", "meet", "o
 #: Codes of the kinds; ``order`` edges come from several runs of one program (`turnbuckle.questions.order.poset`), not from a rule.
 EDGE: Final = {word: code for code, word in enumerate((*EDGES, "order"))}
 #: Kinds that follow from one thread, one stream, or a call and its work.
-_OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream", "run")]
-_PAGE_IN: Final = "migration_h2d"
+_OWN_ORDER: Final = ("host", "call", "deliver", "stream", "run")
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
 #: How much a kernel launched programmatically may overlap the one before it [ns]: twice what the recordings at hand show (1.7 to 3.7 us).
@@ -130,13 +129,15 @@ class Graph:
 class _Edges:
     """Edges as the rules find them: source, target, lag, payer and kind of each group."""
 
-    parts: list[tuple[Index, Index, Int, Index, NDArray[np.int8]]] = field(default_factory=list)
+    parts: list[tuple[str, tuple[Index, Index, Int, Index, NDArray[np.int8]]]] = field(default_factory=list)
 
     def add(self, source: Int, target: Int, lag: Int | int, kind: str, paid: Int | int = -1) -> None:
+        if not len(source):
+            return
         before, after = (np.asarray(ends, dtype=np.int32) for ends in (source, target))
         lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), before.shape)
         payers = np.broadcast_to(np.asarray(paid, dtype=np.int32), before.shape)
-        self.parts.append((before, after, lags, payers, np.broadcast_to(np.int8(EDGE[kind]), before.shape)))
+        self.parts.append((kind, (before, after, lags, payers, np.broadcast_to(np.int8(EDGE[kind]), before.shape))))
 
 
 def begin(activity: Numbers) -> Numbers:
@@ -171,12 +172,13 @@ def dependencies(profile: Profile) -> Graph:
     _device_order(edges, device, after, starts, ends)
     programmatic = _programmatic(edges, device, host, starts, ends)
     _barriers(edges, device, starts, ends)
-    reach = _events(edges, device, host, profile, starts, ends)
+    named = named_waits(host, profile)
+    reach = _events(edges, device, named, profile, starts, ends)
     first, then = unrecorded_waits(device, host, profile.trace, starts, ends)
     edges.add(finish(first), begin(then), 0, "event")
     _graph_nodes(edges, device, starts, ends)
-    own_ns = _faults(edges, device, rows, starts, ends, own_ns)
-    own_ns = _waits(edges, device, host, profile, reach, starts, ends, own_ns)
+    own_ns = _faults(edges, device, starts, ends, own_ns)
+    own_ns = _waits(edges, device, host, profile, named, reach, starts, ends, own_ns)
     edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
     streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
@@ -185,7 +187,7 @@ def dependencies(profile: Profile) -> Graph:
     alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
     activity = rows["activity"].to_numpy().astype(np.int64)
     # what the rules looked at is larger than what they found
-    del host, device, rows, reach, own_ns, latest
+    del host, device, rows, named, reach, own_ns, latest
     graph = _settled(activity, starts, ends, edges)
     return replace(graph, overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone)
 
@@ -343,9 +345,9 @@ def _barriers(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
                 edges.add(finish(source[held]), begin(target[held]), 0, "barrier")
 
 
-def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int) -> Reach:
+def _events(edges: _Edges, device: Device, named: pl.DataFrame, profile: Profile, starts: Int, ends: Int) -> Reach:
     """Make work issued behind a cudaStreamWaitEvent wait for the work that the event was recorded behind."""
-    waits = event_waits(device, host, profile, "stream waits for event")
+    waits = event_waits(device, named, profile, "stream waits for event")
     reach = Reach(device, waits)
     orders = zip(waits.stream.tolist(), waits.called.tolist(), reach.works, strict=True)
     pending = [(waiter, t, works) for s, t, works in orders if s >= 0 and works for waiter in reach.waiting(s)]
@@ -397,9 +399,9 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
     edges.add(finish(seen["first"].to_numpy()), begin(seen["i"].to_numpy()), 0, "graph")
 
 
-def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own_ns: Int) -> Int:
+def _faults(edges: _Edges, device: Device, starts: Int, ends: Int, own_ns: Int) -> Int:
     """Split a kernel into a chain through the pages moved in while it runs: it stands still meanwhile, its own work lies between."""
-    paged = np.flatnonzero((rows["direction"].cast(pl.String) == _PAGE_IN).fill_null(False).to_numpy())
+    paged = device.paged
     kernels = device.rows[device.kind[device.rows] == KIND["kernel"]]
     if not len(paged) or not len(kernels):
         return own_ns
@@ -438,12 +440,14 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int, own_ns: Int) -> Int:
+def _waits(
+    edges: _Edges, device: Device, host: Host, profile: Profile, named: pl.DataFrame, reach: Reach, starts: Int, ends: Int, own_ns: Int
+) -> Int:
     """Add an edge to each waiting call from what it waits for; return what each call costs by itself.
 
     A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
     """
-    call, work, sure = waited_for(device, host, profile, reach, starts, ends)
+    call, work, sure = waited_for(device, host, profile, named, reach, starts, ends)
     held = ends[work] <= ends[call]
     call, work, sure = call[held], work[held], sure[held]
     over = np.full(len(starts), NEVER, dtype=np.int64)
@@ -475,12 +479,13 @@ def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
     waits = np.zeros(len(time), dtype=np.bool_)
     waits[0] = True
     kept, dropped = [], 0
-    for source, target, lag, paid, kind in edges.parts:
+    for word, part in edges.parts:
+        source, target = part[:2]
         room = time[target] - time[source]
         dropped += int((room < 0).sum())
         # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
-        agrees = (room > 0) | ((room == 0) & np.isin(kind, _OWN_ORDER))
-        kept.append(tuple(values[agrees] for values in (source, target, lag, paid, kind)))
+        agrees = room >= (0 if word in _OWN_ORDER else 1)
+        kept.append(tuple(values[agrees] for values in part))
         waits[target[agrees]] = True
     # groups are larger than the graph they make: each goes before the next array is joined
     edges.parts.clear()

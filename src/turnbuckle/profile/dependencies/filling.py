@@ -24,6 +24,8 @@ def turns(device: Device, rows: pl.DataFrame, trace: Trace, starts: Int, ends: I
     before it had ended.
     """
     work = device.rows[device.table[device.rows] == TABLE["kernels"]]
+    if len(np.unique(device.place[work])) < 2:
+        return work[:0], work[:0]
     work = work[_fills(rows, trace)[work]]
     work = work[np.lexsort((ends[work], starts[work], device.gpu[work]))]
     before, after = work[:-1], work[1:]

@@ -6,17 +6,18 @@ Activities are numbered by their row in one frame; times are int64 ns after the 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, filled
 from turnbuckle.profile.alike import alike
-from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
+from turnbuckle.profile.classify import CATEGORY, KIND, by_name, call_class, opencl
 from turnbuckle.profile.messages.mpi_calls import same_call
-from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.profile import DIRECTIONS, ENUMS, MEMORIES, Profile
+from turnbuckle.trace.check import by_table
 from turnbuckle.trace.trace import Trace
 
 Code = NDArray[np.int8]
@@ -41,15 +42,21 @@ def activities(profile: Profile) -> pl.DataFrame:
     Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them; so are further rows of
     one MPI call (a Waitall is recorded once a request).
     """
-    tracks = profile.tracks.select("track", "process", "thread", "device", "stream")
-    rows = profile.activities.with_row_index("activity").filter(pl.col("kind") != "gap")
-    inner = (pl.col("category") == "api") & pl.col("call_class").is_null()
-    stands = np.ones(rows.height, dtype=np.bool_)
-    mpi = (rows["category"] == "mpi").to_numpy()
-    row = rows["row"].to_numpy()[mpi]
-    stands[mpi] = same_call(profile.trace)[row] == row
-    outer = rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
-    return _query_loops(outer, profile.trace)
+    kind, category, call_class, row = arrays(profile.activities, "kind", "category", "call_class", "row")
+    stands = (kind != KIND["gap"]) & ((category != CATEGORY["api"]) | (call_class != UNKNOWN))
+    mpi = np.flatnonzero(category == CATEGORY["mpi"])
+    if len(mpi):
+        stands[mpi] &= same_call(profile.trace)[row[mpi]] == row[mpi]
+    rows = profile.activities.with_row_index("activity").filter(pl.Series(stands))
+    tracks = profile.tracks[["process", "thread", "device", "stream"]]
+    return _query_loops(rows.hstack(tracks[rows["track"].to_numpy()]), profile.trace)
+
+
+def arrays(rows: pl.DataFrame, *columns: str) -> list[NDArray[Any]]:
+    """Return columns as arrays, `UNKNOWN` where they are null; an enumeration's words are their numbers."""
+    words, numbers = pl.col([c for c in columns if c in ENUMS]), pl.col([c for c in columns if c not in ENUMS])
+    frame = rows.select(words.to_physical().cast(pl.Int8).fill_null(UNKNOWN), numbers.fill_null(UNKNOWN))
+    return [frame[c].to_numpy() for c in columns]
 
 
 def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
@@ -57,17 +64,19 @@ def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
 
     The column ``polled_ns`` says when the last query began that found it unfinished; null for every other activity.
     """
-    calls = np.flatnonzero((rows["category"] == "api").to_numpy())
-    name = rows["name"].gather(calls)
-    asks: Bool = by_name(name, trace.names, lambda n: "StreamQuery" in n or "EventQuery" in n, False)
+    category, name, thread, row = arrays(rows, "category", "name", "thread", "row")
+    calls = np.flatnonzero(category == CATEGORY["api"])
+    word = np.where(name == UNKNOWN, len(trace.names), name)[calls]
+    asks: Bool = by_name(pl.Series(word), trace.names, lambda n: "StreamQuery" in n or "EventQuery" in n, False)
+    if not asks.any():
+        return rows.with_columns(polled_ns=pl.lit(None, pl.Int64))
     polled = np.full(rows.height, -1, dtype=np.int64)
     ends, kept = rows["end_ns"].to_numpy().copy(), np.ones(rows.height, dtype=np.bool_)
-    starts, thread = rows["start_ns"].to_numpy(), rows["thread"].fill_null(UNKNOWN).to_numpy()
+    starts = rows["start_ns"].to_numpy()
     order = np.lexsort((starts[calls], thread[calls]))
-    queries = calls[order]
-    asks, word = asks[order], name.fill_null(UNKNOWN).to_numpy()[order]
+    queries, asks, word = calls[order], asks[order], word[order]
     # a query without a result (-1) may have found either
-    result = trace.api["result"].fill_null(-1).to_numpy()[rows["row"].fill_null(0).to_numpy()[queries]]
+    result = filled(trace.api["result"], -1)[np.maximum(row, 0)[queries]]
     again = asks[1:] & asks[:-1] & (word[1:] == word[:-1]) & (thread[queries[1:]] == thread[queries[:-1]]) & (result[:-1] != 0)
     again &= starts[queries[1:]] - ends[queries[:-1]] <= _POLL_NS
     heads = np.flatnonzero(~np.concatenate([[False], again]))
@@ -116,36 +125,45 @@ class Host:
     """
 
     def __init__(self, rows: pl.DataFrame, trace: Trace, first_ns: int) -> None:
-        category = rows["category"]
-        self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
-        self.calls: Int = np.flatnonzero((category == "api").to_numpy())
-        self.thread: Int = rows["thread"].fill_null(UNKNOWN).to_numpy()
-        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
-        self.call_class: Code = _codes(rows["call_class"])
+        category, kind, self.call_class, name, row, self.thread, self.process = arrays(
+            rows, "category", "kind", "call_class", "name", "row", "thread", "process"
+        )
+        is_call = category == CATEGORY["api"]
+        self.rows: Int = np.flatnonzero(is_call | (category == CATEGORY["mpi"]))
+        self.calls: Int = np.flatnonzero(is_call)
         self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
-        self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
+        self.of_api[row[self.calls]] = self.calls
         self._inner_calls(trace.api)
-        name = rows["name"].to_frame().with_columns(pl.when(category == "api").then("name"))["name"]
+        called = pl.Series(np.where(is_call & (name != UNKNOWN), name, len(trace.names)))
         #: Synchronisations and blocking copies.
-        self.waits: Bool = (rows["kind"] == "sync").to_numpy()
+        self.waits: Bool = kind == KIND["sync"]
         #: cudaFree and its kin wait for the device they free on; the stream-ordered ones, and those of addresses, do not.
-        self.frees: Bool = by_name(name, trace.names, _frees, False)
-        self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
+        self.frees: Bool = by_name(called, trace.names, _frees, False)
+        self.scope: NDArray[np.int8] = by_name(called, trace.names, scope_of, 0)
         #: Calls that record an event on a stream.
-        self.records: Bool = by_name(name, trace.names, lambda n: "EventRecord" in n, False)
-        self.opencl: Bool = by_name(name, trace.names, opencl, False)
-        self.polled: Int = (rows["polled_ns"] - first_ns).fill_null(NEVER).to_numpy()
+        self.records: Bool = by_name(called, trace.names, lambda n: "EventRecord" in n, False)
+        self.opencl: Bool = by_name(called, trace.names, opencl, False)
+        self.polled: Int = filled(rows["polled_ns"] - first_ns, NEVER)
         #: Launches with attributes, the only ones that can let a kernel overlap the one before it on its stream.
-        self.programmatic: Bool = by_name(name, trace.names, lambda n: "LaunchKernelEx" in n, False)
+        self.programmatic: Bool = by_name(called, trace.names, lambda n: "LaunchKernelEx" in n, False)
 
     def _inner_calls(self, api: pl.DataFrame) -> None:
         """Give work and waits that a recording joins to an inner call to the outermost call."""
         if (self.of_api >= 0).all():
             return
         order = np.lexsort((-api["end_ns"].to_numpy(), api["start_ns"].to_numpy(), api["thread"].to_numpy()))
-        calls = pl.DataFrame({"thread": api["thread"].to_numpy()[order], "activity": self.of_api[order]})
-        outer = calls.select(pl.when(pl.col("activity") >= 0).then("activity").forward_fill().over("thread").fill_null(-1))
-        self.of_api[order] = outer["activity"].to_numpy()
+        self.of_api[order] = last_known(self.of_api[order], api["thread"].to_numpy()[order])
+
+
+def last_known(values: Int, group: Int) -> Int:
+    """Return each value, or where it is `UNKNOWN` the last one before it in its group; members of a group lie together.
+
+    >>> last_known(np.array([UNKNOWN, 5, UNKNOWN, UNKNOWN]), np.array([1, 1, 1, 2])).tolist()
+    [-1, 5, 5, -1]
+    """
+    heads = np.concatenate([[True], group[1:] != group[:-1]])[: len(group)]
+    place = np.maximum.accumulate(np.where(heads | (values != UNKNOWN), np.arange(len(values)), 0))
+    return values[place]
 
 
 class Device:
@@ -160,43 +178,40 @@ class Device:
     streams : per stream its activities in the order they began.
     where : (process, context, stream) of every stream, shape (streams, 3); streams that never had work come last.
     null, blocking : per stream, whether it is a legacy default stream, and whether it waits for the one of its context.
+    paged : migrations of pages to a device.
     gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
     """
 
     def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
-        self.rows: Int = np.flatnonzero(rows["category"].is_in(["kernel", "copy"]).to_numpy())
-        self.kind: Code = _codes(rows["kind"])
-        row = rows["row"].fill_null(-1).to_numpy()
+        category, self.kind, memory, direction, row, device, stream = arrays(
+            rows, "category", "kind", "memory", "direction", "row", "device", "stream"
+        )
+        self.rows: Int = np.flatnonzero((category == CATEGORY["kernel"]) | (category == CATEGORY["copy"]))
         self.table = self._tables(rows, row, trace)
         self.call: Int = np.full(rows.height, -1, dtype=np.int64)
         self.node: Int = np.full(rows.height, -1, dtype=np.int64)
-        self.pageable: Bool = (rows["memory"] == "pageable").fill_null(False).to_numpy()
+        self.pageable: Bool = memory == MEMORIES.index("pageable")
+        self.paged: Int = np.flatnonzero(direction == DIRECTIONS.index("migration_h2d"))
         context = np.full(rows.height, UNKNOWN, dtype=np.int64)
-        pairs = trace.launch_pairs
+        launched = by_table(trace.launch_pairs)
         for name, code in TABLE.items():
             members = self.rows[self.table[self.rows] == code]
             if not len(members):
                 continue
             frame = trace.table(name)
             call_of_row = np.full(frame.height, -1, dtype=np.int64)
-            matches = pairs.filter(pl.col("table") == name)
-            call_of_row[matches["row"].to_numpy()] = host.of_api[matches["api_row"].to_numpy()]
+            call_of_row[launched[name]["row"].to_numpy()] = host.of_api[launched[name]["api_row"].to_numpy()]
             self.call[members] = call_of_row[row[members]]
-            context[members] = frame["context"].fill_null(UNKNOWN).to_numpy()[row[members]]
+            context[members] = filled(frame["context"], UNKNOWN)[row[members]]
             if "graph_node" in frame.columns:
-                self.node[members] = frame["graph_node"].fill_null(-1).to_numpy()[row[members]]
+                self.node[members] = filled(frame["graph_node"], UNKNOWN)[row[members]]
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
         self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
-        keys = {
-            "process": rows["process"].fill_null(UNKNOWN).to_numpy()[self.rows],
-            "context": context[self.rows],
-            "stream": rows["stream"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
-            "device": rows["device"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
-        }
+        self.process: Int = host.process
+        process, device, stream = (column[self.rows].astype(np.int64) for column in (host.process, device, stream))
         self.gpu: Int = np.full(rows.height, -1, dtype=np.int64)
-        self.gpu[self.rows] = numbered(keys["process"], keys["device"])[1]
-        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
-        where, number = numbered(*keys.values())
+        self.gpu[self.rows] = numbered(process, device)[1]
+        where, number = numbered(process, context[self.rows], stream, device)
         self.where: Int = where[:, :3]
         self.place: Int = np.full(rows.height, -1, dtype=np.int64)
         self.place[self.rows] = number
@@ -212,7 +227,10 @@ class Device:
     def _idle_streams(self, trace: Trace) -> None:
         """Number the streams that were only told to wait, recorded on or waited for."""
         places = ["process", "context", "stream"]
-        named = pl.concat([t.select(pl.col(places).cast(pl.Int64)) for t in (trace.syncs, trace.events, trace.streams)]).drop_nulls()
+        tables = [t for t in (trace.syncs, trace.events, trace.streams) if t.height]
+        if not tables:
+            return
+        named = pl.concat([t.select(pl.col(places).cast(pl.Int64)) for t in tables]).drop_nulls()
         busy = {(p, c, s) for p, c, s in self.where.tolist()}
         worked = {(p, s) for p, _, s in self.where.tolist()}
         # old versions write context 0 for any
@@ -245,10 +263,11 @@ class Device:
     def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> Code:
         """Return which table of the trace each device activity comes from."""
         kernel = self.kind == KIND["kernel"]
-        whole = kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
         out = np.full(rows.height, TABLE["copies"], dtype=np.int8)
-        for word, mask in (("memsets", self.kind == KIND["memset"]), ("kernels", kernel), ("graphs", whole)):
-            out[mask] = TABLE[word]
+        out[self.kind == KIND["memset"]], out[kernel] = TABLE["memsets"], TABLE["kernels"]
+        if trace.graphs.height:
+            # a nameless kernel is a whole graph only if one is recorded there
+            out[kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)] = TABLE["graphs"]
         return out
 
 
@@ -266,15 +285,8 @@ def numbered(*keys: Int) -> tuple[Int, Int]:
     return distinct[order], place[number]
 
 
-def _codes(column: pl.Series) -> Code:
-    """Return the words of an enumeration as their numbers, `UNKNOWN` for none: a byte each, where words would be objects of Python."""
-    return column.to_physical().cast(pl.Int8).fill_null(UNKNOWN).to_numpy()
-
-
 def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
-    """Return which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
-    if not table.height:
-        return np.zeros(rows.height, dtype=np.bool_)
+    """Return which activities have the times of their row in `table`."""
     k = np.clip(row, 0, table.height - 1)
     same = (table["start_ns"].to_numpy()[k] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[k] == rows["end_ns"].to_numpy())
     there: Bool = same & (row >= 0) & (row < table.height)

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Int
+from turnbuckle.foundation.arrays import Bool, Int, filled
 from turnbuckle.profile.classify import CALL_CLASS
-from turnbuckle.profile.dependencies.sides import NEVER, SCOPES, TABLE, UNKNOWN, Device, Host
+from turnbuckle.profile.dependencies.sides import NEVER, SCOPES, TABLE, UNKNOWN, Device, Host, last_known
 from turnbuckle.profile.profile import Profile
 
 #: Classes of calls that wait for the device only sometimes.
@@ -53,12 +53,14 @@ class EventWaits:
     recorded: Int
 
 
-def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> EventWaits:
-    """Return waits of one `scope` for events, each with the latest earlier record of its event; waits without a record are left out."""
+def event_waits(device: Device, named: pl.DataFrame, profile: Profile, scope: str) -> EventWaits:
+    """Return waits of one `scope` for events, each with the latest earlier record of its event; waits without a record are left out.
+
+    `named` are all recorded waits (`named_waits`)."""
     trace, nothing = profile.trace, np.zeros(0, dtype=np.int64)
-    if not trace.events.height:
+    if not trace.events.height or not named.height:
         return EventWaits(nothing, nothing, nothing, nothing, nothing)
-    waits = _named(host, profile).filter(pl.col("scope") == SCOPES.index(scope))
+    waits = named.filter(pl.col("scope") == SCOPES.index(scope))
     started = trace.api.select(*_KEYS, recorded=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(_KEYS, keep="first")
     records = trace.events.join(started, on=_KEYS, how="inner").select(
         "process", "event", "recorded", on_stream=pl.col("stream"), on_context=pl.col("context")
@@ -80,16 +82,15 @@ def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> Eve
     )
 
 
-def _named(host: Host, profile: Profile) -> pl.DataFrame:
+def named_waits(host: Host, profile: Profile) -> pl.DataFrame:
     """Return rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name.
 
     A call of OpenCL has a row for everything it waits for, and the row says what that is.  A command waits before it runs: what it makes
     its stream wait for counts as told just before its call.
     """
-    syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
-    if not syncs.height:
-        nothing = {"activity": pl.Int64, "called": pl.Int64, "scope": pl.Int8}
-        return syncs.drop("sync_type").with_columns(pl.lit(0, dtype).alias(name) for name, dtype in nothing.items())
+    if not profile.trace.syncs.height:
+        return pl.DataFrame()
+    syncs = profile.trace.syncs[[*_KEYS, "context", "stream", "event", "sync_type"]]
     api = profile.trace.api
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
     calls = calls.filter(pl.col("activity") >= 0).join(syncs, on=_KEYS, how="semi", maintain_order="left")
@@ -163,11 +164,14 @@ class Reach:
         return list(self._told)
 
 
-def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int) -> tuple[Int, Int, Bool]:
+def waited_for(
+    device: Device, host: Host, profile: Profile, named: pl.DataFrame, reach: Reach, starts: Int, ends: Int
+) -> tuple[Int, Int, Bool]:
     """Return the pairs of a call and work that it waits for.
 
     Parameters
     ----------
+    named : all recorded waits (`named_waits`).
     reach : what streams were told to wait for.
     starts, ends : of each activity [ns].
 
@@ -180,7 +184,7 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     launched = _launches_that_block(device, host, ends)
     calls, works = [device.call[copies], device.call[launched]], [copies, launched]
     sure = [np.ones(len(copies) + len(launched), dtype=np.bool_)]
-    scopes = _scopes(device, host, profile, starts)
+    scopes = _scopes(device, host, profile, named, starts)
     for stream, place in enumerate(device.where):
         asked = [UNKNOWN, stream, *(np.flatnonzero(device.null).tolist() if device.blocking[stream] else [])]
         mask = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, asked)
@@ -196,7 +200,7 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
             calls.append(np.repeat(call, [len(p) for p in passed]))
             works.append(np.array([w for p in passed for w in p], dtype=np.int64))
             sure.append(np.repeat(scopes.sure[mask], [len(p) for p in passed]))
-    events = event_waits(device, host, profile, "event")
+    events = event_waits(device, named, profile, "event")
     behind = [reach.behind(on, t) for on, t in zip(events.on.tolist(), events.recorded.tolist(), strict=True)]
     calls.append(np.repeat(events.call, [len(b) for b in behind]))
     works.append(np.array([w for b in behind for w in b], dtype=np.int64))
@@ -244,10 +248,9 @@ class _Scopes:
     sure: Bool
 
 
-def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scopes:
+def _scopes(device: Device, host: Host, profile: Profile, named: pl.DataFrame, starts: Int) -> _Scopes:
     synchronises = (host.scope == _STREAM) | (host.scope == _DEVICE)
     may = synchronises | host.frees | np.isin(host.call_class, _MAY_WAIT)
-    named = _named(host, profile)
     if not profile.trace.events.height:
         # without records an event stands for all that its stream was given before the wait
         may |= host.scope == _EVENT
@@ -255,34 +258,37 @@ def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scope
     call = host.calls[may[host.calls]]
     context = _current_context(device, host, starts)[call]
     stream = np.full(len(call), UNKNOWN, dtype=np.int64)
-    position = np.full(len(starts), -1, dtype=np.int64)
-    position[call] = np.arange(len(call))
-    named = named.filter(pl.Series(position[named["activity"].to_numpy()] >= 0))
-    where = position[named["activity"].to_numpy()]
-    given = named["context"].fill_null(UNKNOWN).to_numpy()
+    if named.height and len(call):
+        _where_recorded(device, named, call, context, stream)
+    freed = _freed_context(host, profile)[call]
+    context = np.where(freed != UNKNOWN, freed, context)
+    return _Scopes(call, host.process[call], context, stream, starts[call].copy(), (synchronises | host.frees)[call])
+
+
+def _where_recorded(device: Device, named: pl.DataFrame, call: Int, context: Int, stream: Int) -> None:
+    """Write into `context` and `stream` of each call what the recorded waits say it waits for."""
+    activity = named["activity"].to_numpy()
+    index = np.minimum(np.searchsorted(call, activity), len(call) - 1)
+    asked = call[index] == activity
+    named, where = named.filter(pl.Series(asked)), index[asked]
+    given = filled(named["context"], UNKNOWN)
     context[where[given > 0]] = given[given > 0]
     of_stream = named["scope"].is_in([_STREAM, _EVENT]).to_numpy() & named["stream"].is_not_null().to_numpy()
-    number = _stream_number(device, named["process"].to_numpy(), given, named["stream"].fill_null(UNKNOWN).to_numpy())
+    number = _stream_number(device, named["process"].to_numpy(), given, filled(named["stream"], UNKNOWN))
     # a stream that never had work is waited for in no time
     stream[where[of_stream]] = np.where(number[of_stream] < 0, len(device.where), number[of_stream])
-    freed = _freed_context(host, profile)
-    freeing = (freed[call] != UNKNOWN) & host.frees[call]
-    context[freeing] = freed[call][freeing]
-    return _Scopes(call, host.process[call], context, stream, starts[call].copy(), (synchronises | host.frees)[call])
 
 
 def _freed_context(host: Host, profile: Profile) -> Int:
     """Return per activity the context whose memory the call frees, where allocations were recorded."""
     out = np.full(len(host.process), UNKNOWN, dtype=np.int64)
-    if not profile.trace.allocations.height:
+    frees, api = profile.trace.allocations, profile.trace.api
+    freeing = np.flatnonzero((host.of_api >= 0) & host.frees[host.of_api])
+    if not len(freeing) or not frees.height:
         return out
-    frees = profile.trace.allocations.filter(pl.col("operation") == 1).select(*_KEYS, "context").drop_nulls()
-    if not frees.height:
-        return out
-    api = profile.trace.api
-    calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api}).filter(pl.col("activity") >= 0)
-    freeing = frees.unique(_KEYS, keep="first", maintain_order=True).join(calls, on=_KEYS, how="inner")
-    out[freeing["activity"].to_numpy()] = freeing["context"].to_numpy()
+    frees = frees.filter(pl.col("operation") == 1)[[*_KEYS, "context"]].drop_nulls().unique(_KEYS, keep="first", maintain_order=True)
+    freed = frees.join(api[_KEYS][freeing].hstack([pl.Series("activity", host.of_api[freeing])]), on=_KEYS)
+    out[freed["activity"].to_numpy()] = freed["context"].to_numpy()
     return out
 
 
@@ -292,10 +298,8 @@ def _current_context(device: Device, host: Host, starts: Int) -> Int:
     of_call = np.full(len(starts), UNKNOWN, dtype=np.int64)
     of_call[device.call[started]] = device.where[device.place[started], 1]
     order = host.calls[np.lexsort((starts[host.calls], host.thread[host.calls]))]
-    frame = pl.DataFrame({"thread": host.thread[order], "context": of_call[order]})
-    filled = frame.select(pl.when(pl.col("context") != UNKNOWN).then("context").forward_fill().over("thread").fill_null(UNKNOWN))
     out = np.full(len(starts), UNKNOWN, dtype=np.int64)
-    out[order] = filled["context"].to_numpy()
+    out[order] = last_known(of_call[order], host.thread[order])
     return out
 
 
