@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browsing import Browser, Visit
+from drawings import each_kind_once
 from pages import Page
 
 from turnbuckle.page import by_hand
@@ -188,7 +189,8 @@ BOUNDED_PROBE = PROBE.replace("seconds: Number", "low: Number(section.dataset.lo
 @pytest.mark.browser
 def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, brief: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(by_hand, "MOST_BYTES", 10)
-    text = page(brief.project(["cdi-row-link"], draws=0))
+    with each_kind_once():
+        text = page(brief.project(["cdi-row-link"], draws=0))
     data = next(json.loads(raw) for _, raw in Page(text).scripts if '"slopes":' in raw)
     assert "arrays" not in data and 64 <= len(data["points"]) <= 200
     ends = [(int(a["min"]), int(a["max"])) for tag, a in Page(text).tags if tag == "input" and a.get("name") in NAMES]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from drawings import each_kind_once
 from hostile_texts import HOSTILE
 from pages import Page
 from refusals import refused
@@ -213,7 +214,8 @@ def test_a_report_without_projections(bare_text: str) -> None:
 
 
 def test_a_report_without_draws(brief: Run) -> None:
-    text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
+    with each_kind_once():
+        text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
     self_contained(text)
     assert "No range was drawn" in Page(text).text
 
@@ -225,11 +227,13 @@ def test_a_report_on_the_same_machine_only(brief: Run) -> None:
 
 
 def test_a_report_of_one_target_asked_twice(brief: Run) -> None:
-    self_contained(page(brief.project(["cdi-row-api", "cdi-row-api"], draws=50)))
+    with each_kind_once():
+        self_contained(page(brief.project(["cdi-row-api", "cdi-row-api"], draws=50)))
 
 
 def test_a_report_of_the_additive_model(brief: Run) -> None:
-    text = page(brief.project(model=additive({"data": 10.0, "control": 0.1}), draws=50))
+    with each_kind_once():
+        text = page(brief.project(model=additive({"data": 10.0, "control": 0.1}), draws=50))
     self_contained(text)
     assert "lambda" in Page(text).text
 
@@ -238,7 +242,8 @@ def test_a_report_of_the_additive_model(brief: Run) -> None:
 @pytest.mark.parametrize("folder", ["nsys/softmax_uvm_t4", "nsys/extrap_exgpu_s10", "nsys/mfu_2gpu_before", "nsys/nvfuser_matmul_h100"])
 def test_real_recordings(shared: Path, folder: str) -> None:
     (file,) = (shared / "traces" / folder).glob("*.sqlite")
-    text = page(run_of(file).project(["nvlink-c2c", "cdi-datacentre-api"], draws=50))
+    with each_kind_once():
+        text = page(run_of(file).project(["nvlink-c2c", "cdi-datacentre-api"], draws=50))
     self_contained(text)
     assert "SYNTHETIC." not in text
 
