@@ -161,7 +161,7 @@ def test_no_file_of_a_folder_of_ours_is_written_over(turnbuckle: Run, tmp_path: 
 
 
 def test_a_journal_is_not_written_over(turnbuckle: Run, tmp_path: Path) -> None:
-    words = (*other_inputs(tmp_path)["study.toml"][:2], "-o", "table.csv")
+    words = (*other_inputs(tmp_path)["study.toml"][:2], "--workers", "1", "-o", "table.csv")
     assert turnbuckle(*words).code == 0
     before = content(tmp_path)
     (tmp_path / "table.csv").unlink()

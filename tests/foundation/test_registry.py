@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hostile_names import Ran, all_of
+from hostile_names import SAMPLE, Ran, all_of
 from refusals import refused
 
-from turnbuckle.examples import sample
 from turnbuckle.foundation import registry
 from turnbuckle.projection.model import nething
 
@@ -91,8 +90,7 @@ def test_nobody_lists_a_name_twice() -> None:
 
 def test_a_foreign_predictor_tells_the_kernels_of_each_target(installed: Path) -> None:
     words = ["--on", "gh200,h100-sxm5,cdi-row-link", "--format", "json", "--draws", "0", "--kernels"]
-    with sample() as path:
-        done, wrong, unknown = asked(installed, *(["project", str(path), *words, name] for name in ("twofold", "nonsense", "twofolt")))
+    done, wrong, unknown = asked(installed, *(["project", str(SAMPLE), *words, name] for name in ("twofold", "nonsense", "twofolt")))
     assert done.code == 0, done.err
     near, far, same = json.loads(done.out)["projections"]
     for found, faster in ((near, 4.0), (far, 2.0)):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile_names import SAMPLE, SECRETS, Ran, outside
+from hostile_names import SAMPLE, SECRETS, Ran
 
 import turnbuckle as tb
 
@@ -79,10 +78,11 @@ def test_questions_that_are_refused(turnbuckle: Run, words: tuple[str, ...], cod
     assert ran.code == 2 and ran.out == "" and f"error[{code}]" in ran.err
 
 
-def test_a_full_disk_is_said_once() -> None:
-    with Path("/dev/full").open("w") as full:
-        ran = outside("export", SAMPLE, "--on", "self", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert ran.returncode == 2 and ran.stderr.count("error[R001]") == 1
+def test_a_full_disk_is_said_once(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", full)
+        ran = turnbuckle("export", SAMPLE, "--on", "self")
+    assert ran.code == 2 and ran.err.count("error[R001]") == 1
 
 
 def test_nothing_secret_and_nothing_that_steers(turnbuckle: Run, hostile: Path, tmp_path: Path) -> None:

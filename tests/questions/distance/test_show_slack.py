@@ -7,14 +7,13 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import polars as pl
 import pytest
-from hostile_names import SAMPLE, SECRETS, Ran, document, outside
+from hostile_names import SAMPLE, SECRETS, Ran, document
 
 from turnbuckle.questions.distance.distance import MODES
 from turnbuckle.questions.distance.speeds import OVER
@@ -114,11 +113,12 @@ def test_plain_terminals(encoded: Run, encoding: str) -> None:
     assert "?" not in bars and len(set(bars.removeprefix("100 ns ").removesuffix(" 100 ms"))) > 2, "a curve that says something"
 
 
-def test_a_full_disk() -> None:
+def test_a_full_disk(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for over in ("latency", "both"):
-        with Path("/dev/full").open("w") as full:
-            ran = outside("slack", SAMPLE, "--over", over, *FEW, capture_output=False, stdout=full, stderr=subprocess.PIPE)
-        assert ran.returncode == 2 and "error[R001]" in ran.stderr
+        with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", full)
+            ran = turnbuckle("slack", SAMPLE, "--over", over, *FEW)
+        assert ran.code == 2 and ran.err.count("error[R001]") == 1
 
 
 def test_output_that_cannot_be_written(turnbuckle: Run, tmp_path: Path) -> None:
