@@ -152,12 +152,12 @@ class Points:
     def curve(self) -> Curve:
         """Return the curve by ascending size; repeated sizes become their median."""
         size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
-        order = np.argsort(size, kind="stable")
-        sizes, first = np.unique(size[order], return_index=True)
-        middle = np.array([np.median(part) for part in np.split(seconds[order], first[1:])])
-        worst = np.array([part.max() for part in np.split(coarse[order], first[1:])])
+        order = np.lexsort((seconds, size))
+        sizes, first, count = np.unique(size[order], return_index=True, return_counts=True)
+        low, high = (seconds[order][first + half] for half in ((count - 1) // 2, count // 2))
+        worst = np.maximum.reduceat(coarse[order], first)
         lines = (min(self.lines), max(self.lines))
-        return Curve(self.direction, self.memory, sizes, middle, self.name, worst, self.streamed, self.means, lines)
+        return Curve(self.direction, self.memory, sizes, (low + high) / 2, self.name, worst, self.streamed, self.means, lines)
 
 
 class Left:

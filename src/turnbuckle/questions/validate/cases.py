@@ -279,7 +279,7 @@ def clusters(cases: Sequence[Case]) -> dict[str, str]:
     for what, names in sorted(shared.items(), key=lambda item: -len(item[1])):
         title = re.search(r'^name = "(.+)"', what, re.MULTILINE)
         label = (title[1] if title else Path(what.partition("::")[0]).parent.name) if len(names) > 1 else names[0]
-        joined = {of[name] for name in names}
+        joined = dict.fromkeys(of[name] for name in names)
         kept = next((c for c in joined if c not in names), label)
         of |= {name: kept for name, cluster in of.items() if cluster in joined}
     return of

@@ -105,6 +105,7 @@ class Data:
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
+        self._profiles: dict[tuple[Path, str], Profile] = {}
         self.seen = cache(self._seen)
         self.transfers = cache(self._transfers)
         self.points = cache(self._points)
@@ -121,7 +122,11 @@ class Data:
         return place
 
     def _seen(self, path: Path, machine: str, part: str = "") -> Run:
-        return Run.read(path, source=machine or None, use_cache=False, part=part or None)
+        if (path, part) in self._profiles:  # only said to be of another machine
+            return Run.of(self._profiles[path, part], source=machine or None)
+        run = Run.read(path, source=machine or None, use_cache=False, part=part or None)
+        self._profiles[path, part] = run.profile
+        return run
 
     def _gpu_part(self, path: Path, phase: int | None) -> Part:
         """Return the part of a recording that uses the GPU, or one phase of it.  Raises ValueError where there is none."""
