@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -55,6 +55,8 @@ def delaying(classes: Sequence[str]) -> Model:
 
 #: Instants times draws times latencies up to which each is replayed for itself.
 _EXACT: Final = 100_000_000
+#: Latencies times draws times pieces that are priced at once: their arrays stay in the cache.
+_CELLS: Final = 30_000
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,13 @@ class Distance:
             return []
         return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
-    def machine_at(self, slack: float) -> Machine:
-        """Return the machine that is so far away [s], as changes of the source: what `turnbuckle project` would be asked for."""
-        away = MachineChange(_VARIED[self.mode], set=Parameter(slack, 0.0, "s", "assumption", "what is asked for"))
+    def machine_at(self, slack: float | Float) -> Machine:
+        """Return the machine that is so far away [s], as changes of the source: what `turnbuckle project` would be asked for.
+
+        Many latencies have shape (latencies, 1, 1).
+        """
+        value: Any = slack
+        away = MachineChange(_VARIED[self.mode], set=Parameter(value, 0.0, "s", "assumption", "what is asked for"))
         if self.layer is None:
             return replace(_fabric(self.pcie), changes=(*_fabric(self.pcie).changes, away)) if self.mode == "link" else _blocking(away)
         ways = self.layer.changes or tuple(MachineChange(n, set=p) for n, p in self.layer.parameters.items())
@@ -162,13 +168,20 @@ class Distance:
     def drawn(self, slack: Float, draws: int, seed: int) -> tuple[Float, Float]:
         """Draw run times [s] as `project` does: by the replay, and with what no rule derives; shapes (latencies, draws)."""
         question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
+        if len(self.replay.graph.time_ns) * draws * len(slack) <= _EXACT:
+            size = max(_CELLS // (draws * max(len(self.ready.run), 1)), 1)
+            sampled = [self._at_once(question, slack[k : k + size]) for k in range(0, len(slack), size)]
+            return np.concatenate([a for a, _ in sampled]), np.concatenate([b for _, b in sampled])
         pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.machine_at, slack.tolist())]
-        if len(self.replay.graph.time_ns) * draws * len(pairs) <= _EXACT:
-            sampled = [question.samples(declared, pair, self.model) for declared, pair in pairs]
-        else:
-            sampled = self._sampled(question, pairs, Draws(draws, seed))
-        replay, unsure = (np.stack(side) for side in zip(*sampled, strict=True))
+        replay, unsure = (np.stack(side) for side in zip(*self._sampled(question, pairs, Draws(draws, seed)), strict=True))
         return replay, unsure
+
+    def _at_once(self, question: Uncertain, slack: Float) -> tuple[Float, Float]:
+        """Draw the same with a leading axis of latencies."""
+        declared = self.machine_at(slack[:, None, None])
+        replay, unsure = question.samples(declared, Pair(self.seen.source, declared), self.model)
+        shape = len(slack), question.draws
+        return np.broadcast_to(replay, shape), np.broadcast_to(unsure, shape)
 
     def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> list[tuple[Float, Float]]:
         """Draw the same where latencies have to share what is replayed; durations are made anew rather than kept for all of them."""
