@@ -262,7 +262,7 @@ int main(int argc, char **argv)
            h2d_bytes, d2h, d2h_bytes, d2d, d2d_bytes, fills, fill_bytes, mapped);
     fflush(stdout);
     if (strcmp(last, "crash") == 0) {
-        usleep(1500000); /* many times the flush, for a machine that is busy */
+        usleep(600000); /* thirty times the flush, for a machine that is busy */
         abort();
     }
     clReleaseKernel(scale), clReleaseKernel(add), clReleaseKernel(fixed_kernel), clReleaseProgram(program);
