@@ -51,6 +51,7 @@ SHOWN = 20
 PLAIN = 20_000
 #: Ends of paths in an answer that lead to what changes by nature: with a release, a day, or the words of the command.
 CHANGING = (("provenance", "version"), ("provenance", "command"), ("args", "tool"), ("date",), ("version",))
+LAST = {end[-1] for end in CHANGING}
 #: Checks of ``doctor`` that look at the installation.
 INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "cache", "terminal")
 #: Commands that answer in words alone.
@@ -256,8 +257,9 @@ def steady(value: Any, path: tuple[str, ...] = ()) -> Any:
     if isinstance(value, dict):
         if path[-1:] == ("checks[]",) and value.get("what") in INSTALLATION:
             return {k: v for k, v in value.items() if k != "detail"}
-        kept = {k: v for k, v in value.items() if not any((*path, k)[-len(end) :] == end for end in CHANGING)}
-        return {k: steady(v, (*path, k)) for k, v in kept.items()}
+        return {
+            k: steady(v, (*path, k)) for k, v in value.items() if k not in LAST or not any((*path, k)[-len(e) :] == e for e in CHANGING)
+        }
     if isinstance(value, list):
         return [steady(v, (*path[:-1], f"{path[-1] if path else ''}[]")) for v in value]
     return float(f"{value:.12g}") if isinstance(value, float) else value
