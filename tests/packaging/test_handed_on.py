@@ -8,6 +8,7 @@ import tarfile
 import tomllib
 import zipfile
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def test_completion_starts_no_program() -> None:
 def test_the_page_for_man_has_every_verb_and_the_exit_codes() -> None:
     page = man_page()
     assert page.count('.TH "turnbuckle" "1"') == 1 and "System Message" not in page
+    assert f'"turnbuckle {version("turnbuckle")}"' in page.partition("\n.SH")[0]
     plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fP", "")
     assert [word for word in WORDS if f"\n.SS {word}\n" not in plain and f"\n.SH {word.upper()}\n" not in plain.upper()] == []
     assert "130 interrupted" in plain and "--fail-if" in plain
