@@ -263,9 +263,12 @@ def test_an_import_in_a_function_has_a_reason() -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         have = {n for n in HEAVY if n in loads(module)}
-        inside = {node for f in nodes(path) if isinstance(f, ast.FunctionDef) for node in ast.walk(f)}
+        functions = [range(f.lineno, (f.end_lineno or 0) + 1) for f in nodes(path) if isinstance(f, ast.FunctionDef)]
+        inside = [
+            n for n in nodes(path) if isinstance(n, ast.Import | ast.ImportFrom) and any(n.lineno in lines_of for lines_of in functions)
+        ]
         for node in inside if name not in START else ():
-            if isinstance(node, ast.Import | ast.ImportFrom) and not any("#" in lines[k - 1] for k in (node.lineno - 1, node.lineno)):
+            if not any("#" in lines[k - 1] for k in (node.lineno - 1, node.lineno)):
                 brings = {n for target in targets(path, node) for n in HEAVY if n in loads(target)} - have
                 idle += [f"{name}:{node.lineno}"] if not brings else []
     assert not idle
