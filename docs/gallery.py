@@ -72,7 +72,7 @@ def drawn(code: str, page: str, left_out: str) -> dict[str, str]:
             assert exit_code == 0, code
             pictures = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path("figures").glob("*.svg"))}
         else:
-            pictures = _of_report(code, names)
+            pictures = _of_report(code, names, left_out)
     return {name: svg for name, svg in pictures.items() if not (left_out and re.fullmatch(left_out, name))}
 
 
@@ -96,8 +96,8 @@ def _of_answer(code: str, names: dict[str, object]) -> dict[str, str]:
         return {path.stem: path.read_text(encoding="utf-8") for path in files if path.suffix == ".svg"}
 
 
-def _of_report(code: str, names: dict[str, object]) -> dict[str, str]:
-    """Draw the figures of a report as files of their own; the page has them with text around."""
+def _of_report(code: str, names: dict[str, object], left_out: str) -> dict[str, str]:
+    """Draw the figures of a report as files of their own, but for those left out; the page has them with text around."""
     from turnbuckle.page import html as report
     from turnbuckle.show.figures.figure import Figure, draw
     from turnbuckle.show.figures.files import alone
@@ -105,8 +105,8 @@ def _of_report(code: str, names: dict[str, object]) -> dict[str, str]:
     kept: list[Figure] = []
 
     def noted(figures: Sequence[Figure]) -> list[Figure]:
-        kept.extend(draw(figures))
-        return list(kept)
+        kept.extend(draw(f for f in figures if not re.fullmatch(left_out, f.name)))
+        return [*figures, *kept]
 
     with mock.patch.object(report, "draw", noted):
         _, exit_code = examples.run(examples.Step(code), names)
