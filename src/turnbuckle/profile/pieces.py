@@ -159,22 +159,19 @@ def thinned(run: Pieces, most: int) -> Pieces:
 
 def _keys(activities: pl.DataFrame, copied: NDArray[np.int8], kernel: NDArray[np.int32]) -> list[Int]:
     """Return integer columns that are equal where two activities are of one piece."""
-
-    def code(name: str) -> Int:
-        return activities[name].to_physical().cast(pl.Int64).fill_null(_NONE).to_numpy()
-
-    kind, direction = code("kind"), code("direction")
+    names = ("kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes")
+    codes = activities.select(pl.col(names).to_physical().cast(pl.Int64).fill_null(_NONE), has_size=pl.col("size_bytes").is_not_null())
+    kind, category, call_class, direction, memory, idle, size, has_size = (codes[c].to_numpy() for c in codes.columns)
     sized = np.isin(kind, [activities["kind"].dtype.categories.to_list().index(word) for word in _SIZED])  # type: ignore[attr-defined]
-    size, memory = activities["size_bytes"], code("memory")
     # of copies a memory that is not recorded is unknown, and none counts where the size is not recorded
     memory = np.where(memory == _NONE, MEMORIES.index("unknown"), memory)
-    memory = np.where(sized & size.is_not_null().to_numpy(), memory, _NONE)
+    memory = np.where(sized & has_size, memory, _NONE)
     narrow = kind
     # columns of few values as the digits of one number
-    parts = (code("category"), code("call_class"), np.where(direction == _NONE, copied, direction), memory, code("idle_device"))
+    parts = (category, call_class, np.where(direction == _NONE, copied, direction), memory, idle)
     for part in parts:
         narrow = (narrow << 8) | (part - _NONE)
-    return [narrow, np.where(sized, size.fill_null(_NONE).to_numpy(), _NONE), kernel.astype(np.int64)]
+    return [narrow, np.where(sized, size, _NONE), kernel.astype(np.int64)]
 
 
 def _copied(profile: Profile) -> NDArray[np.int8]:

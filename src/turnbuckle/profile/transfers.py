@@ -132,7 +132,7 @@ def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float
 
 def size_bins(size_bytes: Float, seconds: Float) -> pl.DataFrame:
     """Return the copies by factor of two in size: count, mean size [B], median seconds [s], bandwidth [B/s], bytes."""
-    frame = pl.DataFrame({"n": size_bytes, "t": seconds}).with_columns(octave=pl.col("n").clip(1).log(2).floor().cast(pl.Int32))
+    frame = pl.LazyFrame({"n": size_bytes, "t": seconds}).with_columns(octave=pl.col("n").clip(1).log(2).floor().cast(pl.Int32))
     return (
         frame.group_by("octave")
         .agg(
@@ -144,6 +144,7 @@ def size_bins(size_bytes: Float, seconds: Float) -> pl.DataFrame:
         )
         .sort("octave")
         .with_columns(bandwidth=pl.col("total_bytes") / pl.col("total_seconds"))
+        .collect()
     )
 
 
@@ -192,6 +193,8 @@ def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
 
 def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:
     """Fit one `LinkFit` for every direction and host memory kind of copies between host and device, peers, and migrations."""
+    if not profile.trace.copies.height:
+        return {}
     copies = profile.activities.filter(
         pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_p2p", "migration"]), pl.col("size_bytes").is_not_null()
     )
@@ -282,6 +285,9 @@ def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float
 def sharers(profile: Profile) -> int:
     """Return the most devices whose copies from and to the host ran at one instant, or the number of ranks if it is larger; at least 1."""
     ranks = profile.trace.facts.get("world_size")
+    devices = profile.trace.copies["device"]
+    if devices.min() == devices.max():
+        return max(ranks if isinstance(ranks, int) else 1, 1)
     crossing = pl.col("direction").is_in([DIRECTIONS.index(direction) for direction in HOST_WAYS])
     spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")
     spans = spans.drop_nulls().filter(pl.col("end_ns") > pl.col("start_ns")).sort("device", "start_ns")

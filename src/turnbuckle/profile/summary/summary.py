@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Float, Int, filled
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import CATEGORIES, by_name
@@ -130,8 +130,7 @@ def launch(profile: Profile) -> dict[str, Any]:
     ``call_median_ns``: time for which the launching call occupies the host.  ``latency_median_ns``: time from the call's start to the
     start of its work, over launches that found their device idle (None if there is none).
     """
-    launches = profile.of("launch").select(pl.col("row").cast(pl.UInt32), "delivered_ns")
-    calls = profile.trace.api.select("start_ns", "end_ns").with_row_index("row").join(launches, on="row")
+    calls = profile.of("launch")
     call = (calls["end_ns"] - calls["start_ns"]).to_numpy()
     latency = (calls["delivered_ns"] - calls["start_ns"]).drop_nulls().to_numpy()
     return {
@@ -153,6 +152,8 @@ def sync_return_s(profile: Profile) -> float | None:
 
     The work is that of the wait's own process, and of the context and stream that it waits for where they are recorded.
     """
+    if not synchronisations(profile).height:
+        return None
     parts = [profile.trace.table(t).select("process", "context", "stream", "end_ns") for t in DEVICE_TABLES]
     # what names no process may be anybody's
     work = pl.concat(parts).with_columns(pl.col("process").fill_null(_ANY))
@@ -185,6 +186,9 @@ _NULL_STREAM = 3
 def _waits(profile: Profile) -> pl.DataFrame:
     """Return synchronisations: start_ns, end_ns, process, context, and the stream that is waited for; null where not recorded."""
     trace, waits = profile.trace, synchronisations(profile)
+    if not trace.syncs.height:
+        process = filled(trace.api["process"], _ANY)[waits["row"].to_numpy()]
+        return waits.select("start_ns", "end_ns", process=pl.Series(process), context=pl.lit(None, pl.Int32), stream=pl.lit(None, pl.Int32))
     calls = trace.api[waits["row"].to_numpy()].select(pl.col("process").fill_null(_ANY), "correlation")
     of_stream = by_name(waits["name"], trace.names, scope_of, 0) == SCOPES.index("stream")
     keys, place = ["process", "correlation"], ["context", "stream"]
