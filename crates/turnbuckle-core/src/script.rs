@@ -26,6 +26,9 @@ impl fmt::Display for ScriptError {
 
 impl std::error::Error for ScriptError {}
 
+/// Bytes in which a script that was refused a few megabytes is tried again: four times too little may be too little as well.
+const AMPLE: usize = 64 << 20;
+
 /// An engine that has loaded its sources.
 struct Engine {
     sources: Vec<String>,
@@ -58,7 +61,7 @@ pub fn run(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Resu
     let ended = run_once(sources, name, inputs, memory);
     // A script may catch that memory ran out, and throw another error later: then it succeeds, or says so, where there is more.
     if matches!(ended, Err(ScriptError::Failed(..)))
-        && !matches!(run_once(sources, name, inputs, memory.saturating_mul(4)), Err(ScriptError::Failed(..)))
+        && !matches!(run_once(sources, name, inputs, memory.saturating_mul(4).max(AMPLE)), Err(ScriptError::Failed(..)))
     {
         return Err(ScriptError::Memory);
     }
@@ -214,6 +217,8 @@ mod tests {
         let hides = format!(
             "{grows}; const inner = globalThis.f; globalThis.f = t => {{ try {{ return inner(t) }} catch {{ throw Error('other') }} }}"
         );
-        assert_eq!(answers(&hides, &["a"], 1_600_000), Err(ScriptError::Memory));
+        for limit in [400_000, 1_600_000] {
+            assert_eq!(answers(&hides, &["a"], limit), Err(ScriptError::Memory), "{limit} bytes");
+        }
     }
 }
