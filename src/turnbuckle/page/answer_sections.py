@@ -19,7 +19,7 @@ from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed, terms
 from turnbuckle.show.unknowns import advice, unknown_label
-from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, verdicts, what_would_change
+from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, what_would_change
 
 
 def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[str] = ()) -> dict[str, Any]:
@@ -32,13 +32,6 @@ def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[st
         "turns": what_would_change(targets),
         "table": targets_table(targets),
     }
-
-
-def _steady_table(answer: Answer) -> Table | None:
-    """Return the targets of the run without its start-up; None where that is a tenth of the run or less, or cannot be asked."""
-    if not answer.steady:
-        return None
-    return replace(targets_table(verdicts(answer.steady), "without start-up"), caption="The columns of the table of the answer.", notes=())
 
 
 def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
@@ -126,7 +119,7 @@ def projection_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
             head,
             rows,
         ),
-        "others": [t for t in (_steady_table(answer), _ports_table(answer, targets)) if t],
+        "others": [t for t in [_ports_table(answer, targets)] if t],
     }
 
 

@@ -26,8 +26,8 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     targets,
 )
-from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source, before_work
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, before_work
+from turnbuckle.show.terminal.recording import inspected, judged
 
 if TYPE_CHECKING:
     from turnbuckle.projection.run import Answer, Run
@@ -64,13 +64,13 @@ def report(
     brief: Brief = False,
     output: ReportTo = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
     from turnbuckle.page.html import write
 
     chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
-    seen, machines = inspected(profile, source, no_cache, part), targets(on)
+    seen, machines = judged(profile, source, no_cache, part), targets(on)
     carried_by = network_of(network, network_set, source_network)
     # a recording without GPU activity has a report; only a question about targets is refused
     if machines is None and carried_by is None and not seen.projectable:

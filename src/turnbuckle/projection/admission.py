@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.errors import CannotAnswer, error_of
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
@@ -60,6 +60,16 @@ def require_activity(profile: Profile) -> None:
             + f"record the GPU too: {with_calls(profile.trace.facts)}"
             + ("; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""),
         )
+
+
+def answers(profile: Profile) -> bool:
+    """Return whether the profile holds work on a device and the calls behind it."""
+    try:
+        require_activity(profile)
+        require_calls(profile)
+    except CannotAnswer:
+        return False
+    return profile.trace.api.height > 0
 
 
 def _in_part(profile: Profile) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 import polars as pl
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import CannotAnswer, did_you_mean, error_of
+from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
@@ -28,7 +28,7 @@ from turnbuckle.profile.summary.describe import untold
 from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
+from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, require_calls
 from turnbuckle.projection.clean import cleaned
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
@@ -73,6 +73,9 @@ class Run(Shown):
     source_findings : what could not be recognised or fitted.
     command : the command line that reads it; file names without folders.
     stated : the machine that the user says it ran on; None recognises it.
+    auto : whether questions leave out a start-up of more than a tenth; False where the part that they are about was named.
+    whole : the run that this is the part without start-up of; None for every other.
+    nic_bound : share of the bytes by direction that go on to the network card (`minus`); empty where nothing tells.
     """
 
     question: ClassVar[str] = "inspect"
@@ -83,6 +86,9 @@ class Run(Shown):
     source_findings: list[Finding] = field(default_factory=list)
     command: str = ""
     stated: Machine | None = None
+    auto: bool = False
+    whole: Run | None = None
+    nic_bound: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -105,7 +111,8 @@ class Run(Shown):
         use_cache : keep and use the cached copy of a large recording.
         progress : called with the share read so far.
         command : the command line that asks, for the provenance of answers.
-        part : what is asked about, as ``--part`` names it (``steady``, ``2s..3s``, ``step=5-9``) or a `Part`; None is the whole recording.
+        part : what is asked about, as ``--part`` names it (``whole``, ``steady``, ``2s..3s``, ``step=5-9``) or a `Part`; None is
+            the whole recording, whose questions are about `judged`.
         clean_seconds : run time of the same stretch without profiler, to which the recording is shortened [s] (`projection.clean`).
 
         Raises
@@ -115,13 +122,31 @@ class Run(Shown):
         MachineError : the source is unknown or relative.
         """
         trace = read(path, use_cache=use_cache, progress=progress)
-        profile = build(part_of(trace, part))
+        files = recordings_in(Path(path)) or [Path(path)]
+        carried = [flaw for file in files for flaw in look(file, texts=False).findings()]
+        trace = replace(trace, findings=[*trace.findings, *carried])
+        return cls.of_trace(trace, part, source=source, command=command, clean_seconds=clean_seconds)
+
+    @classmethod
+    def of_trace(
+        cls,
+        trace: Trace,
+        part: Part | str | None = None,
+        *,
+        source: str | Machine | None = None,
+        command: str = "",
+        clean_seconds: float | None = None,
+    ) -> Run:
+        """Make a run of a recording that was read already; everything else as in `read`."""
+        chosen = Part.parse(part) if isinstance(part, str) else part or Part()
+        if chosen == Part(of="steady", rank=chosen.rank):
+            whole = cls.of_trace(trace, replace(chosen, of="whole"), source=source, command=command)
+            return whole.without_start_up(clean_seconds)
+        profile = build(part_of(trace, chosen))
         if clean_seconds is not None:
             profile = cleaned(profile, clean_seconds)
-        files = recordings_in(Path(path)) or [Path(path)]
-        if carried := [flaw for file in files for flaw in look(file, texts=False).findings()]:
-            profile = replace(profile, findings=merge([*profile.findings, *carried]))
-        return cls.of(profile, source=source, command=command)
+        run = cls.of(profile, source=source, command=command)
+        return replace(run, auto=chosen == Part(rank=chosen.rank))
 
     @classmethod
     def of(cls, profile: Profile, *, source: str | Machine | None = None, command: str = "") -> Run:
@@ -131,6 +156,28 @@ class Run(Shown):
             Pair(named, named)  # says why a relative machine cannot be a source
         machine, fits, findings = observed_machine(profile, named)
         return cls(profile, machine, fits, findings, command, named)
+
+    def without_start_up(self, clean_seconds: float | None = None) -> Run:
+        """Return the part after the start-up, on the machine that the whole recording shows.
+
+        Raises
+        ------
+        UsageError : A421, the recording does not show the end of its start-up.  CannotAnswer, UsageError : as `read` of a part.
+        """
+        profile = build(part_of(self.trace, "steady"))
+        if clean_seconds is not None:
+            profile = cleaned(profile, clean_seconds)
+        return replace(self, profile=profile, whole=self, auto=False)
+
+    def minus(self, packed: Run) -> Run:
+        """Return the run with what it copies beyond `packed`, the same program on one node, bound for the network card.
+
+        Raises
+        ------
+        CannotAnswer : A110, one of the two has no copies between host and device.
+        """
+        run, other = self.judged, packed.judged
+        return replace(run, nic_bound=nic_shares(run.profile, other.profile))
 
     @cached_property
     def start_up(self) -> StartUp | None:
@@ -144,9 +191,18 @@ class Run(Shown):
         A run that is shortened to its time without profiler has none: the time left belongs to the whole.
         """
         started = self.start_up
-        if started is None or not started.tells or started.end_ns >= self.profile.last_ns or "clean_ns" in self.trace.facts.get("part", {}):
+        if started is None or not started.tells or "clean_ns" in self.trace.facts.get("part", {}):
             return None
-        return Run.of(build(part_of(self.trace, "steady")), source=self.stated, command=self.command)
+        return None if started.end_ns >= self.profile.last_ns else self.without_start_up()
+
+    @cached_property
+    def judged(self) -> Run:
+        """Return the part that questions are about: without a start-up of more than a tenth, unless a part was named.
+
+        It is the run itself where what is left has no work on a device, or not the calls behind it.
+        """
+        part = self.steady if self.auto else None
+        return self if part is None or not answers(part.profile) else part
 
     @property
     def name(self) -> str:
@@ -166,13 +222,23 @@ class Run(Shown):
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the recording and of the source machine."""
-        return merge([*self.profile.findings, *self.source_findings, *self._unfit])
+        return merge([*self.profile.findings, *self.source_findings, *self._unfit, *self.left_out])
 
     @cached_property
     def _unfit(self) -> list[Finding]:
         """Return what makes the recording unfit for an answer about a longer run."""
-        begun = self.start_up
+        begun = (self.whole or self).start_up
         return [finding("P220", 1, f"{begun.share:.1%} of its time, {begun.call_share:.1%} of its calls")] if begun and begun.is_all else []
+
+    @property
+    def left_out(self) -> list[Finding]:
+        """Return what an answer about a run of a long start-up is about."""
+        if self.whole is not None:
+            words = f"{show(self.seconds, 's')} of {show(self.whole.seconds, 's')}"
+            return [finding("A560", 1, words)]
+        if self.auto and self.steady is not None and self.judged is self:
+            return [finding("A561", 1, f"{show(self.steady.seconds, 's')} of {show(self.seconds, 's')} are left")]
+        return []
 
     @property
     def on_device(self) -> bool:
@@ -192,7 +258,8 @@ class Run(Shown):
     @cached_property
     def ordered(self) -> Prepared:
         """Compile the graph of activities once, at first use, and score how far its order can be trusted."""
-        return prepared(self.profile, replace(nething("hold"), replay="timeline"))
+        ready = prepared(self.profile, replace(nething("hold"), replay="timeline"))
+        return replace(ready, nic_bound=self.nic_bound)
 
     @cached_property
     def between(self) -> Between:
@@ -202,7 +269,8 @@ class Run(Shown):
     def prepared(self, model: Model) -> Prepared:
         """Prepare the run for a model's replay; ``auto`` takes the sum where the order cannot be trusted."""
         if model.kernels is not None or (model.replay == "sum" and "ordered" not in self.__dict__):
-            return prepared(self.profile, model)  # pieces of its own, or no graph
+            ready = prepared(self.profile, model)  # pieces of its own, or no graph
+            return replace(ready, nic_bound=self.nic_bound)
         return self.ordered.to(model.replay)
 
     def summary(self) -> Summary:
@@ -243,6 +311,9 @@ class Run(Shown):
         MachineError : a machine that is unknown.
         UsageError : A014, the additive model has no machine; with a network A050, A074, A081, A091, A092, A099.
         """
+        if minus is not None or self.judged is not self:
+            run = self.judged if minus is None else self.minus(minus)
+            return run.project(on, model=model, draws=draws, seed=seed, network=network, pcie=pcie)
         model = model or replace(nething(), replay="auto")
         unfit = self._unfit  # before there is a graph: looking for a start-up takes memory for a while
         asked = [on] if isinstance(on, str | Machine) else on
@@ -265,8 +336,6 @@ class Run(Shown):
         carried_by = on_other(network)
         if carried_by is not None:
             ready = on_network(self.between, ready, carried_by)
-        if minus is not None:
-            ready = replace(ready, nic_bound=nic_shares(self.profile, minus.profile))
         projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
         if doubts := [*unfit, *(model.kernels.findings if model.kernels is not None else ())]:
             projections = [p if p.target == "self" else replace(p, findings=[*p.findings, *doubts]) for p in projections]
@@ -329,7 +398,7 @@ class Run(Shown):
         settings = {name: value for name, value in given.items() if value is not None and value != ()}
         settings |= {"pcie": pcie} if pcie != "whole" else {}
         settings |= {"seed": seed} if seed != SEED else {}
-        answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
+        answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self.judged, mode, over, **settings)
         return answer
 
     slack = distance
@@ -361,22 +430,22 @@ class Run(Shown):
         UsageError : A075, A096, A097.
         """
         question = "sharing surface" if over == "both" else "sharing"
-        answer: Sharing | SharingSurface = registry.load("asks", question)(self, runs, forms, **settings)
+        answer: Sharing | SharingSurface = registry.load("asks", question)(self.judged, runs, forms, **settings)
         return answer
 
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
         """Replay the run and another at once: ``turnbuckle model sharing --beside``.  Settings: `questions.sharing.pairs.pair`."""
-        answer: Beside = registry.load("asks", "beside")(self, other, form, **settings)
+        answer: Beside = registry.load("asks", "beside")(self.judged, other.judged, form, **settings)
         return answer
 
     def whatif(self, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), **settings: Any) -> Whatif:
         """Rank changes to the program by what they save: ``turnbuckle whatif``.  Settings: `questions.whatif.question.of_run`."""
-        answer: Whatif = registry.load("asks", "whatif")(self, on, apply, **settings)
+        answer: Whatif = registry.load("asks", "whatif")(self.judged, on, apply, **settings)
         return answer
 
     def transfers(self, on: Sequence[str | Machine] | str | Machine | None = None, **settings: Any) -> Transfers:
         """Price every copy on data sheets of other nodes: ``turnbuckle transfers``.  Settings: `questions.transfers.datasheet.of_run`."""
-        answer: Transfers = registry.load("asks", "transfers")(self, **({} if on is None else {"on": on}), **settings)
+        answer: Transfers = registry.load("asks", "transfers")(self.judged, **({} if on is None else {"on": on}), **settings)
         return answer
 
     def messages(self, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Messages:
@@ -497,21 +566,6 @@ class Answer(Shown):
 
     def __len__(self) -> int:
         return len(self.projections)
-
-    @cached_property
-    def steady(self) -> list[Projection]:
-        """Return the answers for the run without its start-up.
-
-        Empty where the start-up is a tenth of the run or less, or where what is left of the recording cannot answer.
-        """
-        part = self.run.steady if self.projections else None
-        if part is None:
-            return []
-        asked = None if self.model is None or self.model.machine_free else ["self" if t is self.run.source else t for t in self.targets]
-        try:
-            return part.project(asked, model=self.model, draws=self.draws, seed=self.seed, network=self.network).projections
-        except CannotAnswer:
-            return []
 
     @property
     def findings(self) -> list[Finding]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -62,26 +62,27 @@ class Part:
     span : name of an NVTX range; ``NAME#3`` is its third, ``NAME#3-5`` from the begin of the third to the end of the fifth.
     rank : one rank.
     steps : first and last number of the steps meant, as ``ProfilerStep#5`` of PyTorch's profiler or a range ``step 5``.
-    of : ``steady``: without start-up; ``kernels``: from the first kernel's start to the last kernel's end.
+    of : ``whole``; ``steady``: without start-up; ``kernels``: from the first kernel's start to the last kernel's end; ``auto``: whole,
+        and whoever asks may leave out a long start-up.
     """
 
     window_ns: tuple[int, int] | None = None
     span: str | None = None
     rank: int | None = None
     steps: tuple[int, int] | None = None
-    of: Literal["whole", "steady", "kernels"] = "whole"
+    of: Literal["auto", "whole", "steady", "kernels"] = "auto"
 
     @classmethod
     def parse(cls, text: str, rank: int | None = None) -> Part:
-        """Return the part that ``--part`` names: ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
+        """Return the part that ``--part`` names: ``auto``, ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
 
         Raises A070; U0xx for a time that cannot be parsed.
 
         >>> Part.parse("2s..3s").window_ns, Part.parse("step=5-9").steps, Part.parse("nvtx=solve#3").span, Part.parse("steady").of
         ((2000000000, 3000000000), (5, 9), 'solve#3', 'steady')
         """
-        if text in ("whole", "steady", "kernels"):
-            return cls(rank=rank, of=text)  # type: ignore[arg-type]  # one of the three words
+        if text in get_args(get_type_hints(cls)["of"]):
+            return cls(rank=rank, of=text)  # type: ignore[arg-type]  # one of these words
         key, equals, value = text.partition("=")
         if equals and key == "nvtx":
             return cls(span=value, rank=rank)
@@ -92,8 +93,14 @@ class Part:
             return cls(steps=(int(numbers[1]), int(numbers[2] or numbers[1])), rank=rank)
         return cls(window_ns=_window_ns(text), rank=rank)
 
+    @property
+    def is_all(self) -> bool:
+        """Return whether nothing of the time is left out."""
+        stretch = (self.window_ns, self.span, self.steps)
+        return stretch == (None, None, None) and self.of in ("auto", "whole")
+
     def __bool__(self) -> bool:
-        return self != Part()
+        return self.rank is not None or not self.is_all
 
 
 def _window_ns(text: str) -> tuple[int, int]:
@@ -121,7 +128,7 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
     """
     if part.rank is not None:
         trace = of_rank(trace, part.rank)
-    if not part or part == Part(rank=part.rank):
+    if part.is_all:
         return trace
     believed, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={n: f for n, f in believed.items() if f.height}, findings=[*trace.findings, *set_aside])

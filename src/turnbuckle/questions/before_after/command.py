@@ -14,8 +14,8 @@ from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
 from turnbuckle.questions.before_after.forms import To
 from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
-from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source, listed
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, listed
+from turnbuckle.show.terminal.recording import inspected, judged
 
 
 def export(
@@ -48,7 +48,7 @@ def export(
         Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz; a new folder for otf2")
     ] = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Write a run for another program: both time lines for a trace viewer, or the run as a schedule for a simulator."""
     from turnbuckle.questions.before_after.export import ARCHIVES, archived, writer, written
@@ -60,7 +60,10 @@ def export(
     carried_by = network_of(network, network_set, source_network)
     if output is not None and to not in ARCHIVES:
         goal(output, "the trace", "trace.json.gz")
-    seen = inspected(profile, source, no_cache, part)
+    read = judged if names or part.minus is not None else inspected
+    seen = read(profile, source, no_cache, part)
+    for flaw in seen.left_out:
+        print(f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}", file=sys.stderr)
     if to in ARCHIVES:
         place, lacks = archived(seen, output, to, as_recorded=not names and carried_by is None and not apply)
         print(place)

@@ -13,9 +13,9 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
 from turnbuckle.show.terminal.asked import Network, NetworkSet, PcieOption, Seed, SourceNetwork, draws_of, network_of, replaying
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Profile, Source, flat
 from turnbuckle.show.terminal.output import emit
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import judged
 
 
 def slack(
@@ -68,7 +68,7 @@ def slack(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
     from turnbuckle.questions.distance import speeds as sweep
@@ -95,7 +95,7 @@ def slack(
         raise error_of("A015.latency", found=f"--over {over}")
     classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
-    seen = inspected(profile, source, no_cache, part)
+    seen = judged(profile, source, no_cache, part)
     with replaying():
         if over == "latency":
             given: dict[str, Any] = {"starvation": idle_cost, "classes": classes, "repeats": repeat_seconds, "machine": layer}

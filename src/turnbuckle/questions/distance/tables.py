@@ -64,6 +64,7 @@ def show_sweep(console: Console, answer: Sweep) -> None:
     up, down = answer.elasticity
     console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
+    print_findings(console, Answer(answer.run), brief=True)
 
 
 def show_surface(console: Console, answer: Surface) -> None:
@@ -78,6 +79,7 @@ def show_surface(console: Console, answer: Surface) -> None:
     console.print(table)
     console.print()
     console.print(f"off by at most {answer.bound:.2%} of the run time; {answer.evaluations} longest paths replayed", style="dim")
+    print_findings(console, Answer(answer.run), brief=True)
 
 
 def _print_curve(console: Console, answer: Slack) -> None:

@@ -13,10 +13,10 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.asked import targets
 from turnbuckle.show.terminal.cells import plain, seconds
-from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, Charts, FormatOption, NoCache, Output, listed
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import judged
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def pool(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Say how many GPUs to share: the same jobs on fixed nodes and on pools a switch, a rack or a row away, event by event.
 
@@ -115,7 +116,7 @@ def pool(
         asked: dict[str, Any] = {"resident": resident, "keep": keep, "policy": policy, "cores_per_gpu": cores_per_gpu}
         asked |= {"load": None if load is None else parse(load, "1"), "trunk": None if trunk is None else parse(trunk, "B/s")}
         asked |= {"host_price": host_price, "search": fewest, "seeds": seeds, "draws": draws, "seed": seed}
-        recorded = _recordings(classes, no_cache)
+        recorded = _recordings(classes, no_cache, part)
         answer = of_jobs(jobs, nodes, targets(on) or DEFAULT_ON, classes=recorded, reach=_reaches(reach), **asked)
     if charts is not None:
         save(answer.figures(), charts)
@@ -123,14 +124,14 @@ def pool(
     return 0
 
 
-def _recordings(words: list[str] | None, no_cache: bool) -> dict[str, Run]:
-    """Return the recording of each class.  Raises A452 for a word without both."""
+def _recordings(words: list[str] | None, no_cache: bool, part: AskedPart) -> dict[str, Run]:
+    """Return the part of the recording of each class that is asked about.  Raises A452 for a word without both."""
     out = {}
     for word in words or []:
         name, equals, file = word.rpartition("=")
         if not equals or not name or not file:
             raise error_of("A452.class", found=plain(word))
-        out[name] = inspected(Path(file), None, no_cache)
+        out[name] = judged(Path(file), None, no_cache, part)
     return out
 
 

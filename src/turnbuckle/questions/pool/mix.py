@@ -42,11 +42,12 @@ from turnbuckle.projection.run import Run
 from turnbuckle.questions.pool.logs import read_log
 from turnbuckle.questions.pool.slowdown import Tie
 from turnbuckle.questions.pool.stream import MILLI, MOST_JOBS, Stream
+from turnbuckle.trace.window import Part
 
 DAY: Final = 86_400.0
 _MIX: Final = ("days", "nodes", "jobs")
 _JOBS: Final = ("every", "run_time", "spread", "gpus", "cores", "memory", "parts")
-_TIES: Final = ("recording", "curve", "slowdown", "bandwidth", "exposed", "moving")
+_TIES: Final = ("recording", "part", "curve", "slowdown", "bandwidth", "exposed", "moving")
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,13 @@ class _Reading(TomlReading):
         exposed, moving = (self._number((*place, k), given[k], 0.0, 1.0) if k in given else None for k in ("exposed", "moving"))
         span = self._pair((*place, "slowdown"), given["slowdown"]) if "slowdown" in given else None
         curve = self._curve((*place, "curve"), given["curve"]) if "curve" in given else ()
-        run = Run.read(self.folder / str(given["recording"])) if "recording" in given else None
+        run = self._run(place, given) if "recording" in given else None
         return Tie(run, curve, span, bandwidth, exposed, moving if moving is None or exposed is None else max(moving, exposed))
+
+    def _run(self, place: tuple[str, ...], given: Mapping[str, Any]) -> Run:
+        part = str(given.get("part", "auto"))
+        self._located((*place, "part"), lambda: Part.parse(part))
+        return Run.read(self.folder / str(given["recording"]), part=part).judged
 
     def _pair(self, place: tuple[str, ...], given: object) -> tuple[float, float]:
         if not isinstance(given, list) or len(given) != 2:

@@ -408,7 +408,7 @@ def in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu:
 
 
 def _tie(given: Tie | Run | str | Path) -> Tie:
-    return given if isinstance(given, Tie) else Tie(run=given if isinstance(given, Run) else Run.read(given))
+    return given if isinstance(given, Tie) else Tie(run=(given if isinstance(given, Run) else Run.read(given)).judged)
 
 
 def _reach(machine: Machine, given: Mapping[str, int] | int | None, fleet: Fleet) -> tuple[int, str]:

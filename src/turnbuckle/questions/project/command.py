@@ -28,8 +28,8 @@ from turnbuckle.show.terminal.asked import (
     replaying,
     targets,
 )
-from turnbuckle.show.terminal.options import NO_PART, DocumentOption, Minus, NoCache, Output, PartOptions, Source, flat, lambdas_of
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, DocumentOption, NoCache, Output, Source, flat, lambdas_of
+from turnbuckle.show.terminal.recording import judged
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
 Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())]
@@ -49,7 +49,6 @@ def project(
     *,
     on: On = None,
     source: Source = None,
-    minus: Minus = None,
     alpha: Alpha = "auto",
     kernels: KernelFile = None,
     host: Host = None,
@@ -69,7 +68,7 @@ def project(
     format: DocumentOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
 
@@ -92,10 +91,9 @@ def project(
     # the published additive model is a sum
     priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port, kernels)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
-    seen = inspected(profile, source, no_cache, part)
-    packed = None if minus is None else inspected(minus, source, no_cache, part)
+    seen = judged(profile, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, minus=packed, network=carried_by, pcie=pcie)
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by, pcie=pcie)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

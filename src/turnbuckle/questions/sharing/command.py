@@ -17,10 +17,10 @@ from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.model_answer import ModelAnswer
-from turnbuckle.show.terminal.options import NO_PART, Charts, NoCache, PartOptions, Recorded, Source, listed
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, Charts, NoCache, Recorded, Source, listed
 from turnbuckle.show.terminal.progress import working
-from turnbuckle.show.terminal.recording import inspected, provenance_of
-from turnbuckle.show.terminal.tables import titled, unframed
+from turnbuckle.show.terminal.recording import judged, provenance_of
+from turnbuckle.show.terminal.tables import print_findings, titled, unframed
 from turnbuckle.show.text import terms
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def sharing(
     charts: Charts = None,
     source: Source = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> ModelAnswer:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.questions.sharing import question as study
@@ -122,12 +122,12 @@ def sharing(
         "latencies": None if latency is None else [parse(word, "s") for word in listed(latency)],
         "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in listed(bandwidth)],
     }
-    seen = inspected(recording, source, no_cache, part)
+    seen = judged(recording, source, no_cache, part)
     run = study.ready(seen, units=units, apart=apart)
     if beside is not None:
         from turnbuckle.questions.sharing.pairs import pair
 
-        other = inspected(beside, source, no_cache, part)
+        other = judged(beside, source, no_cache, part)
         with working("replaying"):
             second = study.ready(other, units=units, apart=apart)
             pairs = [pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
@@ -150,6 +150,7 @@ def sharing(
 
     def view(console: Console) -> None:
         show(console, answer)
+        print_findings(console, seen.left_out)
         if differences:
             _print_steps(console, steps, max(counts))
 

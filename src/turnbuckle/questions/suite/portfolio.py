@@ -14,7 +14,8 @@
     node_hours = 1200                         # today, on the machine that it was recorded on
     group = "lattice"
     source = "a100-pcie-40"                   # recognised if left out
-    part = "steady"
+    part = "steady"                            # else without a start-up of over a tenth; "whole" keeps it
+    minus = "hydro-one-node.sqlite"            # the same program on one node: what is copied beyond it goes on to the NIC
     rank = 0                                  # only this rank; all if left out
     clean_time = "1.03 s"                     # run time of that part without profiler: the recording is shortened to it
     capability = 4                            # SSI: how many times larger the problem is than that of the reference; 1 if left out
@@ -95,6 +96,7 @@ class Member:
     source, part : machine and part of the recording, as `Run.read` takes them; empty as it does without.
     rank : the only rank that is asked about; None for all.
     clean_seconds : run time of the part without profiler, as `Run.read` takes it [s]; None keeps the recorded one.
+    minus : recording of the same program on one node, as `Run.minus` takes it; None for none.
     capability : SSI's factor for a larger problem.
     """
 
@@ -107,6 +109,7 @@ class Member:
     capability: float = 1.0
     rank: int | None = None
     clean_seconds: float | None = None
+    minus: Path | None = None
 
     def parted(self, part: str | None, rank: int | None, clean_seconds: float | None) -> Member:
         """Return the same recording with what it does not name itself."""
@@ -118,12 +121,16 @@ class Member:
         )
 
     def run(self, use_cache: bool, command: str) -> Run:
-        """Return the run, read from its file if it was not."""
-        if isinstance(self.recording, Run):
-            return self.recording
-        part = Part.parse(self.part or "whole", self.rank)
+        """Return the part of the run that questions are about, read from its file if it was not."""
+        run = self._read(self.recording, use_cache, command)
+        return run.judged if self.minus is None else run.minus(self._read(self.minus, use_cache, command))
+
+    def _read(self, recording: Path | Run, use_cache: bool, command: str) -> Run:
+        if isinstance(recording, Run):
+            return recording
+        part = Part.parse(self.part or "auto", self.rank)
         return Run.read(
-            self.recording, source=self.source or None, use_cache=use_cache, command=command, part=part, clean_seconds=self.clean_seconds
+            recording, source=self.source or None, use_cache=use_cache, command=command, part=part, clean_seconds=self.clean_seconds
         )
 
 
@@ -235,10 +242,10 @@ class _Reading(TomlReading):
     def _member(self, name: str, given: object) -> Member:
         path = ("recordings", name)
         table = {"file": given} if isinstance(given, str) else self._table(path, given)
-        self._keys(path, table, ("file", "node_hours", "group", "source", "part", "rank", "clean_time", "capability"))
+        self._keys(path, table, ("file", "node_hours", "group", "source", "part", "rank", "clean_time", "minus", "capability"))
         if "file" not in table:
             raise self._flaw("A441.file", path)
-        words = {key: self._text((*path, key), table[key]) for key in ("file", "group", "source", "part") if key in table}
+        words = {key: self._text((*path, key), table[key]) for key in ("file", "group", "source", "part", "minus") if key in table}
         numbers = {key: self._number((*path, key), table[key], "1") for key in ("node_hours", "capability") if key in table}
         if part := words.get("part", ""):
             self._located((*path, "part"), lambda: Part.parse(part))
@@ -246,8 +253,9 @@ class _Reading(TomlReading):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise self._flaw("A441.rank", (*path, "rank"), found=str(rank))
         clean = self._number((*path, "clean_time"), table["clean_time"], "s") if "clean_time" in table else None
+        minus = self.folder / words["minus"] if "minus" in words else None
         source, hours, file = self._machine(words.get("source", "")), numbers.get("node_hours", 1.0), self.folder / words["file"]
-        return Member(name, file, hours, words.get("group", ""), source, part, numbers.get("capability", 1.0), rank, clean)
+        return Member(name, file, hours, words.get("group", ""), source, part, numbers.get("capability", 1.0), rank, clean, minus)
 
     def _offer(self, name: str, given: object) -> Offer:
         path = ("targets", name)

@@ -65,7 +65,8 @@ class Projected:
     replay : how activities add up.
     draws : parameter draws for the interval; 0 leaves it out.
     seed : of the draws.
-    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
+    part : what is asked about: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
+    minus : recording of the same program on one node: what is copied beyond it goes on to the network card; none if left out.
     others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
     """
 
@@ -75,7 +76,8 @@ class Projected:
     replay: Literal["auto", "sum", "timeline"] = "auto"
     draws: int = 200
     seed: int = 20261121
-    part: str = "whole"
+    part: str = "auto"
+    minus: str = field(default="", metadata=_MACHINE)
     others: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -117,13 +119,16 @@ def _of_fabrics() -> Mapping[str, Setting]:
 
 
 def _machines(made: Any) -> Mapping[str, Any]:
-    """Return name and hash of the machines that a question names, and of the machines that they are based on."""
+    """Return name and hash of the machines that a question names and are based on, and the hash of the recording of `minus`."""
     named = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
-    return {
+    hashes: dict[str, Any] = {
         name: [m.name, m.content if m is value else m.sha256, [digest for _, digest in m.lineage]]
         for name, value in named.items()
         for m in [load(value)]
     }
+    if packed := getattr(made, "minus", ""):
+        hashes["minus"] = [hashed(file) for file in files_of(Path(packed))]
+    return hashes
 
 
 #: Parameters of which many values are priced at once; prices look at the others one value at a time.
@@ -184,8 +189,8 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     What refuses one of them refuses all.
     """
     first = asked[0]
-    seen = held.seen(first.source, first.part)
-    variant = (first.part, first.alpha, first.replay)
+    seen = held.seen(first.source, first.part, first.minus)
+    variant = (first.part, first.minus, first.alpha, first.replay)
     model, ready, on_source = held.once(("prepared", *variant, first.source), lambda: _prepared(seen, first))
     size = max(_CELLS // (max(first.draws, 1) * max(len(ready.run), 1)), 1)
     if len(asked) > size:
@@ -239,13 +244,15 @@ class Distant:
     slack_seconds : added one-way latency [s].
     mode : link, the fabric is longer; api, every crossing call blocks.
     source : machine it ran on; recognised if left out.
-    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
+    part : what is asked about: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
+    minus : recording of the same program on one node: what is copied beyond it goes on to the network card; none if left out.
     """
 
     slack_seconds: float
     mode: Literal["link", "api"] = "link"
     source: str | Machine = field(default="", metadata=_MACHINE)
-    part: str = "whole"
+    part: str = "auto"
+    minus: str = field(default="", metadata=_MACHINE)
 
     def __post_init__(self) -> None:
         Part.parse(self.part)
@@ -254,7 +261,7 @@ class Distant:
 
 
 def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
-    run = (asked.source, asked.part)
+    run = (asked.source, asked.part, asked.minus)
     answer = held.once((*run, asked.mode), lambda: tolerate(held.seen(*run), asked.mode, draws=0))
     return {
         "seconds": float(answer.curve(asked.slack_seconds)),
@@ -280,7 +287,7 @@ class Together:
     hop_seconds : latency that a switch adds to each copy [s].
     cores : host cores that all runs have between them; as many as they ask for if left out.
     source : machine it ran on; recognised if left out.
-    part : what is asked about: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
+    part : what is asked about: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
     """
 
     runs: int
@@ -290,7 +297,7 @@ class Together:
     hop_seconds: float = 0.0
     cores: int = 0
     source: str | Machine = field(default="", metadata=_MACHINE)
-    part: str = "whole"
+    part: str = "auto"
 
     def __post_init__(self) -> None:
         Part.parse(self.part)

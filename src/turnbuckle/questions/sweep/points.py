@@ -28,7 +28,7 @@ Value = Scalar | Machine
 Results = Mapping[str, Any]
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
-_FILES: Final = (".toml", ".xml", ".csv", ".txt", ".gz")
+_FILES: Final = (".toml", ".xml", ".csv", ".txt", ".gz", ".sqlite", ".nvvp", ".json", ".db", ".otf2")
 
 
 class Held:
@@ -68,11 +68,24 @@ class Held:
         finally:
             self.reading_seconds += time.perf_counter() - began
 
-    def seen(self, source: str | Machine = "", part: str = "whole") -> Any:
-        """Return a part of the recording inspected, as run on a named machine, or on the recognised one if `source` is empty."""
+    def seen(self, source: str | Machine = "", part: str = "auto", minus: str = "") -> Any:
+        """Return the part of the recording that questions are about.
+
+        Parameters
+        ----------
+        source : the machine it ran on; empty recognises it.
+        part : as ``--part`` names it.
+        minus : recording of the same program on one node, as `Run.minus` takes it; empty for none.
+        """
+        return self.once(("seen", source, part, minus), lambda: self._seen(source, part, minus))
+
+    def _seen(self, source: str | Machine, part: str, minus: str) -> Any:
         from turnbuckle.projection.run import Run
 
-        return self.once(("seen", source, part), lambda: Run.of(self.profile(part), source=source or None))
+        def run(path: Path) -> Run:
+            return self.timed(lambda: Run.read(path, source=source or None, part=part))
+
+        return run(self.path).minus(run(Path(minus))) if minus else run(self.path).judged
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
         """Return the result of `make`, which is called once for this recording.

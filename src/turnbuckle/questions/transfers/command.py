@@ -22,9 +22,9 @@ from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, plain, seconds
 from turnbuckle.show.terminal.console import console_for
-from turnbuckle.show.terminal.options import NO_PART, Charts, FormatOption, MachineName, NoCache, Output, PartOptions, Source, listed
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, Charts, FormatOption, MachineName, NoCache, Output, Source, listed
 from turnbuckle.show.terminal.output import emit
-from turnbuckle.show.terminal.recording import inspected, refuse_asked
+from turnbuckle.show.terminal.recording import judged, refuse_asked
 from turnbuckle.show.terminal.tables import print_findings, titled
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def transfers(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
     if not files:
@@ -131,7 +131,7 @@ def _above(value: float, option: str) -> float:
     return value
 
 
-def _read(word: str, source: MachineName | None, size: float | None, no_cache: bool, part: PartOptions) -> tuple[Transfers, Machine | None]:
+def _read(word: str, source: MachineName | None, size: float | None, no_cache: bool, part: AskedPart) -> tuple[Transfers, Machine | None]:
     """Return a recording, or measured copies, as the first bytes tell."""
     name, equals, file = word.partition("=")
     if not equals or not name or not file or Path(word).exists():
@@ -143,7 +143,7 @@ def _read(word: str, source: MachineName | None, size: float | None, no_cache: b
         return measured(read_measured(file, size_bytes=size), name), None
 
     try:
-        seen = inspected(place, source, no_cache, part)
+        seen = judged(place, source, no_cache, part)
     except ProfileError as error:
         if text is not None and error.code == "P013":
             raise unknown_format(place.name) from None

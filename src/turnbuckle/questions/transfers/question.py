@@ -44,7 +44,7 @@ class Transfers:
     name : of the application or of the file.
     rows : one a copy, in the order they began: direction, memory, size_bytes [B], seconds [s].
     curves : where they come from a measurement, its curves.
-    findings : transfers that were left out.
+    findings : transfers that were left out, and a start-up that was.
     source, fits : the node as the copies show it, and the lines fitted to them.
     ready : the copies in pieces.
     """
@@ -110,7 +110,7 @@ def recorded(run: Run, name: str = "") -> Transfers:
         raise error_of("A146.copies", where=called, found="no copy")
     unlike = rows.filter(~(pl.col("direction").is_in(PRICED) & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))).height
     text = f"{unlike:,} moves of unified memory, copies inside the host, or copies without size or duration: not in the packets"
-    findings = (finding("A333", unlike, text),) if unlike else ()
+    findings = (*run.left_out, *([finding("A333", unlike, text)] if unlike else []))
     return Transfers(called, rows, run.source, run.fits, run.prepared(nething()), findings=findings)
 
 

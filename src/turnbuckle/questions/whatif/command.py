@@ -10,9 +10,9 @@ from rich.text import Text
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.terminal.asked import Draws, On, Seed, draws_of, replaying, targets
 from turnbuckle.show.terminal.cells import plain, seconds
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Recorded, Source, listed
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Recorded, Source, listed
 from turnbuckle.show.terminal.output import emit
-from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.show.terminal.recording import judged
 from turnbuckle.show.terminal.tables import print_findings, unframed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def whatif(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
-    part: PartOptions = NO_PART,
+    part: AskedPart = ASKED_PART,
 ) -> int:
     """Say which change to the program pays, here and on other machines: other copies, launches, waits, allocations, host work.
 
@@ -51,7 +51,7 @@ def whatif(
     """
     from turnbuckle.questions.whatif.question import of_run
 
-    seen = inspected(recording, source, no_cache, part)
+    seen = judged(recording, source, no_cache, part)
     with replaying():
         answer = of_run(seen, targets(on) or (), listed(apply or []), draws=draws_of(draws), seed=seed)
     emit(answer, answer.table().to_dicts(), show, format, output)
@@ -87,7 +87,7 @@ def show(console: Console, answer: Whatif) -> None:
     if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
         console.print()
         console.print(Text(f"without effect on any of these machines: {', '.join(none)}", "dim"))
-    print_findings(console, [f for f in answer.findings if f.code == "A309"])
+    print_findings(console, [f for f in answer.findings if f.code in ("A309", "A560", "A561")])
 
 
 def _placed(place: Place) -> str:

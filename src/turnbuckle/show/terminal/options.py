@@ -68,8 +68,9 @@ NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording 
 
 #: What a part of a recording is called.
 PART: Final = (
-    "whole; steady: without start-up; kernels: first kernel to last; 2s..3s after the first call; step=5-9; nvtx=NAME, and NAME#3 or "
-    "NAME#3-5 where it occurs several times"
+    "auto: all but a start-up of over a tenth, where another machine or distance is asked about; whole; steady: without start-up; "
+    "kernels: first kernel to last; 2s..3s after the first call; step=5-9; nvtx=NAME, and NAME#3 or NAME#3-5 where it occurs several "
+    "times"
 )
 
 
@@ -78,7 +79,7 @@ PART: Final = (
 class PartOptions:
     """Which part of a recording is meant, and how long it takes without profiler."""
 
-    part: Annotated[str, Parameter(help=f"what is asked about: {PART}")] = "whole"
+    part: Annotated[str, Parameter(help=f"what is asked about: {PART}")] = "auto"
     rank: Annotated[int | None, Parameter(help="only this rank")] = None
     clean_time: Annotated[
         str | None, Parameter(help="run time without profiler, from the first call to the last: the recording is shortened to it")
@@ -93,7 +94,7 @@ class PartOptions:
 
     def given(self) -> dict[str, object]:
         """Return the options of the selection by name, None for each that is left out."""
-        return {"--part": None if self.part == "whole" else self.part, "--rank": self.rank, "--clean-time": self.clean_time}
+        return {"--part": None if self.part == "auto" else self.part, "--rank": self.rank, "--clean-time": self.clean_time}
 
     def idle(self) -> dict[str, bool]:
         """Return whether each option of the selection was given, as `turnbuckle.show.terminal.idle_options.refuse_idle` takes it."""
@@ -101,6 +102,20 @@ class PartOptions:
 
 
 NO_PART = PartOptions()
+
+
+@dataclass(frozen=True)
+class AskedPart(PartOptions):
+    """Which part of a recording a question about other machines or distances is about, and what of its copies goes on to the network."""
+
+    minus: Minus = None
+
+    def given(self) -> dict[str, object]:
+        """Return the options of the selection by name, None for each that is left out."""
+        return {**super().given(), "--minus": self.minus}
+
+
+ASKED_PART = AskedPart()
 
 
 def listed(words: Sequence[str]) -> list[str]:

@@ -59,7 +59,8 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
     if is_markup(format):
         write_tables([targets_table(verdicts(answer.projections))], format, output)
         return
-    document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
+    run = answer.run.whole or answer.run if what == "overview" else answer.run
+    document = {**(run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
     if what == "inspect":
         rows = [flattened(document["profile"])]
     else:
@@ -74,7 +75,8 @@ def show(console: Console, answer: Answer | Run | Any, what: str = "") -> None:
     what = what or "project"
     brief = what in ("overview", "demo")
     if what != "project":
-        print_inspection(console, answer, brief=brief)
+        recorded = answer.run.whole if brief else None
+        print_inspection(console, answer if recorded is None else Answer(recorded), brief=brief)
     if what != "inspect":
         print_projections(console, answer)
     print_findings(console, answer, brief=brief)
@@ -176,15 +178,10 @@ def print_projections(console: Console, answer: Answer) -> None:
     if not answer.projections:
         return
     targets = verdicts(answer.projections)
-    table = targets_table(targets)
+    about = "projected run time" + (" without start-up" if answer.run.whole else "")
+    table = targets_table(targets, about)
     console.print()
     console.print(drawn(table))
-    if (begun := answer.run.start_up) is not None and begun.tells:
-        console.print()
-        if answer.steady:
-            console.print(drawn(targets_table(verdicts(answer.steady), "without start-up")))
-        else:
-            console.print(Text("without start-up: the rest of the recording cannot answer this", style="yellow"))
     console.print()
     console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))

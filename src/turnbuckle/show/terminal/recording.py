@@ -14,7 +14,7 @@ from turnbuckle.show.terminal.progress import reading
 
 if TYPE_CHECKING:
     from turnbuckle.projection.run import Run
-    from turnbuckle.show.terminal.options import MachineName, PartOptions, Recorded
+    from turnbuckle.show.terminal.options import AskedPart, MachineName, PartOptions, Recorded
 
 #: Whether the words of this process are those of `turnbuckle.cli`; another program has words of its own.
 ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
@@ -36,6 +36,14 @@ def inspected(profile: Recorded, source: MachineName | None, no_cache: bool, par
         if error.code == "P013":
             _refuse_schedule(profile)
         raise
+
+
+def judged(profile: Recorded, source: MachineName | None, no_cache: bool, part: AskedPart) -> Run:
+    """Read the part of a recording that a question about other machines is about, less what another recording says goes to the network."""
+    run = inspected(profile, source, no_cache, part)
+    if part.minus is None:
+        return run.judged
+    return run.minus(inspected(part.minus, source, no_cache, part))
 
 
 def provenance_of(run: Run | None) -> dict[str, Any]:
