@@ -82,11 +82,6 @@ def test_a_port_changes_the_copies_of_a_model_alone() -> None:
     assert [c.name for c, same in zip(model.charges, kept, strict=True) if not same] == ["copy_h2d", "copy_d2h"]
 
 
-def test_the_run_without_its_start_up_stands_below_the_answer(asked: Answer) -> None:
-    (table,) = (t for title, t in others(asked).items() if title.startswith("without start-up"))
-    assert asked.steady and [row[1].text for row in table.rows] == [number(p.by_coupling.seconds, "s") for p in asked.steady]
-
-
 def test_targets_are_called_by_title_unless_two_have_the_same(asked: Answer) -> None:
     assert names(asked.projections) == [load(t).title for t in TARGETS]
     twins = [replace(p, title="Our node") for p in asked.projections[:2]]

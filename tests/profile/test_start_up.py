@@ -109,10 +109,6 @@ def test_half_of_a_short_run_is_its_first_allocation(shared: Path) -> None:
     assert begun.made_of["context"] == pytest.approx(longest) and longest > 0.2
     assert run.steady is not None and run.steady.seconds + begun.seconds == pytest.approx(run.seconds)
     assert run.as_dict()["profile"]["start_up"]["seconds"] == begun.seconds and not any(f.code == "P220" for f in run.findings)
-    asked = run.project(["cdi-row-link", "self"], draws=20)
-    alone = Run.read(file, part="steady").project(["cdi-row-link", "self"], draws=20)
-    assert [p.as_dict() for p in asked.steady] == [p.as_dict() for p in alone.projections], "two ways to ask give one answer"
-    assert asked.steady[1].penalty == 1.0
 
 
 def test_a_run_whose_calls_are_all_start_up_is_unfit(shared: Path, turnbuckle: Callable[..., Ran]) -> None:
@@ -121,7 +117,7 @@ def test_a_run_whose_calls_are_all_start_up_is_unfit(shared: Path, turnbuckle: C
     assert checks["start-up"]["state"] == "bad" and "unfit" in checks["start-up"]["detail"]
     found = json.loads(turnbuckle("project", file, "--on", "cdi-row-link", "--draws", "0", "--format", "json").out)
     assert "P220" in {f["code"] for f in found["findings"]} & {f["code"] for f in found["projections"][0]["findings"]}
-    assert found["steady"] == []
+    assert "A561" in {f["code"] for f in found["findings"]}, "what is left has no calls"
     assert "undecided" in turnbuckle("project", file, "--on", "cdi-row-link", "--draws", "0").out
 
 

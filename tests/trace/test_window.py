@@ -227,7 +227,8 @@ def test_two_parts_make_up_the_run(trace: Trace, share: float) -> None:
 
 
 def test_a_part_has_one_name_and_whole_is_no_part() -> None:
-    assert not Part.parse("whole") and Part.parse("whole") == Part() and Part.parse("whole", rank=3) == Part(rank=3)
+    for name in ("auto", "whole"):
+        assert not Part.parse(name) and Part.parse(name).is_all and Part.parse(name, rank=3) == Part(rank=3, of=name)
     assert Part.parse("1ms..2.5 ms") == Part((1_000_000, 2_500_000)) and Part.parse("nvtx=a=b..c") == Part(span="a=b..c")
     assert Part.parse("step=7") == Part(steps=(7, 7))
     for text in (

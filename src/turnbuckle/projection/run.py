@@ -138,7 +138,8 @@ class Run(Shown):
         clean_seconds: float | None = None,
     ) -> Run:
         """Make a run of a recording that was read already; everything else as in `read`."""
-        chosen = Part.parse(part) if isinstance(part, str) else part or Part()
+        chosen = Part.parse(part) if isinstance(part, str) else part
+        chosen = Part() if chosen is None else chosen
         if chosen == Part(of="steady", rank=chosen.rank):
             whole = cls.of_trace(trace, replace(chosen, of="whole"), source=source, command=command)
             return whole.without_start_up(clean_seconds)
@@ -398,7 +399,7 @@ class Run(Shown):
         settings = {name: value for name, value in given.items() if value is not None and value != ()}
         settings |= {"pcie": pcie} if pcie != "whole" else {}
         settings |= {"seed": seed} if seed != SEED else {}
-        answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self.judged, mode, over, **settings)
+        answer: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return answer
 
     slack = distance
@@ -430,22 +431,22 @@ class Run(Shown):
         UsageError : A075, A096, A097.
         """
         question = "sharing surface" if over == "both" else "sharing"
-        answer: Sharing | SharingSurface = registry.load("asks", question)(self.judged, runs, forms, **settings)
+        answer: Sharing | SharingSurface = registry.load("asks", question)(self, runs, forms, **settings)
         return answer
 
     def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
         """Replay the run and another at once: ``turnbuckle model sharing --beside``.  Settings: `questions.sharing.pairs.pair`."""
-        answer: Beside = registry.load("asks", "beside")(self.judged, other.judged, form, **settings)
+        answer: Beside = registry.load("asks", "beside")(self, other, form, **settings)
         return answer
 
     def whatif(self, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), **settings: Any) -> Whatif:
         """Rank changes to the program by what they save: ``turnbuckle whatif``.  Settings: `questions.whatif.question.of_run`."""
-        answer: Whatif = registry.load("asks", "whatif")(self.judged, on, apply, **settings)
+        answer: Whatif = registry.load("asks", "whatif")(self, on, apply, **settings)
         return answer
 
     def transfers(self, on: Sequence[str | Machine] | str | Machine | None = None, **settings: Any) -> Transfers:
         """Price every copy on data sheets of other nodes: ``turnbuckle transfers``.  Settings: `questions.transfers.datasheet.of_run`."""
-        answer: Transfers = registry.load("asks", "transfers")(self.judged, **({} if on is None else {"on": on}), **settings)
+        answer: Transfers = registry.load("asks", "transfers")(self, **({} if on is None else {"on": on}), **settings)
         return answer
 
     def messages(self, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Messages:

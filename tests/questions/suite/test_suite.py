@@ -267,7 +267,7 @@ def test_cost_is_price_times_node_hours_and_energy_power_times_them(both: Suite)
 
 
 def test_the_ranking_turns_where_a_mix_of_that_share_ties(runs: dict[str, tb.Run]) -> None:
-    offers = (Offer("self", Estimate(1.0, 1.0)), Offer("nvlink-c2c", Estimate(1.15, 1.15)))
+    offers = (Offer("self", Estimate(1.0, 1.0)), Offer("nvlink-c2c", Estimate(1.2, 1.2)))
     answer = of_files(portfolio(runs, {"milc": 3.0, "dgemm": 1.0}, *offers), draws=0)
     turn = next(f for f in answer.flips if f.by == "cost" and f.application == "milc")
     assert turn.flips_at is not None and turn.better == "self"
@@ -285,7 +285,8 @@ def test_the_range_of_the_turn_is_that_of_the_draws_in_which_a_share_turns(
         penalties = {}
         for target in (f.better, f.worse):
             of_self = {name: np.ones(DRAWS) for name in runs}
-            samples = of_self if target == "self" else {n: np.asarray(a[target].sample) / runs[n].seconds for n, a in asked.items()}
+            projected = {} if target == "self" else {n: a[target] for n, a in asked.items()}
+            samples = of_self if target == "self" else {n: np.asarray(p.sample) / p.measured_seconds for n, p in projected.items()}
             penalties[target] = [samples[f.application], *(s for name, s in samples.items() if name != f.application)]
         grown, shrunk = (penalties[f.worse][k] - penalties[f.better][k] for k in (0, 1))
         turning = grown * shrunk < -1e-12

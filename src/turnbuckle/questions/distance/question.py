@@ -294,6 +294,7 @@ def tolerate(
     UsageError : A015 for classes, a machine or `pcie` in another mode, or a machine without a remoting layer; A004 for an unknown class;
         A427 for a run time that is none.
     """
+    seen = seen.judged
     sound_repeats(repeats)
     carried_by = on_other(network)
     if carried_by is not None:

@@ -480,6 +480,7 @@ def _beyond(ready: Distance, measured: float) -> float:
 
 def asked(run: Run, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
     """Return what distance does to a run, over latency, another kind of speed, or latency and bandwidth at once."""
+    run = run.judged
     if over == "latency":
         return tolerate_network(run, **settings) if mode == "network" else tolerate(run, mode, **settings)
     if mode == "network" and over == "bandwidth":

@@ -269,6 +269,7 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
     """
     if units < 0 or units > 1_000_000:
         raise error_of("A097.units", found=str(units))
+    run = run.judged
     profile = run.profile
     require_activity(profile)
     made = run.ordered

@@ -32,7 +32,7 @@ from turnbuckle.show.terminal.asked import (
     targets,
 )
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import PART, Charts, NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import PART, Charts, Minus, NoCache, Output, Recorded
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
 
@@ -97,6 +97,7 @@ def suite(
     part: WorkloadPart = None,
     rank: WorkloadRank = None,
     clean_time: WorkloadCleanTime = None,
+    minus: Minus = None,
 ) -> int:
     """Ask a workload of several recordings on several machines: who gains and who loses, the mix, cost, and what turns the ranking."""
     from turnbuckle.questions.suite.question import of_files
@@ -117,6 +118,7 @@ def suite(
             part=part,
             rank=rank,
             clean_seconds=None if clean_time is None else seconds_of(clean_time, "--clean-time", "1.03s"),
+            minus=minus,
             use_cache=not no_cache,
             command=command_line(),
         )

@@ -111,13 +111,14 @@ class Member:
     clean_seconds: float | None = None
     minus: Path | None = None
 
-    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None) -> Member:
+    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None, minus: Path | None = None) -> Member:
         """Return the same recording with what it does not name itself."""
         return replace(
             self,
             part=self.part or part or "",
             rank=rank if self.rank is None else self.rank,
             clean_seconds=clean_seconds if self.clean_seconds is None else self.clean_seconds,
+            minus=self.minus or minus,
         )
 
     def run(self, use_cache: bool, command: str) -> Run:
@@ -166,12 +167,12 @@ class Portfolio:
     name: str = ""
     currency: str = "EUR"
 
-    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None) -> Portfolio:
+    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None, minus: Path | None = None) -> Portfolio:
         """Return the same workload with a part, a rank and a run time without profiler of each recording for which none is named.
 
         Raises
         ------
-        UsageError : A056 for a run that was read already, A492 for a run time that is not that of one recording.
+        UsageError : A056 for a run that was read already, A492 for a run time or a packed run that is not that of one recording.
         """
         given = {"part": part, "rank": rank, "clean_seconds": clean_seconds}
         if named := [name for name, value in given.items() if value is not None]:
@@ -180,7 +181,10 @@ class Portfolio:
             without = sum(m.clean_seconds is None for m in self.members)
             if clean_seconds is not None and without != 1:
                 raise error_of("A492", where="--clean-time", found=f"{without:,} recordings without one of their own")
-        return replace(self, members=tuple(m.parted(part, rank, clean_seconds) for m in self.members))
+        without = sum(m.minus is None for m in self.members)
+        if minus is not None and without != 1:
+            raise error_of("A492.minus", where="--minus", found=f"{without:,} recordings without one of their own")
+        return replace(self, members=tuple(m.parted(part, rank, clean_seconds, minus) for m in self.members))
 
     def on(self, machines: Sequence[str | Machine]) -> Portfolio:
         """Return the same workload on the machines named: those that it has, with their prices, and others."""

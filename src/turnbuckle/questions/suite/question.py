@@ -50,6 +50,7 @@ def of_files(
     part: str | None = None,
     rank: int | None = None,
     clean_seconds: float | None = None,
+    minus: Path | None = None,
     use_cache: bool = True,
     command: str = "",
 ) -> Suite:
@@ -62,6 +63,7 @@ def of_files(
     model, draws, seed, network : as in `Run.project`; today's machine keeps the messages as recorded.
     part, rank : of each recording for which the portfolio names none: what is asked about, as `Run.read` takes it, and the only rank.
     clean_seconds : run time without profiler of the only recording for which the portfolio names none, as `Run.read` takes it [s].
+    minus : run on one node of the only recording for which the portfolio names none, as `Run.minus` takes it.
     use_cache : keep and use the Parquet copy of a large recording.
     command : the command line that asks, for the provenance.
 
@@ -71,7 +73,7 @@ def of_files(
         recordings; A472, a network and no machine.  What `Run.read` and
         `Run.project` raise, with the file's name.
     """
-    portfolio = asked_of(workload).on([on] if isinstance(on, str | Machine) else on).parted(part, rank, clean_seconds)
+    portfolio = asked_of(workload).on([on] if isinstance(on, str | Machine) else on).parted(part, rank, clean_seconds, minus)
     if not any(offer.name != SELF for offer in portfolio.offers):
         if network is not None:
             raise error_of("A472")

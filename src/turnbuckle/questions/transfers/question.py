@@ -99,6 +99,7 @@ def recorded(run: Run, name: str = "") -> Transfers:
     ------
     CannotAnswer : A146 where it holds no copy.
     """
+    run = run.judged
     profile = run.profile
     copies = profile.activities.filter(pl.col("category") == "copy").sort("start_ns")
     of_device = pl.col("direction").cast(pl.String).is_in(["d2d", "p2p"])

@@ -124,7 +124,7 @@ class Data:
     def _seen(self, path: Path, machine: str, part: str = "") -> Run:
         if (path, part) in self._profiles:  # only said to be of another machine
             return Run.of(self._profiles[path, part], source=machine or None)
-        run = Run.read(path, source=machine or None, use_cache=False, part=part or None)
+        run = Run.read(path, source=machine or None, use_cache=False, part=part or "whole")
         self._profiles[path, part] = run.profile
         return run
 

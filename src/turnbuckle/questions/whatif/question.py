@@ -187,6 +187,7 @@ def of_run(
     CannotAnswer : A121, A122, without an order nothing tells what waits for what.  UsageError : A436, an edit that the run
         does not offer; A437 to A439, a host phase that cannot be moved so.  CannotAnswer : A196.
     """
+    run = run.judged
     ready = run.prepared(_MODEL)
     require_order(ready)
     assert ready.timeline is not None
