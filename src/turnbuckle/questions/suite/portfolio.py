@@ -180,7 +180,7 @@ class Portfolio:
                 raise error_of("A056", found=", ".join(named), cause="a run was read already", fix="give these to turnbuckle.read")
             without = sum(m.clean_seconds is None for m in self.members)
             if clean_seconds is not None and without != 1:
-                raise error_of("A492", where="--clean-time", found=f"{without:,} recordings without one of their own")
+                raise error_of("A492.time", where="--clean-time", found=f"{without:,} recordings without one of their own")
         without = sum(m.minus is None for m in self.members)
         if minus is not None and without != 1:
             raise error_of("A492.minus", where="--minus", found=f"{without:,} recordings without one of their own")
