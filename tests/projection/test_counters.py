@@ -271,8 +271,9 @@ def test_without_a_launch_and_beside_another_vendor_the_rates_stand_alone() -> N
     for seen, target in ((run(("k", 0)), there(**FASTER)), (run(("k", BLOCKS)), there("MI300X", **FASTER))):
         found = asked(seen, target, nething(kernels=counted(1.0, 0.0)))
         assert found.kernels is not None and found.kernels.basis == "counters" and found.alpha == pytest.approx(2.0)
-        width = np.log(found.kernels.high / found.kernels.low) / 2 / 1.645
-        assert width == pytest.approx(0.83 if "mi300x" in found.target else 0.15, rel=0.1)
+        longer, shorter = (abs(np.log(end / found.kernels.seconds)) for end in (found.kernels.high, found.kernels.low))
+        assert longer == pytest.approx(1.645 * (0.83 if "mi300x" in found.target else 0.15), rel=0.1)
+        assert shorter == pytest.approx(min(longer, np.log(2)), rel=0.1), "no faster than the largest ratio of rates, 4"
     assert VENDOR in found.drivers
 
 

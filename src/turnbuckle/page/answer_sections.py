@@ -52,7 +52,8 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
         for words, p in ((_PORTS[port], by_port[port]) for port in allowed):
             measured, alone = p.measured_seconds or 1.0, p.by_coupling
             copies = DASH if p.copies is None else number(p.copies.seconds, "s")
-            times = [f"{alone.penalty:.3f}× [{alone.ends[0] / measured:.3f}, {alone.ends[1] / measured:.3f}]", f"{p.penalty:.3f}×"]
+            own = "cannot say" if p.unknown else f"{p.penalty:.3f}×"
+            times = [f"{alone.penalty:.3f}× [{alone.ends[0] / measured:.3f}, {alone.ends[1] / measured:.3f}]", own]
             rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), words, copies, seconds(alone.seconds), *times))
     caption = (
         "What becomes of copies where the machine allows several ways. As it is: they stay, at the rate of the link or of a copy "

@@ -584,7 +584,7 @@ class Answer(Shown):
             low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
             numbers = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "measured_seconds": p.measured_seconds}
             ratios = {"kernel_window_seconds": p.kernel_window_seconds, "penalty": p.penalty, "benefit": p.benefit, "kernel_alpha": p.alpha}
-            named = {"target": p.target, "title": p.title, "verdict": p.verdict}
+            named = {"target": p.target, "title": p.title, "verdict": p.verdict, "cannot_say": p.unknown}
             flat.append({**named, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
         return pl.DataFrame(flat, infer_schema_length=None)
 

@@ -25,7 +25,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
+from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
@@ -210,7 +210,9 @@ class Uncertain:
                 drawn = draws.rows(name)
                 out[..., drawn, row] = below(draw[drawn]) * kept[row]
             elif name == KERNEL_ALPHA:
-                out[..., row] *= np.exp(alpha_spread(pair, model) * draw)
+                least, most = rates_allow(pair)
+                ratio = out[..., row] * np.exp(alpha_spread(pair, model) * draw)
+                out[..., row] = np.clip(ratio, old[row] / most, old[row] / least)
             elif changed[..., row].any():
                 weight = np.minimum(np.abs(np.log2(np.maximum(out[..., row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
                 factor = np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
@@ -513,6 +515,9 @@ def project_many(
         for name, by in asked.items():
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
+            if answer.unknown:
+                answers[name] = replace(answer, copies=copy_times(copies, declared, pair, by) if details else None).drawn(draws)
+                continue
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
             if details:

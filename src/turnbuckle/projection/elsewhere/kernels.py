@@ -45,7 +45,7 @@ _HELD: Final[Mapping[ParameterName, float]] = {
     "gpu.blocks": 32.0,
 }
 #: Peaks that a kernel of a precision can reach, the first that both machines state.
-_PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp64": ("gpu.fp64_matrix", "gpu.fp64"),
     "fp32": ("gpu.fp32",),
     "tf32": ("gpu.tf32_matrix",),
@@ -64,7 +64,9 @@ VENDOR: Final = "kernels on a GPU of another vendor"
 
 
 def same_model(pair: Pair) -> bool:
-    """Return whether two machines have the same GPU: all rates that both state are equal, and at least two."""
+    """Return whether two machines have the same GPU: all rates that both state are equal, that of memory and at least one more."""
+    if any(machine.value("gpu.memory_bandwidth") is None for machine in (pair.source, pair.target)):
+        return False
     rates = [(pair.source.value(name), pair.target.value(name)) for name in GPU_RATES]
     both = [(a, b) for a, b in rates if a is not None and b is not None]
     return len(both) > 1 and all(a == b for a, b in both) and not other_vendor(pair)
@@ -77,13 +79,19 @@ def _over(name: ParameterName, source: Priced, target: Priced) -> Float | None:
 
 
 def peak_over(precision: str, source: Priced, target: Priced) -> Float | None:
-    """Return the peak rate of a precision there over here; None where no machine file states it on both."""
-    return next((ratio for name in _PEAKS.get(precision, ()) if (ratio := _over(name, source, target)) is not None), None)
+    """Return the peak rate of a precision there over here; None where no machine file states it on both.
+
+    By the units that both machines have; where one has units for matrices and the other has none, by the best of each.
+    """
+    names = PEAKS.get(precision, ())
+    alike = next((ratio for name in names if (ratio := _over(name, source, target)) is not None), None)
+    before, after = (next((v for name in names if (v := machine.value(name)) is not None), None) for machine in (source, target))
+    return alike if alike is not None or before is None or after is None else np.asarray(after / before)
 
 
 def scales(pair: Pair) -> bool:
     """Return whether both machines state a rate that kernels could scale by."""
-    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in _PEAKS)]
+    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in PEAKS)]
     return any(rate is not None for rate in rates)
 
 
@@ -171,7 +179,47 @@ def kernels_longer(
             out[:, rows] = _by_waves(chosen, pair, source, target, draws)
         elif basis == "range of rates":
             out[:, rows] = _by_hull(chosen, pair, source, target, draws)
+        if basis in ("counters", "launch geometry", "range of rates"):
+            out[:, rows] = _allowed(out[:, rows], chosen, pair)
     return out if draws.draws else out[0]
+
+
+def _allowed(longer: Float, kinds: Sequence[KernelKind], pair: Pair) -> Float:
+    """Return the same times within what the machines' rates allow, shape (..., kinds)."""
+    bounds = {kind.precision: rates_allow(pair, kind.precision) for kind in kinds}
+    slowest, fastest = np.array([bounds[kind.precision] for kind in kinds]).T
+    return np.clip(longer, 1.0 / fastest, 1.0 / slowest)
+
+
+def rates_allow(pair: Pair, precision: str = "") -> tuple[float, float]:
+    """Return the least and the most by which kernels of a precision can run faster on the target; 1 lies between them.
+
+    These are the ratios of the rates that both machines state and that can hold such a kernel up: of memory, of arithmetic in its
+    precision (in any where the name tells none), of the clock, of multiprocessors times clock.  Each reaches as far as its errors do.
+    Vendors' kernels reach other shares of these rates: between them a kernel may lose as much as it may gain (of an image classifier
+    the kernels took 1.4 times as long on an MI300X as on an H100, all of whose rates are lower).
+    """
+    named = PEAKS.get(precision) or tuple(name for names in PEAKS.values() for name in names)
+    singly: tuple[ParameterName, ...] = ("gpu.memory_bandwidth", "gpu.clock", *dict.fromkeys(named))
+    rates = [_ends(pair, (name,)) for name in singly] + [_ends(pair, ("gpu.multiprocessors", "gpu.clock"))]
+    ends = [end for rate in rates if rate is not None for end in rate]
+    if not ends:
+        return 1e-9, 1e9
+    least, most = min([1.0, *ends]), max([1.0, *ends])
+    return (min(least, 1.0 / most), max(most, 1.0 / least)) if other_vendor(pair) else (least, most)
+
+
+def _ends(pair: Pair, names: tuple[ParameterName, ...]) -> tuple[float, float] | None:
+    """Return the 90 % range of a product of rates there over here; None where either machine lacks one of them."""
+    ratio, variance = 1.0, 0.0
+    for name in names:
+        before, after = pair.source.get(name), pair.target.get(name)
+        if before is None or after is None:
+            return None
+        ratio *= after.value / before.value
+        variance += before.error**2 + after.error**2
+    reach = float(np.exp(_REACH * np.sqrt(variance)))
+    return ratio / reach, ratio * reach
 
 
 def _given(kinds: Sequence[KernelKind], given: KernelTable, target: str, draws: Draws) -> Float:

@@ -31,7 +31,7 @@ class Ratio(Declared):
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """An application on a target: what `project` answers."""
+    """An application on a target: what `project` answers; `unknown` is what decides it and nothing states, its numbers then NaN."""
 
     target: str
     title: str
@@ -39,6 +39,7 @@ class Cell(Declared):
     penalty: Ratio
     coupling_alone: Ratio
     verdict: str
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Mix(Declared):
     price, power : of a node-hour and of a node; None if unknown.
     cost : price of the work of one node-hour of today.
     energy : the same work's energy [J].
+    unknown : what decides and nothing states, of any application: the numbers with the target's own GPU and host are then NaN.
     """
 
     target: str
@@ -112,6 +114,7 @@ class Mix(Declared):
     power: Estimate | None
     cost: Ratio | None
     energy: Ratio | None
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,8 +211,13 @@ class Suite(Shown):
 
     @property
     def ranked(self) -> list[Mix]:
-        """Return the mixes, the fewest node-hours first."""
-        return sorted(self.mixes, key=lambda m: m.node_hours.value)
+        """Return the mixes, the fewest node-hours first, those without numbers last."""
+        return sorted(self.mixes, key=lambda m: (bool(m.unknown), m.node_hours.value))
+
+    @property
+    def answered(self) -> list[Mix]:
+        """Return the mixes that have numbers, the fewest node-hours first."""
+        return [m for m in self.ranked if not m.unknown]
 
     @property
     def findings(self) -> list[Finding]:

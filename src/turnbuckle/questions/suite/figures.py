@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from turnbuckle.projection.projection import PARTS
@@ -34,7 +35,7 @@ def _colours(suite: Suite) -> dict[str, str]:
 def mix_figure(suite: Suite) -> Figure:
     """Draw node-hours of the mix on each machine: dot and 90 % range, and a ring for the coupling alone."""
     named, colour = titles(suite), _colours(suite)
-    asked = [m for m in suite.ranked if m.target != SELF]
+    asked = [m for m in suite.answered if m.target != SELF]
     rows: Rows = [
         {
             "row": k,
@@ -93,10 +94,12 @@ def map_figure(suite: Suite) -> Figure:
     for k, (name, _, pairs) in enumerate(lines):
         below = 0.25 if name == "the mix" else 0.0
         for n, (whole, alone) in enumerate(pairs):
-            change = whole.value - 1.0
+            change = 0.0 if math.isnan(whole.value) else whole.value - 1.0
             cell = {"row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1}
             colours = {"colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK}
             label = {"label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]"}
+            if math.isnan(whole.value):
+                label = {"label": "cannot say", "range": ""}
             tip = f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}"
             rows.append({**cell, **colours, **label, "tip": tip})
     width = FULL - _NAMES - 10
@@ -145,7 +148,7 @@ def premium_figure(suite: Suite) -> Figure | None:
     named, colour = titles(suite), _colours(suite)
     today = suite.mixes[0].price
     rows: Rows = []
-    for m in suite.ranked:
+    for m in suite.answered:
         if m.target == SELF:
             continue
         v = suite.pair(m.target, SELF)
@@ -207,6 +210,8 @@ def turn_figure(suite: Suite) -> Figure | None:
     rows: Rows = []
     ends: Rows = []
     for m in suite.mixes:
+        if m.unknown:
+            continue
         price = 1.0 if turn.by == "node-hours" else m.price.value if m.price else None
         if price is None:
             continue
@@ -264,7 +269,9 @@ def parts_figure(suite: Suite) -> Figure:
     top = 0.0
     for a in suite.applications:
         first = a.projections[0]
-        runs = [("recorded", SELF, first.measured_breakdown)] + [(named[p.target], p.target, p.breakdown) for p in a.projections]
+        runs = [("recorded", SELF, first.measured_breakdown)] + [
+            (named[p.target], p.target, p.breakdown) for p in a.projections if not p.unknown
+        ]
         heads.append({"y": top + 9, "name": shorten(clean(a.name), 60)})
         top += 20
         for name, target, parts in runs:

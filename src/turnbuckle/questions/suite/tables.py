@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -55,6 +56,8 @@ def ratio(value: Ratio, tone: str = "", *, ranges: bool = True) -> Shown:
     >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
     '1.043× [1.02, 1.07]'
     """
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     low, high = f"{value.low:.2f}", f"{value.high:.2f}"
     text = f"{value.value:.3f}×"
     return Shown(text if low == high or not ranges else f"{text} [{low}, {high}]", tone=tone)
@@ -127,12 +130,12 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
     ]
     rows = []
     for m in suite.ranked:
-        raw = Shown(DASH) if m.ssi is None else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
-        conformant = DASH if m.ssi is None or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
+        raw = Shown(DASH) if m.ssi is None or m.unknown else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
+        conformant = DASH if m.ssi is None or m.unknown or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
         why = "" if m.ssi is None or not m.ssi.below else f"slower than today: {', '.join(clean(n) for n in m.ssi.below)}"
         loses = listed([shorten(clean(n), _NAME) + ("" if n in m.surely else "?") for n in m.loses]) or DASH
         ratios = (ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone), ratio(m.throughput))
-        lost = Shown(loses, tone="poor" if m.surely else "")
+        lost = Shown(clean(m.unknown) or loses, tone="poor" if m.surely else "")
         row = cells(_machine(named, m.target), *ratios, raw, Shown(conformant, why), lost)
         if suite.draws:
             beats = None if m is best else suite.pair(best.target, m.target).beats
@@ -183,6 +186,8 @@ def share(value: Ratio) -> Shown:
     >>> share(Ratio(0.25, 0.2, 0.31)).text, share(Ratio(0.0, -0.034, 1.2)).text
     ('+25\\xa0% [+20, +31]', '0.0\\xa0% [−3.4, +120]')
     """
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     middle, low, high = (_percent(v) for v in (value.value, value.low, value.high))
     return Shown(f"{middle}{NARROW}%" + ("" if low == high else f" [{low}, {high}]"))
 
@@ -221,7 +226,7 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
 
 
 def _money(value: Ratio | Estimate | None, divisor: float, *, ranges: bool = True) -> Shown:
-    if value is None:
+    if value is None or math.isnan(value.value):
         return Shown(DASH)
     middle, low, high = (number(v / divisor, "1", all_digits=True) for v in (value.value, value.low, value.high))
     return Shown(middle if low == high or not ranges else f"{middle} [{low}, {high}]")

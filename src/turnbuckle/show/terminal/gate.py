@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.projection import Projection
 
 #: What a gate can look at; a percentage means slower (or faster) than measured.
@@ -30,7 +31,9 @@ class Gate:
     limit: float
 
     def hold(self, projections: Sequence[Projection]) -> None:
-        """Raise `GateFailed` (A201) if the condition is true for any projection."""
+        """Raise `GateFailed` (A201) if the condition is true for any projection, `CannotAnswer` (A395) where one has no number."""
+        for projection in projections:
+            require_numbers(projection)
         hit = [p for p in projections if COMPARISONS[self.compare](QUANTITIES[self.quantity](p), self.limit)]
         if hit:
             exceeded = ", ".join(f"{p.target} {QUANTITIES[self.quantity](p):.4g}" for p in hit)
