@@ -46,7 +46,10 @@ _IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemErro
 
 
 def shortage(error: BaseException) -> TurnbuckleError | None:
-    """Return the coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
+    """Return the coded error where this error, or one it arose from, is a refusal of the system; None for any other.
+
+    What an error was raised ``from None`` while handling is no cause of it: a lock that another process holds is no lack of threads.
+    """
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -55,7 +58,7 @@ def shortage(error: BaseException) -> TurnbuckleError | None:
             return link
         if made := _refused(link):
             return made
-        link = link.__cause__ or link.__context__
+        link = link.__cause__ if link.__suppress_context__ else link.__context__
     return None
 
 

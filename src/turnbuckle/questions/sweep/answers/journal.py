@@ -82,7 +82,7 @@ def read_journal(path: Path) -> tuple[Answers, int]:
                 except (ValueError, KeyError, TypeError, AttributeError):
                     unread += 1
     except (OSError, ValueError) as error:
-        raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from None
+        raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from error
     return answers, unread
 
 
@@ -159,7 +159,7 @@ class Journal:
                 raise OSError(errno.EINVAL, "not an ordinary file")
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except (OSError, ValueError) as error:
-            raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
+            raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from error
         try:
             self.locked = self._lock()
             #: answers, unread: what the journal held when it was opened, as `read_journal` returns it
@@ -225,7 +225,7 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
-            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from None
+            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from error
 
 
 def _refused(path: Path, evidence: str) -> TurnbuckleError:
