@@ -110,7 +110,13 @@ def test_small_questions_load_neither_scipy_nor_what_another_verb_draws_nor_the_
 
 
 def chained(error: Exception, first: BaseException) -> Exception:
-    """An error that was raised while another was handled, which it hides."""
+    """An error that arose from another."""
+    error.__cause__ = first
+    return error
+
+
+def instead(error: Exception, first: BaseException) -> Exception:
+    """An error that was raised while another was handled, and that stands in its place."""
     try:
         try:
             raise first
@@ -134,6 +140,8 @@ def chained(error: Exception, first: BaseException) -> Exception:
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "L002"),
         (ImportError("x.so: failed to map segment from shared object"), "L002"),
         (chained(ProfileError("P057", "a table"), MemoryError()), "L002"),
+        (instead(UsageError("A085", "a journal"), BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))), None),
+        (instead(UsageError("R006", "a drawing"), MemoryError()), None),
         (RuntimeError("can't start new thread"), "L003"),
         (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "L003"),
         (InternalError("I001", "x", found='failed to spawn thread: Os { code: 11, kind: WouldBlock, message: "x" }'), "L003"),

@@ -32,7 +32,7 @@ _THREADS: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RAYO
 _M_ARENA_MAX: Final = -8
 _PR_SET_PDEATHSIG: Final = 1
 #: Signals with which a library ends the process when memory runs out; the last is the kernel's.
-_STARVED: Final = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGKILL)
+STARVED: Final = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGKILL)
 
 _FILES_OUT: Final = re.compile(r"Too many open files|\(os error 2[34]\)|\bcode: 2[34], ")
 _MEMORY_OUT: Final = re.compile(
@@ -46,7 +46,10 @@ _IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemErro
 
 
 def shortage(error: BaseException) -> TurnbuckleError | None:
-    """Return the coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
+    """Return the coded error where this error, or one it arose from, is a refusal of the system; None for any other.
+
+    What an error was raised ``from None`` while handling is no cause of it: a lock that another process holds is no lack of threads.
+    """
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -55,7 +58,7 @@ def shortage(error: BaseException) -> TurnbuckleError | None:
             return link
         if made := _refused(link):
             return made
-        link = link.__cause__ or link.__context__
+        link = link.__cause__ if link.__suppress_context__ else link.__context__
     return None
 
 
@@ -149,7 +152,7 @@ def guarded(work: Callable[[bool], int], tell: Callable[[TurnbuckleError], None]
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code
-    if -code in _STARVED:
+    if -code in STARVED:
         error = too_little_memory(f"and the work was ended by {signal.Signals(-code).name}")
         tell(error)
         return error.exit_code

@@ -116,7 +116,7 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
         with opened(path) as file:
             raw = file.read(largest_bytes + 1)
     except (OSError, ValueError) as error:
-        raise refused((error.strerror or "") if isinstance(error, OSError) else "not a file name") from None
+        raise refused((error.strerror or "") if isinstance(error, OSError) else "not a file name") from error
     if len(raw) > largest_bytes:
         raise refused(f"more than {largest_bytes >> 20} MiB")
     try:

@@ -142,7 +142,7 @@ def _bytes(path: Path, file: str) -> bytes:
         raise error_of("M002.missing", where=file) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
-        raise error_of("M002.unreadable", where=file, cause=reason.lower()) from None
+        raise error_of("M002.unreadable", where=file, cause=reason.lower()) from error
     if len(raw) > LIMIT_BYTES:
         raise error_of("M003.large", where=file)
     return raw

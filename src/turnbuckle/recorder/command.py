@@ -316,7 +316,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
             error_of("N009.kept", where=str(place), found=error.strerror or str(error), name=raw.name)
             if kept
             else error_of("N009.lost", where=str(place), found=error.strerror or str(error))
-        ) from None
+        ) from error
     except BaseException:
         _rescued(folder, raw)
         raise

@@ -68,7 +68,7 @@ def measure(
                     else:
                         failed.append(f"{section}: {message}")
         except OSError as error:
-            raise error_of("N023", where=place.name, found=error.strerror or "") from None
+            raise error_of("N023", where=place.name, found=error.strerror or "") from error
     if len(failed) == len(wanted):
         raise error_of("N022", found=clipped("; ".join(failed), 300))
     return failed

@@ -97,7 +97,7 @@ def usable(library: Path) -> Path:
         with library.open("rb") as file:
             text = file.read(64 << 20)
     except OSError as error:
-        raise error_of("N006.library", where=str(library), found=error.strerror or str(error)) from None
+        raise error_of("N006.library", where=str(library), found=error.strerror or str(error)) from error
     if not text.startswith(b"\x7fELF") or any(mark not in text for mark in _MARKS):
         raise error_of("N006.file", where=str(library), found="another file" if text else "an empty file")
     return library.resolve()
@@ -125,7 +125,7 @@ def private(place: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
-        raise error_of("N007.file", where=str(place.parent), found=error.strerror or str(error)) from None
+        raise error_of("N007.file", where=str(place.parent), found=error.strerror or str(error)) from error
     try:
         yield folder
     finally:
@@ -171,7 +171,7 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
             child.send_signal(number)
         code = child.wait()
     except OSError as error:
-        raise error_of("N004.program", where=Path(words[0]).name, found=error.strerror or str(error)) from None
+        raise error_of("N004.program", where=Path(words[0]).name, found=error.strerror or str(error)) from error
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

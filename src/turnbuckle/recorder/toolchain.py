@@ -243,7 +243,7 @@ def compiled(
                 raise refused(first)
             made.replace(target)
     except OSError as error:
-        raise unwritten(target.parent, error) from None
+        raise unwritten(target.parent, error) from error
 
 
 def unwritten(folder: Path, error: OSError) -> TurnbuckleError:
@@ -316,7 +316,7 @@ def lent(
         except private_folder.Shared as shared:
             raise error_of("N024.cache", where=str(shared.path), found=shared.why, path=shlex.quote(str(shared.path))) from None
         except OSError as error:
-            raise unwritten(folder, error) from None
+            raise unwritten(folder, error) from error
         yield copy, fresh
 
 
@@ -340,7 +340,7 @@ def carry(cupti: Cupti, folder: Path) -> list[Path]:
     try:
         shutil.copyfile(cupti.library, beside)
     except OSError as error:
-        raise error_of("N012.folder", where=str(folder), found=error.strerror or str(error)) from None
+        raise error_of("N012.folder", where=str(folder), found=error.strerror or str(error)) from error
     return [target, beside]
 
 

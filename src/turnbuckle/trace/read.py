@@ -97,7 +97,7 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
     try:
         trace: Trace = reader.read(path, threads=threads, progress=progress)
     except OSError as error:
-        raise error_of("P005.parts", where=str(path), found=str(error)) from None
+        raise error_of("P005.parts", where=str(path), found=str(error)) from error
     distrust = None if before is None else cache.store(path, trace, before)
     return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
 
@@ -134,7 +134,7 @@ def _head(path: Path) -> bytes:
     except PermissionError:
         raise error_of("P010", where=str(path)) from None
     except (OSError, ValueError) as error:
-        raise error_of("P005.file", where=str(path), found=str(error)) from None
+        raise error_of("P005.file", where=str(path), found=str(error)) from error
     if not head:
         raise error_of("P003", where=str(path), found="0 bytes")
     return head

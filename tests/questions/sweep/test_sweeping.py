@@ -21,7 +21,7 @@ import pytest
 from refusals import refused
 from sweep_kinds import NOTED, noted, study_of
 
-from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
 from turnbuckle.questions.sweep.answers.journal import Journal, beside, journal_of, read_journal
 from turnbuckle.questions.sweep.answers.workers import no_interrupt
 from turnbuckle.questions.sweep.points import Held
@@ -197,6 +197,30 @@ def test_a_damaged_line_is_said(tmp_path: Path) -> None:
     journal.write_bytes(b"".join(lines))
     found = sweep(study, Serial(), output=output)
     assert found.computed == 2 and "2 lines of t.csv.journal cannot be read" in found.notes[0]
+
+
+def test_a_changed_byte_is_never_believed(tmp_path: Path) -> None:
+    """Each byte of a journal in turn: what is still read is what was written, and a line that is not is counted."""
+    study, output = study_of(tmp_path), tmp_path / "t.csv"
+    whole = sweep(study, Serial(), output=output).table()
+    journal = journal_of(output)
+    raw = journal.read_bytes()
+    head = raw.index(b"\n") + 1
+    written, _ = read_journal(journal)
+    for place in range(len(raw)):
+        journal.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << place % 8]) + raw[place + 1 :])
+        try:
+            read, unread = read_journal(journal)
+        except UsageError as error:
+            assert error.code == "A086" and place < head
+            continue
+        assert all(repr(read[key]) == repr(written[key]) for key in read), place
+        assert unread or place < head or place == len(raw) - 1, "only the last line end looks like a torn line"
+    number = raw.index(b'"all":', head) + len(b'"all":')
+    journal.write_bytes(raw[:number] + bytes([raw[number] ^ 1]) + raw[number + 1 :])
+    found = sweep(study, Serial(), output=output)
+    assert found.computed == 1 and found.table().equals(whole)
+    assert "1 lines of t.csv.journal cannot be read as they were written" in found.notes[0]
 
 
 SLOW = """

@@ -74,7 +74,7 @@ def read(path: Path) -> Topology:
         with opened(path) as file:
             head = file.read(_MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise error_of("A487", where=clipped(path.name, 120), found=clipped(str(error), 120)) from None
+        raise error_of("A487", where=clipped(path.name, 120), found=clipped(str(error), 120)) from error
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return _hwloc(parsed(path), path)
     text = head.decode("utf-8", "replace")

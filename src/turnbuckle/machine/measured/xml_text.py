@@ -64,5 +64,5 @@ def parsed(path: Path) -> Element:
             raise _Refused(f"more than {_MOST_BYTES >> 20} MiB")
         parser.Parse(text, True)
     except (ValueError, LookupError, expat.ExpatError, OSError) as error:  # LookupError: an encoding that nobody knows
-        raise error_of("A486", where=path.name, found=clipped(str(error), 120)) from None
+        raise error_of("A486", where=path.name, found=clipped(str(error), 120)) from error
     return root.inside[0]

@@ -269,7 +269,7 @@ def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
         return frozenset(names.filter(names.str.contains(pattern)).drop_nulls().to_list())
     except pl.exceptions.PolarsError as error:
         lines = [line for line in str(error).splitlines() if line.startswith("error:")]
-        raise ValueError(lines[0].removeprefix("error:").strip() if lines else str(error).splitlines()[0][:200]) from None
+        raise ValueError(lines[0].removeprefix("error:").strip() if lines else str(error).splitlines()[0][:200]) from error
 
 
 def _kernel(text: str, names: _Names) -> str:

@@ -28,7 +28,7 @@ def read_text(path: Path) -> str:
                 with gzip.GzipFile(fileobj=file) as packed:
                     raw = packed.read(LARGEST_BYTES + 1)
     except (OSError, EOFError, ValueError) as error:
-        raise error_of("P070.file", where=path.name, found=clipped(str(error).splitlines()[0] if str(error) else "", 60)) from None
+        raise error_of("P070.file", where=path.name, found=clipped(str(error).splitlines()[0] if str(error) else "", 60)) from error
     if len(raw) > LARGEST_BYTES:
         raise error_of("P070.large", where=path.name, most=LARGEST_BYTES >> 20)
     try:

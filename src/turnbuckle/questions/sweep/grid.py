@@ -242,7 +242,7 @@ def digest_of(path: Path, name: str = "", files: Callable[[Path], Sequence[Path]
             raise FileNotFoundError(2, "No such file or directory")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a file name"
-        raise error_of("A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}") from None
+        raise error_of("A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}") from error
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 

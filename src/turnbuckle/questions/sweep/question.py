@@ -266,7 +266,7 @@ def _answers_of(journal: Journal | None, output: Path | None) -> tuple[Answers, 
         entries, unread = (journal.answers, journal.unread) if journal is not None and held else read_journal(path)
         answers.add(entries)
         if unread:
-            notes.append(f"{unread} lines of {path.name} cannot be read; their points are computed again")
+            notes.append(f"{unread} lines of {path.name} cannot be read as they were written; their points are computed again")
     if journal is not None and not journal.locked:
         notes.append(f"the file system of {journal.path.name} has no locks: nothing keeps a second process from this journal")
     return answers, notes

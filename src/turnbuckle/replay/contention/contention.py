@@ -220,7 +220,7 @@ def replay(
         # what `progress` raises is its caller's
         if raised:
             raise raised[0] from None
-        raise _translated(error) from None
+        raise _translated(error) from error
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
 

@@ -46,7 +46,7 @@ def quietly(work: Callable[[], _Value]) -> _Value:
         with _held_back():
             return work()
     except pl.exceptions.PanicException as error:  # derives from BaseException
-        raise ValueError(str(error).strip() or "no Parquet") from None
+        raise ValueError(str(error).strip() or "no Parquet") from error
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def read_report(path: Path, program: str, *, threads: int = 0, progress: Callabl
         try:
             done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise error_of("P074", where=str(path), found=type(error).__name__, name=path.name) from None
+            raise error_of("P074", where=str(path), found=type(error).__name__, name=path.name) from error
         if done.returncode or not place.is_file():
             lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
             outcome = f"exit {done.returncode}" + (f": {clipped(lines[-1], 120)}" if lines else "")
@@ -138,7 +138,7 @@ def _table(file: Path) -> pl.DataFrame:
             return quietly(lambda: read_arrow(stream))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         text = clipped(str(error).splitlines()[0].replace(str(file), file.name) if str(error) else type(error).__name__, 120)
-        raise error_of("P072", where=file.name, found=text) from None
+        raise error_of("P072", where=file.name, found=text) from error
 
 
 def _insert(database: sqlite3.Connection, name: str, frame: pl.DataFrame, file: Path) -> None:

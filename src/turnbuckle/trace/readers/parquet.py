@@ -219,7 +219,7 @@ def _inside(folder: Path, name: str) -> Path:
     except PermissionError:
         raise _forbidden(place) from None
     except (OSError, RuntimeError) as error:
-        raise _wrong_table(place, "no such file" if isinstance(error, FileNotFoundError) else clipped(str(error), 120)) from None
+        raise _wrong_table(place, "no such file" if isinstance(error, FileNotFoundError) else clipped(str(error), 120)) from error
     return real
 
 
@@ -230,7 +230,7 @@ def _polars(place: Path, work: Callable[[], Any]) -> Any:
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         kind = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
         text = f"{kind}{error}".splitlines()[0].replace(str(place), place.name)
-        raise _wrong_table(place, clipped(text, 120), "it is damaged, or no Parquet file") from None
+        raise _wrong_table(place, clipped(text, 120), "it is damaged, or no Parquet file") from error
 
 
 def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowed: int) -> None:

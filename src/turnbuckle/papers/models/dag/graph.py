@@ -125,7 +125,7 @@ def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
         text = of_frame(loaded(path))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         message = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
-        raise error_of("A061.file", where=path.name, found=message, fix="give a Parquet file or CSV in UTF-8", subject=what) from None
+        raise error_of("A061.file", where=path.name, found=message, fix="give a Parquet file or CSV in UTF-8", subject=what) from error
     return table_of(text, path.name, columns, what)
 
 

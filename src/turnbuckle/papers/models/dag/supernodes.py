@@ -98,7 +98,7 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
     try:
         matrix = mmread(str(path), spmatrix=False)
     except (ValueError, OverflowError, OSError, TypeError) as error:
-        raise _unreadable(path, _one_line(str(error))) from None
+        raise _unreadable(path, _one_line(str(error))) from error
     except MemoryError:
         raise _unreadable(path, "more entries than fit into memory") from None
     return replace(triangle_of(matrix, side, path.name), value_bytes=_FIELDS[kind])
@@ -114,7 +114,7 @@ def _header(path: Path) -> tuple[str, str]:
             held = os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:
         reason = (error.strerror or "") if isinstance(error, OSError) else "not a file name"
-        raise _unreadable(path, reason, fix="name a file that is there and that you may read") from None
+        raise _unreadable(path, reason, fix="name a file that is there and that you may read") from error
     lines = text.split(b"\n")
     words = lines[0].decode("ascii", "replace").lower().split()
     if text[:2] in (b"\x1f\x8b", b"BZ") or path.suffix in (".gz", ".bz2"):

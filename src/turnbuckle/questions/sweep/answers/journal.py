@@ -5,8 +5,9 @@ computed again.  One process at a time may write to a journal, which a lock (flo
 process, however that ends.  Where the file system has no locks, as some network file systems, `Journal.locked` says so.
 
 A line holds the answers of one batch that have the same results, or its refusals of one kind: keys of 16 bytes each, and each result once
-where all have the same value, else as doubles (both in base64) or as a list.  So a number takes eleven bytes.  Lines of the first version,
-which held one answer each, are read as well.
+where all have the same value, else as doubles (both in base64) or as a list.  So a number takes eleven bytes.  It begins with a digest of
+itself: a line of which a byte has changed is counted, and its points are computed again.  Lines of the first two versions have no digest,
+and those of the first one hold one answer each; both are read as well.
 
     A085  another process writes to the journal
     A086  the journal cannot be opened or written, or is none
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 from base64 import b64decode, b64encode
@@ -32,7 +34,9 @@ from turnbuckle.foundation.files import opened
 from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome
 
 ENDING: Final = ".journal"
-_HEADS: Final = tuple(b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (2, 1))
+_HEADS: Final = tuple(b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (3, 2, 1))
+#: How a line with a digest begins, and hexadecimal digits of the digest.
+_MARK, _DIGITS = b'{"sha256":"', 16
 #: Bytes of a key, and those that are looked at at once for the end of the last whole line.
 _KEY, _BLOCK = 16, 1 << 16
 
@@ -77,13 +81,28 @@ def read_journal(path: Path) -> tuple[Answers, int]:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    for key, outcome in _entries(json.loads(line)):
+                    for key, outcome in _entries(_checked(line, first)):
                         answers.put(key, outcome)
                 except (ValueError, KeyError, TypeError, AttributeError):
                     unread += 1
     except (OSError, ValueError) as error:
-        raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from None
+        raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from error
     return answers, unread
+
+
+def _checked(raw: bytes, head: bytes) -> Any:
+    """Return what a line holds; raise ValueError where its digest is another one, or is missing below the present head."""
+    if raw.startswith(_MARK) or head == _HEADS[0]:
+        end = len(_MARK) + _DIGITS
+        if raw != _digested(b"{" + raw[end + len('",') :]):
+            raise ValueError
+    return json.loads(raw)
+
+
+def _digested(raw: bytes) -> bytes:
+    """Return a line that begins with its digest: of the line without it."""
+    digest = hashlib.sha256(raw).hexdigest()[:_DIGITS].encode()
+    return _MARK + digest + b'",' + raw[1:]
 
 
 def _entries(line: dict[str, Any]) -> list[tuple[str, Outcome]]:
@@ -101,7 +120,7 @@ def _entries(line: dict[str, Any]) -> list[tuple[str, Outcome]]:
     return [(keys[2 * _KEY * k : 2 * _KEY * (k + 1)], outcome) for k, outcome in enumerate(outcomes)]
 
 
-def _written(answers: Sequence[tuple[str, Outcome]]) -> str:
+def _written(answers: Sequence[tuple[str, Outcome]]) -> bytes:
     """Return the lines that hold answers."""
     alike: dict[tuple[str, ...], list[tuple[str, Outcome]]] = {}
     for key, outcome in answers:
@@ -113,8 +132,8 @@ def _written(answers: Sequence[tuple[str, Outcome]]) -> str:
             line |= {"code": code, "error": error}
         else:
             line["results"] = {name: _packed([outcome.results[name] for _, outcome in some]) for name in names}
-        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
-    return "".join(lines)
+        lines.append(_digested(json.dumps(line, separators=(",", ":")).encode() + b"\n"))
+    return b"".join(lines)
 
 
 def _packed(values: list[Any]) -> Any:
@@ -159,7 +178,7 @@ class Journal:
                 raise OSError(errno.EINVAL, "not an ordinary file")
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except (OSError, ValueError) as error:
-            raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
+            raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from error
         try:
             self.locked = self._lock()
             #: answers, unread: what the journal held when it was opened, as `read_journal` returns it
@@ -172,7 +191,7 @@ class Journal:
 
     def write(self, answers: Sequence[tuple[str, Outcome]]) -> None:
         """Append answers by key, and return once they are on the disk."""
-        self._append(_written(answers).encode())
+        self._append(_written(answers))
         self._keep = True
 
     def close(self) -> None:
@@ -225,7 +244,7 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
-            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from None
+            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from error
 
 
 def _refused(path: Path, evidence: str) -> TurnbuckleError:
