@@ -11,19 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_names import Ran
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_by_job import started, stream_of
 from refusals import refused
+from rows import copy, profile_of
 
 import turnbuckle as tb
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.machine import load
 from turnbuckle.questions.pool.fleet import Fleet, nodes_of, read_fleet
 from turnbuckle.questions.pool.logs import read_log
 from turnbuckle.questions.pool.mix import read_mix
-from turnbuckle.questions.pool.question import least, of_jobs
-from turnbuckle.questions.pool.simulation import simulate
-from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, one_way, published
+from turnbuckle.questions.pool.question import Measure, of_jobs
+from turnbuckle.questions.pool.simulation import fewest_enough, simulate
+from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, crossing, one_way, published
 from turnbuckle.questions.pool.stream import Stream
 from turnbuckle.show.figures.figure import draw
 
@@ -121,7 +123,7 @@ def test_the_least_that_is_enough_is_the_same_from_wherever_it_is_looked_for(mos
         asked.append(count)
         return count >= answer
 
-    assert least(most, enough, near) == answer == least(most, lambda n: n >= answer)
+    assert fewest_enough(most, enough, near) == answer == fewest_enough(most, lambda n: n >= answer)
     assert len(asked) == len(set(asked)) and all(0 < n < most for n in asked)
 
 
@@ -176,9 +178,21 @@ def test_a_class_with_a_recording_slows_down_as_project_says() -> None:
     (projected,) = run.project("cdi-row-link", draws=40).projections
     mine = answer.clusters[1].classes[0]
     assert mine.assumed.basis == "recording" and mine.assumed.value == projected.penalty
-    assert mine.assumed.bandwidth == pytest.approx(projected.copies.size_bytes / projected.measured_seconds)  # type: ignore[union-attr]
-    assert mine.took == pytest.approx(projected.penalty)
-    assert answer.fixed.classes[0].took == pytest.approx(1.0)
+    assert (mine.assumed.bandwidth, mine.assumed.exposed, mine.assumed.moving) == crossing(run.profile)
+    assert mine.took.value == pytest.approx(projected.penalty)
+    assert answer.fixed.classes[0].took.value == pytest.approx(1.0)
+
+
+def test_only_bytes_between_host_and_pool_load_a_trunk() -> None:
+    """Two GPUs, 3 MB from and to hosts in 30 us of 100 us; copies inside a device and to a peer stay in the pool."""
+    across = [
+        copy(0, 10_000, size=1_000_000, direction=1, device=0),
+        copy(5_000, 15_000, size=1_000_000, direction=1, device=1),
+        copy(85_000, 100_000, size=1_000_000, direction=2, device=1),
+    ]
+    inside = [copy(20_000, 80_000, size=90_000_000, direction=d, device=0, stream=d) for d in (3, 4)]
+    both, alone = (crossing(profile_of(copies=copies, kernels=[])) for copies in ([*across, *inside], across))
+    assert both == alone == pytest.approx((3e6 / 100e-6 / 2, 0.3, 0.3))
 
 
 def test_a_class_without_one_has_a_range_and_says_so() -> None:
@@ -187,6 +201,32 @@ def test_a_class_without_one_has_a_range_and_says_so() -> None:
         _, most = one_way(load(cluster.machine))
         assumed = cluster.classes[0].assumed
         assert assumed.basis == "published" and (assumed.low, assumed.high) == (1.0, published(most))
+    assert [(f.code, f.count, f.detail) for f in answer.findings if f.code == "A525"] == [("A525", 1, "jobs")]
+    assert "A525" not in {f.code for f in of_jobs(poisson(50, 10, 60, 5), "8:2x4", classes={"jobs": Tie(span=(1.0, 1.1))}).findings}
+
+
+def test_a_pool_has_the_findings_of_the_recordings_it_rests_on() -> None:
+    run = tb.read(SAMPLE)
+    answer = of_jobs(poisson(50, 10, 60, 5), "8:2x4", "cdi-row-api", classes={"jobs": run}, seeds=0, draws=5)
+    projected = run.project("cdi-row-api", draws=5)
+    said = {f.code for f in (*projected.findings, *projected.projections[0].findings)}
+    assert said and said <= {f.code for f in answer.findings}
+    assert all(f.detail.startswith("jobs") for f in answer.findings if f.code in said)
+
+
+def test_every_value_lies_in_its_range() -> None:
+    """A trunk that is too narrow: what jobs take is far beyond the slowdown of their class alone."""
+    busy = Tie(span=(1.0, 1.05), bandwidth=1e9, exposed=0.2, moving=0.3)
+    for trunk in (None, 1e8):
+        answer = of_jobs(poisson(200, 4, 60, 3), "64:4x16", classes={"jobs": busy}, trunk=trunk, seeds=4)
+        for cluster in answer.clusters:
+            took = cluster.classes[0].took
+            measures = [took, *(m for m in vars(cluster).values() if isinstance(m, Measure))]
+            assert all(m.low <= m.value <= m.high for m in measures) and len(measures) == 8
+        row = answer.as_dict()["clusters"][-1]["classes"][0]
+        low, high = row["took_interval"]
+        assert low <= row["took"] <= high
+        assert (row["took"] > row["slowdown"]["high"]) == (trunk is not None)
 
 
 def test_a_declared_curve_is_read_at_the_delay() -> None:
@@ -311,6 +351,136 @@ def test_a_log_that_is_none_is_refused(tmp_path: Path, text: str, code: str) -> 
     refused(code, read_log, tmp_path / "log")
 
 
+def sacct(*jobs: str) -> str:
+    """Return a log of a sound job, given first, and others."""
+    head = "JobID|Partition|Submit|Start|Elapsed|Timelimit|NNodes|AllocTRES"
+    return "\n".join([head, "1|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,mem=8G,node=1", *jobs])
+
+
+STRANGE = {
+    "year 9999": "2|gpu|9999-01-01T00:00:00|9999-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,node=1",
+    "started in the year 9999": "2|gpu|2026-01-01T00:00:00|9999-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,node=1",
+    "start before submission": "2|gpu|2026-01-01T00:00:00|2025-12-31T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,node=1",
+    "centuries": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|99999-01:00:00|02:00:00|1|cpu=8,gres/gpu=1,node=1",
+    "4e9 nodes": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|4000000000|cpu=8000000000,gres/gpu=1,node=4000000000",
+    "more cores than there are": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=900000000000000,gres/gpu=1",
+    "more GPUs than there are": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=900000000000000",
+    "more memory than there is": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,mem=99999999P",
+    "nothing": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=0,gres/gpu=0,node=1",
+    "not stated": "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|",
+    "twice": sacct().splitlines()[1],
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_job_that_no_cluster_has_is_set_aside_with_a_count(tmp_path: Path, strange: str) -> None:
+    alone, both = (tmp_path / name for name in ("alone.txt", "both.txt"))
+    alone.write_text(sacct())
+    both.write_text(sacct(STRANGE[strange]))
+    assert [(f.code, f.count) for f in read_log(both).findings] == [("A521", 1)]
+    (with_it, without) = (of_jobs(log, "64:4x4", "cdi-row-link", seeds=2).as_dict() for log in (both, alone))
+    assert with_it.pop("findings") != without.pop("findings") and with_it == without
+
+
+def test_a_job_with_a_negative_run_time_never_ran(tmp_path: Path) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(sacct("2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|-01:00:00|02:00:00|1|cpu=8,gres/gpu=1"))
+    assert [(f.code, f.count) for f in read_log(log).findings] == [("P224", 1)]
+
+
+def swf(*submitted: float, processors: int = 4) -> str:
+    rows = (f"{k} {at:.0f} 0 100 {processors} -1 -1 {processors} 200 -1 1 1 1 1 1 1 -1 -1" for k, at in enumerate(submitted))
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("submitted", [(1e9,), (0, 1e9), (0, 3e7), (0, 0, 0)])
+def test_few_jobs_far_apart_are_answered(tmp_path: Path, submitted: tuple[float, ...]) -> None:
+    """Most draws of days without jobs hold none, and jobs that come at once leave no time between the first and the last."""
+    (tmp_path / "log.swf").write_text(swf(*submitted))
+    answer = of_jobs(tmp_path / "log.swf", "64:4x4", "cdi-row-link", cores_per_gpu=1)
+    assert answer.fixed.utilisation.value > 0 and math.isfinite(answer.fixed.utilisation.high)
+    codes = {f.code for f in answer.findings}
+    assert ("A521" in codes) == (1e9 in submitted[1:])
+    assert ("A524" in codes) == (3e7 not in submitted), "a single day has no range over days"
+
+
+LOGS = {
+    "sacct": sacct(STRANGE["twice"].replace("1|gpu", "2|gpu", 1)),
+    "swf": swf(0, 90_000, 90_000),
+    "pods": "\n".join(
+        [
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time",
+            *(f"pod-{k},4000,1024,1,500,{k * 1000},{k * 1000 + 900},{k * 1000 + 10}" for k in range(3)),
+        ]
+    ),
+    "instances": "\n".join(
+        [
+            "instance_sn,role,cpu_request,gpu_request,memory_request,creation_time,scheduled_time,deletion_time",
+            *(f"in-{k},HN,4,1,100,{k * 1000},{k * 1000 + 10},{k * 1000 + 900}" for k in range(3)),
+        ]
+    ),
+}
+CELLS = [
+    "",
+    "-1",
+    "0",
+    "1",
+    "nan",
+    "inf",
+    "1e9",
+    "4e9",
+    "1e15",
+    "1e300",
+    "9999-01-01T00:00:00",
+    "99999-00:00:00",
+    "cpu=1e15,gres/gpu=1e15",
+    "x",
+]
+
+
+@given(st.sampled_from(sorted(LOGS)), st.integers(1, 3), st.integers(0, 17), st.sampled_from(CELLS), st.booleans())
+@settings(deadline=None)
+def test_any_value_of_any_field_is_answered_with_finite_numbers_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, line: int, column: int, cell: str, resident: bool
+) -> None:
+    """One hostile cell: the log is refused with a code, or answered by numbers that lie in their ranges."""
+    separator = {"sacct": "|", "swf": " "}.get(kind, ",")
+    lines = LOGS[kind].splitlines()
+    line = min(line, len(lines) - 1)
+    cells = lines[line].split(separator)
+    cells[column % len(cells)] = cell or ("-1" if kind == "swf" else "")
+    lines[line] = separator.join(cells)
+    path = tmp_path_factory.mktemp("log") / "jobs"
+    path.write_text("\n".join(lines))
+    try:
+        answer = of_jobs(path, "64:4x4", "cdi-row-link", resident=resident, seeds=2)
+    except TurnbuckleError as error:
+        assert error.code in ("P070", "P071", "A206")
+        return
+    assert answer.jobs > 0 and math.isfinite(answer.load)
+    for cluster in answer.clusters:
+        measures = [m for m in vars(cluster).values() if isinstance(m, Measure)]
+        assert all(m.low <= m.value <= m.high and math.isfinite(m.value) for m in measures)
+        assert 0 <= cluster.utilisation.high <= 1 + 1e-9
+
+
+def test_jobs_that_fit_nowhere_are_counted_or_refused(tmp_path: Path) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(sacct("2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=5,node=1"))
+    found = {f.code: f for f in of_jobs(log, "64:4x4", seeds=0).findings}
+    assert found["A523"].detail == "1 of 2 jobs"
+    refused("A206", of_jobs, log, "64:0x4", seeds=0)
+    refused("A206", of_jobs, stream_of([(0.0, 1.0, 1, 0)]), "64:4x4")
+
+
+def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "nodes.csv"
+    table.write_text("cores,gpus\n64,1e12\n")
+    refused("A063", read_fleet, table)
+    table.write_text("cpu_milli,gpu,memory_mib\n64000,1e12,1\n")
+    refused("A526", read_fleet, table)
+
+
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, turnbuckle: Callable[..., Ran]) -> None:
     stream = poisson(20, 10, 60, 5)
     refused("A448", of_jobs, stream)
@@ -375,7 +545,7 @@ def test_a_mix_ties_the_classes_of_a_log(tmp_path: Path) -> None:
     (tmp_path / "jobs.txt").write_text(SACCT)
     (tmp_path / "mix.toml").write_text('[mix]\njobs = "jobs.txt"\nnodes = "64:4x4"\n[classes.gpu]\nslowdown = [1.1, 1.3]')
     answer = of_jobs(tmp_path / "mix.toml", on="cdi-row-link", seeds=0, search=False)
-    assert answer.clusters[1].classes[0].assumed.basis == "declared" and answer.clusters[1].classes[0].took == pytest.approx(1.2)
+    assert answer.clusters[1].classes[0].assumed.basis == "declared" and answer.clusters[1].classes[0].took.value == pytest.approx(1.2)
 
 
 # --- two public fleets ------------------------------------------------------------------------------------------------

@@ -201,12 +201,8 @@ def _print_classes(console: Console, answer: Pool) -> None:
         for place, cluster in enumerate(answer.clusters[1:]):
             m = cluster.classes[k]
             first = about if place == 0 else ("", "", "")
-            table.add_row(*first, _name(cluster), f"{m.took:.4g} [{m.assumed.low:.4g}, {m.assumed.high:.4g}]")
+            table.add_row(*first, _name(cluster), f"{m.took.value:.4g} [{m.took.low:.4g}, {m.took.high:.4g}]")
     console.print(table)
-    if bare := list(dict.fromkeys(m.name for c in answer.clusters for m in c.classes if m.assumed.basis == "published")):
-        named = ", ".join(plain(name, 30) for name in bare[:6]) + (" ..." if len(bare) > 6 else "")
-        assumed = "from no slowdown to the worst of two programs that Shorts and Grant print (Table IV)"
-        console.print(Text(f"no recording of {named}: assumed {assumed}; --class 'CLASS=run.sqlite' ties one", "dim"))
     for c in answer.clusters[1:]:
         console.print(Text(f"{c.machine}: {c.pools:,} pool{'s' * (c.pools != 1)} of {c.reach:,} hosts ({c.reach_source})", "dim"))
 

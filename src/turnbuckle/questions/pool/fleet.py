@@ -21,14 +21,14 @@ from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.questions.pool.lines import read_text, rows_of, whole
 from turnbuckle.questions.pool.stream import MILLI
 
-#: Nodes of one fleet.
-MOST_NODES: Final = 1_000_000
+#: Nodes of one fleet; cores and GPUs of one node.
+MOST_NODES, MOST_CORES, MOST_GPUS = 1_000_000, 1_000_000, 10_000
 _SHAPE: Final = re.compile(r"([0-9]{1,6}):([0-9]{1,4})x([0-9]{1,7})")
 _COLUMNS: Final = (
-    Column("cores", "1", above=True, whole=True),
-    Column("gpus", "1", whole=True),
-    Column("count", "1", needed=False, above=True, whole=True),
-    Column("memory", "B", needed=False, above=True),
+    Column("cores", "1", above=True, whole=True, most=MOST_CORES),
+    Column("gpus", "1", whole=True, most=MOST_GPUS),
+    Column("count", "1", needed=False, above=True, whole=True, most=MOST_NODES),
+    Column("memory", "B", needed=False, above=True, most=1e18),
 )
 #: Memory of a node that no table states [MiB]: none is short of it.
 UNBOUNDED: Final = 1 << 50
@@ -96,13 +96,18 @@ class Fleet:
 
 
 def nodes_of(rows: Sequence[tuple[int, int, int, int]]) -> Fleet:
-    """Return fixed nodes from (cores in thousandths, GPUs, memory [MiB], count)."""
+    """Return fixed nodes from (cores in thousandths, GPUs, memory [MiB], count).  Raises A448, A526."""
     total = sum(count for *_, count in rows)
     if not 0 < total <= MOST_NODES:
         raise error_of("A448.count", found=f"{total:,}", most=MOST_NODES)
+    for cores, gpus, *_ in rows:
+        if cores > MOST_CORES * MILLI or gpus > MOST_GPUS:
+            found = f"{cores / MILLI:,.0f} cores, {gpus:,} GPUs"
+            raise error_of("A526", found=found, most_cores=MOST_CORES, most_gpus=MOST_GPUS)
     counts = [count for *_, count in rows]
-    cores, gpus, memory = (np.repeat(np.array([row[k] for row in rows], dtype=np.int64), counts) for k in range(3))
-    return Fleet(cores, memory, np.arange(total), gpus)
+    columns = (np.array([row[k] for row in rows], dtype=np.int64) for k in range(3))
+    each_cores, each_gpus, each_memory = (np.repeat(column, counts) for column in columns)
+    return Fleet(each_cores, each_memory, np.arange(total), each_gpus)
 
 
 def read_fleet(given: str | Path) -> Fleet:

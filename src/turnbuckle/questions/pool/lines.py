@@ -13,8 +13,6 @@ from turnbuckle.foundation.files import opened
 
 #: Text of a log, unpacked.
 LARGEST_BYTES: Final = 1 << 30
-#: Seconds beyond which a time is none: a hundred years.
-_LONGEST: Final = 3.2e9
 Rows = Iterator[tuple[int, list[str]]]
 
 
@@ -72,7 +70,7 @@ def whole(text: str, path: Path, line: int) -> int:
 
 def time(text: str, path: Path, line: int) -> float:
     """Return a time [s]; nan where the cell is empty."""
-    return number(text, path, line, _LONGEST) if text.strip() else math.nan
+    return number(text, path, line) if text.strip() else math.nan
 
 
 def refused(path: Path, line: int, what: str) -> TurnbuckleError:

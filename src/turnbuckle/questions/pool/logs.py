@@ -6,8 +6,7 @@ P071  a line of a log that cannot be read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.questions.pool.lines import Rows, number, read_text, rows_of, time, whole
 from turnbuckle.questions.pool.slurm import read_sacct, read_swf
-from turnbuckle.questions.pool.stream import MILLI, Stream, classed
+from turnbuckle.questions.pool.stream import MILLI, Stream, logged, together
 
 _PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
 _REQUESTS: Final = ("cpu_request", "gpu_request", "memory_request")
@@ -54,49 +53,64 @@ def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stre
 def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stream:
     """Read the pods of Alibaba's GPU fleet of 2023: shares of a GPU, and pods that never found a place."""
     columns = [header.index(name) for name in _PODS]
-    table, names = [], []
+    table, names, keys = [], [], []
     for line, row in rows:
         cores, memory, count, share = (whole(row[k], path, line) for k in columns[1:5])
         gpus = count * MILLI if count != 1 else min(share, MILLI)
         table.append((cores, memory, gpus, *(time(row[k], path, line) for k in columns[5:])))
+        keys.append(row[columns[0]])
         names.append("no GPU" if not gpus else "a share of a GPU" if gpus < MILLI else "1 GPU" if gpus == MILLI else f"{count} GPUs")
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
     created, deleted, scheduled = numbers[:, 3], numbers[:, 4], numbers[:, 5]
     ran = np.isfinite(created) & (resident | (np.isfinite(scheduled) & (deleted > scheduled)))
-    return _stream("pods of Alibaba's GPU fleet, 2023", numbers, created, deleted - scheduled, names, ran, [])
+    times = {"arrival": created, "start": scheduled, "work": deleted - scheduled}
+    return _stream("pods of Alibaba's GPU fleet, 2023", numbers, times, names, keys, ran)
 
 
 def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
     """Read the instances of Alibaba's disaggregated fleet of 2025: those on CPU nodes (CN) and those on GPU nodes (HN)."""
     columns = [header.index(name) for name in _INSTANCES]
-    table, names = [], []
+    table, names, keys = [], [], []
     for line, row in rows:
         cores, gpus, memory = (number(row[k], path, line, 1e9) for k in columns[2:5])
         table.append((cores * MILLI, memory * 1024, gpus * MILLI, *(time(row[k], path, line) for k in columns[5:])))
+        keys.append(row[columns[0]])
         names.append(clipped(row[columns[1]], 20))
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
     # what ran before the log begins comes first: every draw of its days has it
     order = np.argsort(~np.isnan(numbers[:, 4]), kind="stable")
-    numbers, names = numbers[order], [names[k] for k in order]
+    numbers, names, keys = numbers[order], [names[k] for k in order], [keys[k] for k in order]
     created, scheduled, deleted = numbers[:, 3], numbers[:, 4], numbers[:, 5]
-    last = float(np.nanmax(np.concatenate([scheduled, deleted, [0.0]])))
+    instants = np.concatenate([[0.0], scheduled[np.isfinite(scheduled)], deleted[np.isfinite(deleted)]])
+    last = float(instants[together(instants)].max())
     early, late = np.isnan(scheduled), np.isnan(deleted)
     findings = []
     if early.any() or late.any():
         evidence = f"{early.sum():,} ran before the log begins, {late.sum():,} when it ends"
         findings.append(finding("P225", int((early | late).sum()), evidence))
     begun, ended = np.where(early, 0.0, scheduled), np.where(late, last, deleted)
-    source, ran = "instances of Alibaba's disaggregated fleet, 2025", ended > begun
-    stream = _stream(source, numbers, np.where(early, 0.0, created), ended - begun, names, ran, findings)
-    return replace(stream, standing=int((early & ran).sum()))
+    times = {"arrival": np.where(early, 0.0, created), "start": begun, "work": ended - begun}
+    source, ran = "instances of Alibaba's disaggregated fleet, 2025", np.isfinite(times["arrival"]) & (ended > begun)
+    return _stream(source, numbers, times, names, keys, ran, findings=findings, standing=early)
 
 
-def _stream(source: str, numbers: Float, arrival: Float, work: Float, names: list[str], ran: Bool, findings: list[Finding]) -> Stream:
+def _stream(
+    source: str,
+    numbers: Float,
+    times: Mapping[str, Float],
+    names: Sequence[str],
+    keys: Sequence[str],
+    ran: Bool,
+    *,
+    findings: Sequence[Finding] = (),
+    standing: Bool | None = None,
+) -> Stream:
     """Return the stream of a table whose first columns are cores, memory and GPUs; jobs that did not run are set aside."""
-    if not ran.all():
-        findings.append(finding("P224", int((~ran).sum())))
     kept = np.flatnonzero(ran)
-    class_of, classes = classed([names[k] for k in kept])
-    cores, memory, gpus = (np.round(numbers[kept, k]).astype(np.int64) for k in range(3))
-    ones = np.ones(len(kept), dtype=np.int64)
-    return Stream(source, arrival[kept], work[kept], work[kept], ones, cores, gpus, memory, class_of, classes, findings=tuple(findings))
+    aside = () if ran.all() else (finding("P224", int((~ran).sum())),)
+    cores, memory, gpus = np.round(numbers[kept, :3]).T
+    columns = {name: values[kept] for name, values in times.items()}
+    columns |= {"limit": columns["work"], "parts": np.ones(len(kept)), "cores": cores, "gpus": gpus, "memory": memory}
+    before = np.zeros(len(ran), dtype=bool) if standing is None else standing
+    more = {"findings": (*findings, *aside), "standing": before[kept]}
+    return logged(source, columns, [names[k] for k in kept], [keys[k] for k in kept], **more)

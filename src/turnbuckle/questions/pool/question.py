@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.fields import Declared
-from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.fields import Declared, Ranged
+from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine
 from turnbuckle.machine import load as machine_of
 from turnbuckle.projection.run import Run
@@ -35,7 +35,7 @@ from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.pool.fleet import Fleet, reaches, read_fleet
 from turnbuckle.questions.pool.logs import read_log
 from turnbuckle.questions.pool.mix import read_mix
-from turnbuckle.questions.pool.simulation import Policy, Result, by_class, simulate
+from turnbuckle.questions.pool.simulation import Policy, Result, by_class, fewest_enough, simulate
 from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, slowdowns
 from turnbuckle.questions.pool.stream import Stream
 
@@ -47,8 +47,6 @@ DEFAULT_ON: Final = ("cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link")
 SEEDS, DRAWS, LEVEL = 8, 200, 0.90
 #: What a smaller cluster may give away and keeps what the fixed nodes give: of throughput, and of the mean run time as waiting.
 TOLERANCE: Final = 0.01
-#: The first step away from what the draw before needed is so small a part of it.
-_STEPS: Final = 256
 #: Numbers of hosts that are looked at where hosts have a price.
 _SPLITS: Final = 5
 #: Numbers that a cluster has with a range.
@@ -56,7 +54,7 @@ _MEASURES: Final = ("utilisation", "core_utilisation", "stranded", "stranded_cor
 
 
 @dataclass(frozen=True)
-class Measure(Declared):
+class Measure(Ranged, Declared):
     """A number with its 90 % range over draws of the jobs and both ends of the slowdown."""
 
     value: float
@@ -71,13 +69,14 @@ class OfClass(Declared):
     Attributes
     ----------
     assumed : run time over that on fixed nodes, before links are shared.
-    took, waiting : mean run time over that on fixed nodes, and mean waiting time [s].
+    took : mean run time over that on fixed nodes, as simulated: links shared.
+    waiting : mean waiting time [s].
     """
 
     name: str
     jobs: int
     assumed: Slowdown
-    took: float
+    took: Measure
     waiting: float
 
 
@@ -233,7 +232,7 @@ class _Asked:
 
     def least(self, what: str, most: int, enough: Callable[[int], bool]) -> int:
         """Return the smallest count that is enough, looked for near the one of the draw before."""
-        self.nearest[what] = least(most, enough, self.nearest.get(what))
+        self.nearest[what] = fewest_enough(most, enough, self.nearest.get(what))
         return self.nearest[what]
 
     def enough(self, fleet: Fleet, slow: Sequence[Slowdown], variant: _Variant, before: Result, trunk: float | None = None) -> bool:
@@ -285,7 +284,7 @@ def of_jobs(
 
     Raises
     ------
-    ProfileError : P070, P071.  UsageError : A447 to A452.  CannotAnswer : A206, A207.
+    ProfileError : P070, P071.  UsageError : A447 to A452, A526.  CannotAnswer : A206, A207.
     """
     in_range(load, trunk, seeds, cores_per_gpu, host_price)
     stream, nodes, ties = (jobs, nodes, {}) if isinstance(jobs, Stream) else read_jobs(Path(jobs), nodes, cores_per_gpu, resident, seed)
@@ -317,10 +316,15 @@ def fleet_of(nodes: Fleet | str | Path | None) -> Fleet:
 
 
 def asked_of(stream: Stream, fleet: Fleet, load: float | None, resident: bool, seed: int) -> Stream:
-    """Return the jobs as they are asked about: cut to the nodes, as dense as asked for, or all of them staying."""
+    """Return the jobs as they are asked about: cut to the nodes, as dense as asked for, or all of them staying.
+
+    Raises A206 where no job has a GPU: nothing is pooled then.
+    """
     stream = stream.fitted(int(fleet.gpus.max()), int(fleet.cores.max()) // 1000)
     if load is not None:
         stream = stream.denser(load, fleet.all_gpus, seed)
+    if not stream.gpus.any():
+        raise error_of("A206.gpus", found=stream.source)
     return stream.staying() if resident else stream
 
 
@@ -354,6 +358,8 @@ def on_fixed_nodes(stream: Stream, fleet: Fleet, *, keep: Keep, policy: Policy, 
     asked = _Asked([_Variant(s, "value") for s in streams], "any" if stream.stays else policy, keep, None, stream.drawn is not None)
     unchanged = [UNCHANGED] * len(stream.classes)
     results = [asked.run(fleet, unchanged, v) for v in asked.variants]
+    if results[0].unplaced == len(stream):
+        raise error_of("A206.fits", found=f"{fleet.hosts:,} nodes with {fleet.all_gpus:,} GPUs")
     fewest = tuple(_fewest_nodes(asked, fleet, unchanged, results)) if search else None
     return Fixed(fleet, streams, tuple(results), fewest, stream.stays, asked.policy, keep, seeds, seed, asked.events)
 
@@ -390,7 +396,26 @@ def beside(
     first, last = stream.window
     of_question = (fixed.resident, fixed.policy, fixed.keep, host_price, fixed.seeds, fixed.seed, asked.events)
     load = 0.0 if fixed.resident else stream.gpu_load
-    return Pool(stream.source, len(stream), last - first, load, *of_question, tuple(clusters), stream.findings)
+    findings = tuple(merge([*stream.findings, *_findings(fixed, slow)]))
+    return Pool(stream.source, len(stream), last - first, load, *of_question, tuple(clusters), findings)
+
+
+def _findings(fixed: Fixed, slow: Sequence[Sequence[Slowdown]]) -> list[Finding]:
+    """Return what limits an answer: the findings of the recordings behind it, and what was assumed in their place."""
+    stream, unplaced = fixed.streams[0], fixed.results[0].unplaced
+    by_class = list(zip(stream.classes, zip(*slow, strict=True), strict=True))
+    out = []
+    for name, of_class in by_class:
+        every = dict.fromkeys(f for slowdown in of_class for f in slowdown.findings)
+        out += [replace(f, detail=f"{clipped(name, 30)}: {f.detail}".removesuffix(": ")) for f in every]
+    assumed = [name for name, of_class in by_class if any(s.basis == "published" for s in of_class)]
+    if assumed:
+        out.append(finding("A525", len(assumed), ", ".join(clipped(name, 30) for name in assumed[:6])))
+    if unplaced and not fixed.resident:
+        out.append(finding("A523", unplaced, f"{unplaced:,} of {len(stream):,} jobs"))
+    if stream.days == 1 and len(fixed.streams) > 1 and stream.drawn is None:
+        out.append(finding("A524"))
+    return out
 
 
 def in_range(load: float | None, trunk: float | None, seeds: int, cores_per_gpu: int, host_price: float) -> None:
@@ -435,45 +460,16 @@ def _cluster(
     stream = asked.variants[0].stream
     measures: dict[str, Any] = {name: asked.spread([float(getattr(r, name)) for r in results]) for name in _MEASURES}
     counts = np.bincount(stream.class_of, minlength=len(stream.classes)).tolist()
-    each = zip(stream.classes, counts, slow, by_class(results[0]), strict=True)
-    classes = tuple(OfClass(n, count, s, took, waiting) for n, count, s, (took, waiting) in each)
+    by_variant = [by_class(result) for result in results]
+    took = [asked.spread([of_class[k][0] for of_class in by_variant]) for k in range(len(counts))]
+    waited = [waiting for _, waiting in by_variant[0]]
+    classes = tuple(map(OfClass, stream.classes, counts, slow, took, waited))
     sizes = (fleet.hosts, fleet.all_gpus, fleet.all_cores, len(fleet.gpus))
     measures |= {"unplaced": results[0].unplaced, "classes": classes, "fewest": fewest}
     return Cluster(*(name, title, *sizes, *reach), **measures)
 
 
 # --- the fewest GPUs --------------------------------------------------------------------------------------------------
-
-
-def least(most: int, enough: Callable[[int], bool], near: int | None = None) -> int:
-    """Return the smallest count from 1 to `most` that is enough, by bisection; `most` is taken to be enough.
-
-    Parameters
-    ----------
-    near : a count to begin at, from which steps double until they are past the answer.
-
-    >>> least(100, lambda n: n >= 37), least(100, lambda n: n >= 37, near=40), least(100, lambda n: n >= 37, near=12)
-    (37, 37, 37)
-    """
-    low, high = 0, most
-    if near is not None and low < near < high:
-        step = max(1, near // _STEPS)
-        falls = enough(near)
-        low, high = (low, near) if falls else (near, high)
-        while high - low > step:
-            probe = high - step if falls else low + step
-            if enough(probe) == falls:
-                low, high, step = (low, probe, 2 * step) if falls else (probe, high, 2 * step)
-            else:
-                low, high = (probe, high) if falls else (low, probe)
-                break
-    while high - low > 1:
-        middle = (low + high) // 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _fewest_nodes(asked: _Asked, fleet: Fleet, slow: Sequence[Slowdown], before: Sequence[Result]) -> list[Fleet]:

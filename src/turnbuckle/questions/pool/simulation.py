@@ -7,7 +7,7 @@ host with the fewest free cores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -23,6 +23,8 @@ from turnbuckle.replay.jobs import run_jobs
 Policy = Literal["order", "backfill", "any"]
 #: Waiting jobs that are looked at behind the first.
 DEPTH: Final = 100
+#: The first step away from what the draw before needed is so small a part of it.
+_STEPS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -149,3 +151,34 @@ def by_class(result: Result) -> list[tuple[float, float]]:
         work, waited = stream.work[ran], (result.start - stream.arrival)[ran]
         out.append((float((took / work).mean()), float(waited.mean())) if ran.any() else (1.0, 0.0))
     return out
+
+
+def fewest_enough(most: int, enough: Callable[[int], bool], near: int | None = None) -> int:
+    """Return the smallest count from 1 to `most` that is enough, by bisection; `most` is taken to be enough.
+
+    Parameters
+    ----------
+    near : a count to begin at, from which steps double until they are past the answer.
+
+    >>> [fewest_enough(100, lambda n: n >= 37, near) for near in (None, 40, 12)]
+    [37, 37, 37]
+    """
+    low, high = 0, most
+    if near is not None and low < near < high:
+        step = max(1, near // _STEPS)
+        falls = enough(near)
+        low, high = (low, near) if falls else (near, high)
+        while high - low > step:
+            probe = high - step if falls else low + step
+            if enough(probe) == falls:
+                low, high, step = (low, probe, 2 * step) if falls else (probe, high, 2 * step)
+            else:
+                low, high = (probe, high) if falls else (low, probe)
+                break
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
+import polars as pl
 
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
-from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.fields import Declared, Ranged
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine
+from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.run import Run
+from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.intervals import union_ns
 
 Basis = Literal["recording", "declared", "published", "no GPU", "fixed"]
+#: Ways of a copy that cross the fabric between a host and a pool; a copy inside a device, or to a peer in the pool, does not.
+ACROSS: Final = ("h2d", "d2h", "migration_h2d", "migration_d2h")
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,8 @@ class Tie:
     run : a recording of it.
     curve : run time over that without delay at added one-way latencies [s], from the nearest on.
     span : least and most run time over that on fixed nodes, on every fabric.
-    bandwidth : what each GPU moves on average [B/s]; None is that of the recording, or nothing.
-    exposed, moving : share of the run time in which nothing but copies runs, and in which any runs; None as above.
+    bandwidth : what each GPU moves to and from its host on average [B/s]; None is that of the recording, or nothing.
+    exposed, moving : share of the run time in which nothing but such copies runs, and in which any runs; None as above.
     """
 
     run: Run | None = None
@@ -45,13 +52,14 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class Slowdown(Declared):
+class Slowdown(Ranged, Declared):
     """How much longer the jobs of a class run on one machine.
 
     Attributes
     ----------
     value, low, high : run time over that on fixed nodes.
     bandwidth, exposed, moving : as of `Tie`.
+    findings : what `project` says of the recording and of its projection.
     """
 
     value: float
@@ -61,11 +69,7 @@ class Slowdown(Declared):
     bandwidth: float = 0.0
     exposed: float = 0.0
     moving: float = 0.0
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return both ends of the range."""
-        return self.low, self.high
+    findings: tuple[Finding, ...] = ()
 
 
 #: Jobs where they were recorded.
@@ -121,19 +125,33 @@ def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> 
 
 
 def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Slowdown:
-    (projected,) = run.project([machine], draws=draws, seed=seed).projections
+    answer = run.project([machine], draws=draws, seed=seed)
+    (projected,) = answer.projections
     require_numbers(projected)
     now, value = projected.measured_seconds, projected.penalty
-    low, high = (projected.interval.low / now, projected.interval.high / now) if projected.interval is not None else (value, value)
-    moving = exposed = bandwidth = 0.0
-    if projected.copies is not None and now:
-        moving, bandwidth = min((projected.copies.measured_seconds or 0.0) / now, 1.0), (projected.copies.size_bytes or 0.0) / now
-        exposed = min(projected.measured_breakdown.get("copy", 0.0) / now, moving)
-    given = [
-        of_tie if of_tie is not None else shown
-        for of_tie, shown in ((tie.bandwidth, bandwidth), (tie.exposed, exposed), (tie.moving, moving))
-    ]
-    return Slowdown(value, min(low, value), max(high, value), "recording", *given)
+    low, high = (end / now if now else value for end in projected.ends)
+    recorded = crossing(answer.run.profile)
+    declared = (tie.bandwidth, tie.exposed, tie.moving)
+    moved = [shown if given is None else given for given, shown in zip(declared, recorded, strict=True)]
+    findings = (*answer.findings, *projected.findings)
+    return Slowdown(value, min(low, value), max(high, value), "recording", *moved, findings)
+
+
+def crossing(profile: Profile) -> tuple[float, float, float]:
+    """Return what each GPU of a run moves to and from its host, and when.
+
+    Returns
+    -------
+    Average over the run [B/s], share of the run time in which nothing but such copies runs, and in which any runs.
+    """
+    if not profile.run_time_ns:
+        return 0.0, 0.0, 0.0
+    devices = pl.concat([profile.trace.table(name)["device"] for name in DEVICE_TABLES]).n_unique()
+    copies = profile.activities.filter(pl.col("direction").cast(pl.String).is_in(ACROSS))
+    busy_ns = union_ns(copies["start_ns"].to_numpy(), copies["end_ns"].to_numpy())
+    bandwidth = float(copies["size_bytes"].sum()) / profile.seconds / max(devices, 1)
+    exposed = float(copies["exposed_ns"].sum()) / profile.run_time_ns
+    return bandwidth, exposed, max(busy_ns / profile.run_time_ns, exposed)
 
 
 @cache

@@ -19,7 +19,7 @@ import numpy as np
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.questions.pool.lines import number, refused, rows_of
-from turnbuckle.questions.pool.stream import MILLI, Stream, classed
+from turnbuckle.questions.pool.stream import MILLI, Stream, logged
 
 _NEEDED: Final = ("JobID", "Submit", "Start")
 _ELAPSED: Final = re.compile(r"(?:([0-9]{1,5})-)?(?:([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{2})(?:\.[0-9]+)?")
@@ -38,10 +38,9 @@ def read_sacct(path: Path, text: str) -> Stream:
     if missing := [*(n for n in _NEEDED if n not in column), *([] if elapsed else ["Elapsed"]), *([] if given else ["AllocTRES"])]:
         raise error_of("P070.columns", where=path.name, missing=", ".join(missing))
     assert elapsed is not None and given is not None
-    jobs, names, aside, steps = [], [], 0, 0
+    jobs, names, keys, aside = [], [], [], 0
     for line, row in rows:
         if "." in row[column["JobID"]]:
-            steps += 1
             continue
         submit, start = (_instant(row[column[name]], path, line) for name in ("Submit", "Start"))
         ran = _duration(row[column[elapsed]], path, line)
@@ -52,15 +51,16 @@ def read_sacct(path: Path, text: str) -> Stream:
         limit *= 60.0 if "TimelimitRaw" in column else 1.0
         tres = _tres(row[column[given]], path, line)
         nodes = max(1, round(tres.get("node", number(row[column["NNodes"]], path, line) if "NNodes" in column else 1.0)))
-        each = (tres.get("cpu", 1.0) / nodes, tres.get("gpu", 0.0) / nodes, tres.get("mem", 0.0) / nodes)
-        jobs.append((submit, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each))
+        each = (tres.get("cpu", math.nan) / nodes, tres.get("gpu", 0.0) / nodes, tres.get("mem", 0.0) / nodes)
+        jobs.append((submit, start, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each))
+        keys.append(row[column["JobID"]])
         names.append(clipped(row[column["Partition"]], 40) if "Partition" in column else "jobs")
-    return _made("sacct", jobs, names, aside)
+    return _made("sacct", jobs, names, keys, aside)
 
 
 def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
     """Read the Standard Workload Format: processors are cores, and every `cores_per_gpu` of them have one GPU."""
-    jobs, names, aside = [], [], 0
+    jobs, names, keys, aside = [], [], [], 0
     for k, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith(";"):
             continue
@@ -74,23 +74,30 @@ def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
             continue
         limit = max(values[_LIMIT], values[_RUN])
         gpus = math.ceil(processors / cores_per_gpu) if cores_per_gpu else 0
-        jobs.append((values[_SUBMIT], values[_RUN], limit, 1, processors, gpus, max(values[_MEMORY_KB], 0.0) * processors / 1024))
+        start = values[_SUBMIT] + values[_WAIT] if values[_WAIT] >= 0 else math.nan
+        memory = max(values[_MEMORY_KB], 0.0) * processors / 1024
+        jobs.append((values[_SUBMIT], start, values[_RUN], limit, 1, processors, gpus, memory))
+        keys.append(cells[0])
         names.append(f"queue {cells[_QUEUE]}" if values[_QUEUE] >= 0 else "jobs")
-    return _made("Standard Workload Format", jobs, names, aside, divided=True)
+    return _made("Standard Workload Format", jobs, names, keys, aside, divided=True)
 
 
-def _made(source: str, jobs: Sequence[tuple[float, ...]], names: list[str], aside: int, *, divided: bool = False) -> Stream:
-    numbers = np.array(jobs, dtype=np.float64).reshape(-1, 7)
-    class_of, classes = classed(names)
-    arrival, work, limit = numbers[:, 0], numbers[:, 1], numbers[:, 2]
-    parts = numbers[:, 3].astype(np.int64)
-    cores = np.ceil(numbers[:, 4] * MILLI).astype(np.int64)
-    # several nodes share what a job was given: a part has whole GPUs, or a share of one
-    gpus = np.where(numbers[:, 5] > 1, np.ceil(numbers[:, 5]), numbers[:, 5])
-    gpus = np.ceil(gpus * MILLI).astype(np.int64)
-    memory = np.ceil(numbers[:, 6]).astype(np.int64)
+def _made(
+    source: str,
+    jobs: Sequence[tuple[float, ...]],
+    names: Sequence[str],
+    keys: Sequence[str],
+    aside: int,
+    *,
+    divided: bool = False,
+) -> Stream:
+    numbers = np.array(jobs, dtype=np.float64).reshape(-1, 8)
+    columns = dict(zip(("arrival", "start", "work", "limit", "parts"), numbers.T[:5], strict=True))
+    # several nodes share what a job was given
+    cores, gpus = np.ceil(numbers[:, 5:7] * MILLI).T
+    columns |= {"cores": cores, "gpus": gpus, "memory": np.ceil(numbers[:, 7])}
     findings = (finding("P224", aside),) if aside else ()
-    return Stream(source, arrival, work, limit, parts, cores, gpus, memory, class_of, classes, divided, findings)
+    return logged(source, columns, names, keys, findings=findings, divided=divided)
 
 
 def _instant(text: str, path: Path, line: int) -> float:
@@ -104,12 +111,12 @@ def _instant(text: str, path: Path, line: int) -> float:
 
 
 def _duration(text: str, path: Path, line: int) -> float:
-    """Return a duration [s]: seconds, or days-hours:minutes:seconds; nan where there is none.
+    """Return a duration [s]: seconds, or days-hours:minutes:seconds; nan where there is none, or a negative one.
 
     >>> _duration("1-02:03:04", Path("jobs"), 1), _duration("05:06", Path("jobs"), 1), _duration("90", Path("jobs"), 1)
     (93784.0, 306.0, 90.0)
     """
-    if text in ("", "UNLIMITED", "Partition_Limit", "INVALID"):
+    if text in ("", "UNLIMITED", "Partition_Limit", "INVALID") or text.startswith("-"):
         return math.nan
     if match := _ELAPSED.fullmatch(text):
         days, hours, minutes, seconds = (float(part or 0) for part in match.groups())

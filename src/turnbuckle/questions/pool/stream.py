@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.findings import Finding, finding
 
 #: Cores and GPUs are counted in thousandths of one.
 MILLI: Final = 1000
@@ -22,6 +22,9 @@ MOST_CLASSES: Final = 200
 BLOCK: Final = 86_400.0
 #: What a stream has of each job.
 COLUMNS: Final = ("arrival", "work", "limit", "parts", "cores", "gpus", "memory", "class_of")
+YEAR: Final = 365.25 * 86_400.0
+#: The most that a job has.  No public cluster is a tenth as large (Top500, November 2025), and no job runs a tenth as long.
+MOST_YEARS, MOST_PARTS, MOST_CORES, MOST_GPUS, MOST_MIB = 20, 1_000_000, 200_000_000, 5_000_000, 1 << 50
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,17 @@ class Stream:
 
     @property
     def window(self) -> tuple[float, float]:
-        """Return the time from the first submission to the last [s]: what ends later counts up to there."""
-        return float(self.arrival[0]), float(self.arrival[-1])
+        """Return the time from the first submission to the last [s]: what ends later counts up to there.
+
+        Jobs that are all submitted at once are counted for as long as the longest of them runs.
+        """
+        first, last = float(self.arrival[0]), float(self.arrival[-1])
+        return first, last if last > first or self.stays else first + float(self.work.max())
+
+    @property
+    def days(self) -> int:
+        """Return the days in which jobs were submitted, from the first to the last."""
+        return int(self.arrival[-1] // BLOCK) + 1
 
     @cached_property
     def stays(self) -> bool:
@@ -87,7 +99,7 @@ class Stream:
     def sorted(self) -> Stream:
         """Return the jobs by submission, the first at 0 s.  Raises A447 for too many, A206 for none."""
         if not len(self):
-            raise error_of("A206.jobs", found=self.source)
+            raise error_of("A206.jobs", found="; ".join([self.source, *(f.detail for f in self.findings if f.detail)]))
         if len(self) > MOST_JOBS:
             raise error_of("A447.jobs", found=f"{len(self):,}", most=MOST_JOBS)
         if len(self.classes) > MOST_CLASSES:
@@ -106,9 +118,12 @@ class Stream:
         if self.drawn is not None:
             return self.drawn(seed)
         day = np.floor(self.arrival / BLOCK).astype(np.int64)
-        days = int(day[-1]) + 1
+        days = self.days
         first = np.maximum(np.searchsorted(day, np.arange(days + 1)), self.standing)
-        chosen = np.random.Generator(np.random.Philox(seed)).integers(0, days, days)
+        draw = np.random.Generator(np.random.Philox(seed))
+        chosen = draw.integers(0, days, days)
+        while not self.standing and (first[chosen] == first[chosen + 1]).all():
+            chosen = draw.integers(0, days, days)  # of a log with few jobs, days without any
         rows = np.concatenate([np.arange(self.standing), *(np.arange(first[d], first[d + 1]) for d in chosen)])
         shifts = (np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen))
         out = self.taken(rows)
@@ -150,3 +165,75 @@ def classed(names: Sequence[str]) -> tuple[Int, tuple[str, ...]]:
     classes = dict.fromkeys(names)
     index = {name: k for k, name in enumerate(classes)}
     return np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
+
+
+def logged(source: str, columns: Mapping[str, Float], names: Sequence[str], keys: Sequence[str], **more: Any) -> Stream:
+    """Return the jobs of a log; those with values that no job has are set aside, with a count by reason (A521).
+
+    Parameters
+    ----------
+    columns : ``arrival``, ``start`` (nan where it is not known), ``work``, ``limit``, ``parts``, ``cores``, ``gpus`` and ``memory``, in
+        the units of a `Stream`, shape (rows,); a part with more than one GPU has whole ones.
+    names : class of each row.
+    keys : what the log calls each job.
+    more : of the `Stream`; ``standing`` as a mask of the rows.
+    """
+    findings = list(more.pop("findings", ()))
+    kept, reasons = _believed(columns, keys)
+    if reasons:
+        detail = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
+        findings.append(finding("A521", sum(reasons.values()), detail))
+    class_of, classes = classed([names[k] for k in kept])
+    times = {name: columns[name][kept] for name in ("arrival", "work", "limit")}
+    counts = {name: columns[name][kept].astype(np.int64) for name in ("parts", "cores", "memory")}
+    gpus = columns["gpus"][kept]
+    counts["gpus"] = np.where(gpus > MILLI, np.ceil(gpus / MILLI) * MILLI, gpus).astype(np.int64)
+    standing = int(more.pop("standing", np.zeros(len(names)))[kept].sum())
+    return Stream(source, **times, **counts, class_of=class_of, classes=classes, findings=tuple(findings), standing=standing, **more)
+
+
+def _believed(columns: Mapping[str, Float], keys: Sequence[str]) -> tuple[Int, dict[str, int]]:
+    """Return the rows that may be jobs, and how many are not, by reason; a row counts once."""
+    arrival, start, work = (columns[name] for name in ("arrival", "start", "work"))
+    parts, cores, gpus, memory = (columns[name] for name in ("parts", "cores", "gpus", "memory"))
+    longest = MOST_YEARS * YEAR
+    with np.errstate(over="ignore"):
+        flaws = {
+            "start before submission": start < arrival,
+            f"wait or run time over {MOST_YEARS} years": (work > longest) | (start - arrival > longest),
+            "no cores stated, or neither cores nor GPUs": np.isnan(cores) | ((cores == 0) & (gpus == 0)),
+            f"over {MOST_PARTS:,} nodes": parts > MOST_PARTS,
+            f"over {MOST_CORES:,} cores": parts * cores > MOST_CORES * MILLI,
+            f"over {MOST_GPUS:,} GPUs": parts * gpus > MOST_GPUS * MILLI,
+            "more memory than any cluster": parts * memory > MOST_MIB,
+            "the same job again": _again(keys, arrival),
+        }
+    kept = np.ones(len(arrival), dtype=bool)
+    reasons = {}
+    for reason, flawed in flaws.items():
+        if count := int((kept & flawed).sum()):
+            reasons[reason] = count
+        kept &= ~flawed
+    rows = np.flatnonzero(kept)
+    near = together(arrival[rows])
+    if count := int((~near).sum()):
+        reasons["submitted a year or more from all others"] = count
+    return rows[near], reasons
+
+
+def _again(keys: Sequence[str], arrival: Float) -> Bool:
+    """Return which rows have the name and the time of submission of one before."""
+    met: set[tuple[str, float]] = set()
+    out = np.zeros(len(keys), dtype=bool)
+    for k, key in enumerate(zip(keys, arrival.tolist(), strict=True)):
+        out[k] = key in met
+        met.add(key)
+    return out
+
+
+def together(arrival: Float) -> Bool:
+    """Return which jobs are of the largest group without a year between one submission and the next; of equal ones the first."""
+    order = np.argsort(arrival, kind="stable")
+    group = np.empty(len(arrival), dtype=np.int64)
+    group[order] = np.cumsum(np.diff(arrival[order], prepend=arrival[order][:1]) > YEAR)
+    return np.asarray(group == np.argmax(np.bincount(group))) if len(arrival) else np.ones(0, dtype=bool)
