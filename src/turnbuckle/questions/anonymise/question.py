@@ -84,7 +84,7 @@ _NCCL_ARGUMENTS: Final = re.compile(
 _COLLECTIVES: Final = {w.lower(): w for w in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
 
 #: Facts that are kept as they are.
-_FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank")
+_FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank", "record_shapes")
 _PRODUCTS: Final = _words("products")
 _PLAIN: Final = re.compile(r"[\w.-]{1,24}")
 _NUMBER: Final = re.compile(r"v?\d{1,8}(?:\.\d{1,8}){0,4}")
