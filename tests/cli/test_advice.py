@@ -113,7 +113,8 @@ def test_advice_of_findings_names_the_verb_of_an_option() -> None:
 
 
 def test_advice_names_the_options_of_the_recorder_at_hand_alone() -> None:
-    programs = {"nsys": {"nsys"}, "nvprof": {"nvprof"}, "rocprof": {"rocprof"}, "rocprofv3": {"rocprofv3"}, "rocpd": {"rocprofv3"}}
+    own = ("nsys", "nvprof", "rocprof", "rocprofv3")
+    programs = {**{name: {name} for name in own}, "nsys_stats": {"nsys"}, "rocpd": {"rocprofv3"}}
     for word, text in recording_advice().items():
         for form in FORMATS:
             told = recording_advice(form)[word]

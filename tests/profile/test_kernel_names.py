@@ -10,7 +10,7 @@ import pytest
 from rows import on_device, trace_of
 
 import turnbuckle as tb
-from turnbuckle.profile.kernels import MOST_KINDS, kind_by_name, kinds_of
+from turnbuckle.profile.kernels import MOST_KINDS, between_gpus, kind_by_name, kinds_of
 from turnbuckle.profile.pieces import grouped
 
 SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
@@ -47,6 +47,54 @@ SAMPLE = Path(tb.__file__).parent / "examples" / "milc-like-synthetic.sqlite"
 def test_names_tell_class_and_precision(name: str, word: str, precision: str) -> None:
     kind = kind_by_name(name)
     assert (kind.name, kind.precision) == (word, precision)
+
+
+#: Kernels that move data between GPUs, by the libraries that name them.
+BETWEEN_GPUS = [
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "ncclSymkDevKernel_AllGather_STMC(ncclSymkDevWorkArgs4K)",
+    "void mscclpp::allreduce6<__half>(float*)",
+    "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(unsigned char*)",
+    "void c10d::(anonymous namespace)::two_shot_all_reduce_kernel_inplace<float, 16, 8>(float**)",
+    "void c10d::symmetric_memory::barrier_kernel(unsigned int**, int)",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*, vllm::RankSignals)",
+    "void quickreduce::allreduce_prototype_twoshot<quickreduce::CodecFP>(half const*)",
+    "void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8, true>(AllReduceParams)",
+    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<(AllReduceFusionPattern)1>(P)",
+    "void userbuffers_fp16_sum_inplace_gpu_rw<8>(int)",
+    "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)",
+    "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)",
+    "void nvshmemi_barrier_on_stream_kernel<0>(int)",
+    "rccl_all_to_all(void*)",
+    "void aiter::reduce_scatter_cross_device_store<float, 8>(float*)",
+    "moeA2ADispatchKernel(Params)",
+]
+#: Kernels of one GPU whose names hold such words.
+OF_ONE_GPU = [
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(R)",
+    "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<float>::Policy600>(float*)",
+    "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
+    "void scatter_reduce_kernel<float>(float*)",
+    "void blockAllReduceSoftmax<float>(float*)",
+    "void oneflow::cuda::softmax::WarpAllReduceImpl<float>(float*)",
+    "triton_poi_fused_all_gather_into_tensor_cat_3",
+    "triton_red_fused_add_all_reduce_mean_wait_tensor_0",
+    "small_gather_kernel(float*)",
+    "void deep_ep::layout::get_dispatch_layout<256, 32>(long const*)",
+    "void reduce_all_columns(float*)",
+    "void broadcast_add_kernel<float>(float*)",
+    "wilson_dslash_b_t_send(void*, void*, int, void*)",
+]
+
+
+@pytest.mark.parametrize("name", BETWEEN_GPUS)
+def test_kernels_between_gpus_are_told_whoever_wrote_them(name: str) -> None:
+    assert between_gpus(name) and kind_by_name(name).bound == "none"
+
+
+@pytest.mark.parametrize("name", OF_ONE_GPU)
+def test_a_word_of_collectives_makes_no_kernel_one(name: str) -> None:
+    assert not between_gpus(name)
 
 
 def test_a_name_of_megabytes_is_cut() -> None:

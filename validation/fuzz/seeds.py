@@ -37,6 +37,7 @@ REAL = {
     "nvprof": ("nvprof summary", (".txt", ".csv")),
     "rocprof": ("rocprof", (".json", ".json.gz", ".db", ".csv")),
     "chakra": ("chakra", (".et", ".json", ".json.gz")),
+    "xplane": ("xplane", (".xplane.pb",)),
     "goal": ("goal", (".goal",)),
     "measured": ("measured", (".txt", ".csv", ".log")),
 }
@@ -189,6 +190,10 @@ def _others() -> Iterator[tuple[str, str, Build]]:
     yield "chakra", "protobuf", text("run.et", chakra.run())
     yield "chakra", "untimed", text("run.et", chakra.run(timed=False))
     yield "chakra", "json", text("run.json", json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": nodes}))
+    stats = helper("test_nsys_stats")
+    yield "xplane", "turns", text("run.xplane.pb", helper("build_xplane").turns(20))
+    yield "nsys_stats", "gpu", text("run_cuda_gpu_trace.csv", f"{stats.GPU}\n{stats.KERNEL}\n{stats.COPY}\n")
+    yield "nvprof session", "xml", text("run.nvvp", helper("test_nvprof_bad").SESSION)
     recorded = helper("test_recorded_reader")
     yield "recorded", "opencl", _copied(EXAMPLES / "jacobi-opencl-pocl.trace.csv")
     yield "recorded", "kit", lambda folder: recorded.written(folder, recorded.lines())

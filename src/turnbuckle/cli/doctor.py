@@ -26,6 +26,7 @@ from turnbuckle.machine import Machine, all_machines, load
 from turnbuckle.machine.measured.topology import Topology, cpu_list, in_words
 from turnbuckle.machine.measured.topology import read as read_topology
 from turnbuckle.profile.messages.traffic import traffic
+from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
@@ -171,12 +172,11 @@ def recording(path: Path) -> list[dict[str, Any]]:
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}
     gap = findings.get("P205")
-    overhead = summary.overhead_share(profile)
     nsys = trace.facts.get("format", "nsys") == "nsys"
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
-    in_checks = ("P115", "P109", "P111", "P119", "P182", "P220")
+    in_checks = ("P115", "P109", "P111", "P119", "P182", "P220", "P261")
     # a run of MPI calls alone has no device to check
     device = nsys or answer.on_device
     return [
@@ -192,9 +192,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
         ),
         *_start_up(answer),
         *_messages(traffic(trace)),
-        _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time")
-        if trace.overheads.height
-        else _line("look", "profiler overhead", "not recorded"),
+        _overhead(profile, findings.get("P261")),
         *_if(
             device,
             _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
@@ -205,6 +203,15 @@ def recording(path: Path) -> list[dict[str, Any]]:
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
         *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in in_checks),
     ]
+
+
+def _overhead(profile: Profile, notes: Finding | None) -> dict[str, Any]:
+    """Check what the profiler itself took: what it wrote of its own work, and what its notes of the host may have taken beside."""
+    share = summary.overhead_share(profile)
+    written = f"{share:.1%} of run time" if profile.trace.overheads.height else "not recorded"
+    if notes is not None:
+        return _line("look", "profiler overhead", f"{written}, and beside it notes of {notes.detail}; {notes.advice}")
+    return _line("ok" if profile.trace.overheads.height and share < 0.1 else "look", "profiler overhead", written)
 
 
 def _start_up(run: Run) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ Bound = Literal["pipe", "memory", "none", ""]
 #: Kinds of one run that are kept apart; the rest take the launch of the longest of their class and precision.
 MOST_KINDS: Final = 64
 OTHER: Final = "other"
+#: Class of kernels that move data between GPUs.
+COLLECTIVE: Final = "collective"
 #: Characters of a name that are looked at: a template's arguments can go on for pages.
 _LONGEST: Final = 2000
 _NAMELESS: Final = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
@@ -93,6 +95,15 @@ def kind_by_name(name: str) -> KernelKind:
     match = next((rule for part in (stem, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
     precision = next((rule.word for rule in rules() if rule.what == "precision" and rule.pattern.search(text)), "")
     return KernelKind(precision=precision) if match is None else KernelKind(match.word, match.bound, precision)
+
+
+def between_gpus(name: str) -> bool:
+    """Return whether a kernel moves data between GPUs and waits for them.
+
+    >>> between_gpus("void vllm::cross_device_reduce_1stage<half, 2>(RankData*)"), between_gpus("void reduce_kernel<512>(float*)")
+    (True, False)
+    """
+    return kind_by_name(name).name == COLLECTIVE
 
 
 _LAUNCH: Final = ("blocks", "threads", "registers", "shared_bytes")

@@ -26,6 +26,7 @@ from turnbuckle.trace.check import DEVICE_TABLES, by_table, check, nested_calls,
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
+from turnbuckle.trace.noted import SEEN, noted
 from turnbuckle.trace.recorders import recorder_of
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import numbered_steps
@@ -146,6 +147,8 @@ def build(trace: Trace) -> Profile:
     unnamed = alone[1] - alone[0] - covered_ns(*alone, *merge_intervals(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()))
     if unexplained := int(unnamed.sum()):
         findings = merge([*findings, finding("P205", int((unnamed > 0).sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
+    if (notes := noted(trace)).share(last - first) >= SEEN:
+        findings = merge([*findings, finding("P261", notes.count, notes.in_words(last - first))])
     activities = rows.select(
         *_words(),
         "track",

@@ -133,6 +133,18 @@ def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Dura
     return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(longer))
 
 
+def unchanged(run: Pieces) -> Durations:
+    """Return the durations of a run as recorded."""
+    nothing = np.zeros(len(run))
+    return Durations(run, run.seconds.copy(), nothing, dict.fromkeys(get_args(Falls), nothing), ())
+
+
+def host_shorter(durations: Durations, left: Float) -> Durations:
+    """Let the application's own work between calls take this share of its time, shape (draws, 1)."""
+    factor = np.where(durations.run.category == "cpu", left, 1.0)
+    return replace(durations, scaled=durations.scaled * factor, host=durations.host * left)
+
+
 def kernels_longer_by(durations: Durations, longer: Float | None) -> Durations:
     """Let kernels take so many times longer, a number or shape (draws, 1); None leaves them."""
     if longer is None:

@@ -16,7 +16,7 @@ from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pair
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
-from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.anchor import Durations, host_shorter, unchanged
 from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Between, Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
@@ -26,6 +26,7 @@ from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.sum import SumResult, replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
+from turnbuckle.trace.noted import SEEN, noted
 
 #: Points on the way to a changed run at which its critical path is looked at, and points times instants for long runs.
 _POINTS: Final = 8
@@ -33,6 +34,10 @@ _WALKED: Final = 5_000_000
 #: Names of the unknowns of an order that the rules do not derive.
 OVERLAP: Final = "overlap of what no dependency rule explains"
 UNEXPLAINED: Final = "time that no dependency rule explains"
+
+
+#: Notes of a profiler never make up more of the host's own work than this.
+MOST_NOTED: Final = 0.9
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Prepared:
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     staging : copies that stage messages; None where nobody looked.
+    noted : most of the host's own work that may be the profiler's notes, as a share (`turnbuckle.trace.noted`).
     network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
@@ -60,6 +66,7 @@ class Prepared:
     nic_bound: Mapping[str, float] = field(default_factory=dict)
     network: Carried | None = None
     staging: StagingPairs | None = None
+    noted: float = 0.0
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
 
     @property
@@ -88,7 +95,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound)
+            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound, noted=self.noted)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
@@ -96,7 +103,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
-        return Prepared(run, profile.seconds, sharers=sharers(profile))
+        return Prepared(run, profile.seconds, sharers=sharers(profile), noted=_noted(profile, run))
     # what is looked for before there is a graph does not add to the memory of one
     copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
@@ -104,9 +111,18 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     returned(len(graph.time_ns))
     timeline = TimelineReplay.compiled(graph, run, piece)
     returned(len(graph.time_ns))
-    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged)
+    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged, noted=_noted(profile, run))
     returned(len(graph.time_ns))
     return ready.to(model.replay)
+
+
+def _noted(profile: Profile, run: Pieces) -> float:
+    """Return the most of the host's own work that may be the profiler's notes of it, as a share."""
+    notes = noted(profile.trace)
+    own = float(run.seconds[run.category == "cpu"].sum())
+    if notes.share(profile.run_time_ns) < SEEN or own <= 0:
+        return 0.0
+    return min(notes.most_seconds / own, MOST_NOTED)
 
 
 def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
@@ -162,6 +178,24 @@ def run_times(ready: Prepared, durations: Durations) -> Float:
         return _summed(ready, durations).seconds
     # adding the difference keeps the identity exact
     return ready.measured + (drawn_seconds(ready.timeline, changed(ready, durations)) - ready.timeline.unchanged_seconds)
+
+
+def with_fewer_notes(ready: Prepared, durations: Durations, share: Float, seconds: Float) -> Float:
+    """Return the run times [s] that hold the program whose host takes fewer notes for the profiler, too.
+
+    Such a run is replayed here and on the source, and what was measured changes as the two differ.  Of each draw counts what is farther
+    from the recording: with all notes, or with fewer.
+
+    Parameters
+    ----------
+    share : how much of the notes that may be there is there, 0 to 1, shape (draws, 1).
+    seconds : run times with all notes [s].
+    """
+    left = 1.0 - ready.noted * share
+    after, before = (run_times(ready, host_shorter(each, left)) for each in (durations, unchanged(durations.run)))
+    fewer = np.asarray(ready.measured * after / before)
+    farther = np.abs(fewer - ready.measured) > np.abs(seconds - ready.measured)
+    return np.where(farther, fewer, seconds)
 
 
 def _summed(ready: Prepared, durations: Durations) -> SumResult:

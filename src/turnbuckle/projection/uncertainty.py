@@ -30,6 +30,7 @@ from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
+    NOTES,
     VENDOR_ERROR,
     Draws,
     elsewhere,
@@ -40,7 +41,7 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure, with_fewer_notes
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
@@ -149,6 +150,8 @@ class Uncertain:
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
         ready = self.ready.drawn(draws)
         seconds = run_times(ready, durations)
+        if ready.noted and pair.target is not pair.source:
+            seconds = with_fewer_notes(ready, durations, below(draws.of(NOTES)), seconds)
         seconds = np.broadcast_to(seconds, (*seconds.shape[:-1], draws.draws)).copy()
         return seconds, unsure(ready, durations, seconds, draws)
 
@@ -262,6 +265,7 @@ class Uncertain:
             draws = Draws(1, self.seed)
             self.durations(declared, pair, model, draws)
         order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
+        order += [NOTES] if self.ready.noted else []
         return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order, *self.ready.network_unknowns])]
 
 

@@ -14,6 +14,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
 from turnbuckle.trace.readers import kineto, nsys_tables, parquet
+from turnbuckle.trace.readers.parts.mpi_ranges import with_named_calls
 from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
@@ -88,14 +89,14 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         if reader.sniff(head, place):
             return _read(reader, place, use_cache, threads, progress)
     if program := nsys_tables.exporter(place):
-        return nsys_tables.read_report(place, program, threads=threads, progress=progress)
+        return with_named_calls(nsys_tables.read_report(place, program, threads=threads, progress=progress))
     raise _unknown(place, head)
 
 
 def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
     before = path.stat() if use_cache and getattr(reader, "CACHED", True) and not kineto.archive(path) else None
     try:
-        trace: Trace = reader.read(path, threads=threads, progress=progress)
+        trace = with_named_calls(reader.read(path, threads=threads, progress=progress))
     except OSError as error:
         raise error_of("P005.parts", where=str(path), found=str(error)) from error
     distrust = None if before is None else cache.store(path, trace, before)

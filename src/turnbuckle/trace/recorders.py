@@ -21,6 +21,8 @@ FORMATS: Final[dict[str, str]] = {
     "rocprofv3": "rocprofv3 recording",
     "rocpd": "rocpd database",
     "chakra": "Chakra execution trace",
+    "xplane": "XSpace profile",
+    "nsys_stats": "Nsight CSV trace",
     "recorded": "Turnbuckle recording",
     "turnbuckle": "Turnbuckle trace",
 }

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from turnbuckle.foundation import schema
 from turnbuckle.foundation.findings import finding
+from turnbuckle.profile.kernels import between_gpus
+from turnbuckle.profile.messages.nccl import operation_in
 from turnbuckle.questions.anonymise import question as module
 from turnbuckle.questions.anonymise.question import Treated, anonymise, kept_kernels, treated_rows
 from turnbuckle.questions.anonymise.stand_in import read_as, stand_in
@@ -282,14 +284,14 @@ def test_a_stand_in_is_read_as_its_name_is(name: str, hostile: str) -> None:
 
 
 @plain
-@given(st.text(max_size=60).map(lambda t: "nccl" + t) | st.text(max_size=40))
-def test_any_name_of_a_kernel_is_bounded_and_means_the_same(text: str) -> None:
+@given(st.sampled_from(("nccl", "cross_device_reduce", "multimem_all_reduce", "")), st.text(max_size=60))
+def test_any_name_of_a_kernel_is_bounded_and_means_the_same(begin: str, rest: str) -> None:
+    text = begin + rest
     rows = [{"start_ns": 10, "end_ns": 11, "name": 0}]
     trace, _ = made(Trace(frames.tables(kernels=rows), pl.Series("name", [text]), {"format": "nsys"}, [], "x"))
     new = trace.text(trace.kernels)[0]
-    family = re.compile(r"^(void )?nccl\w*kernel", re.IGNORECASE)
-    assert bool(family.match(new)) == bool(family.match(text))
-    assert module._does(new) == module._does(text) or not family.match(text)
+    assert between_gpus(new) == between_gpus(text)
+    assert operation_in(new) == operation_in(text) or not between_gpus(text)
 
 
 # --- credentials ------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ import pytest
 from build_nvprof import EPOCH, LAUNCH, call, copy, kernel, make, thread_object, turns
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import codes
+from refusals import codes, refused
 
 from turnbuckle._native import demangle
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
+from turnbuckle.trace import read
 from turnbuckle.trace.readers.nvprof import reader as nvprof
 from turnbuckle.trace.readers.nvprof.names import short
 from turnbuckle.trace.readers.parts import sqlite_tables
@@ -36,7 +37,28 @@ def refusal(path: Path) -> ProfileError:
     return error
 
 
+#: What the Visual Profiler writes for itself, with folders of the machine where it ran.
+SESSION = """<?xml version="1.0" encoding="UTF-8"?>
+<session version="2" name="NewSession1.nvvp" normalize="false">
+<executable file="app" workingdir="." args="10"/>
+<timeline file="C:\\runs\\secret-user\\timeline.nvprof"/><timeline file='other.nvprof'/>
+</session>
+"""
+
 # --- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def test_a_session_of_the_visual_profiler_names_its_recordings(tmp_path: Path) -> None:
+    session = tmp_path / "session.nvvp"
+    session.write_text(SESSION)
+    elsewhere = refused("P089", read, session)
+    assert elsewhere.found == "timeline timeline.nvprof, other.nvprof" and "copy timeline.nvprof" in elsewhere.fix
+    make(tmp_path / "timeline.nvprof", turns(3))
+    assert refused("P089", read, session).fix == "read timeline.nvprof, which stands beside it"
+    session.write_text("<session>" + "<" * 100_000)
+    assert refused("P089", read, session).found == "no timeline"
+    session.write_text('<?xml version="1.0"?><topology><object type="Machine"/></topology>')
+    refused("P013", read, session)
 
 
 def test_sniff(written: Callable[..., Path], tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def sized_collectives(rows: pl.DataFrame, trace: Trace) -> tuple[pl.DataFrame, i
     recorded = recorded.with_columns(first=first, stride=stride, ranks=pl.col("ranks").fill_null(pl.lit(world, pl.Int64)))
     gathered = pl.coalesce(pl.col("receive_bytes"), pl.col("size_bytes") * pl.col("ranks"))
     whole = pl.when(pl.col("operation") == "allgather").then(gathered).otherwise(pl.coalesce("size_bytes", "receive_bytes"))
-    priced = (pl.col("operation") != "") & ~pl.col("algorithm").str.contains("|".join(_UNPRICED))
+    # other libraries' kernels reach into each other's memory: neither rings nor trees
+    rings = named.str.contains("(?i)[nr]ccl")
+    priced = rings & (pl.col("operation") != "") & ~pl.col("algorithm").str.contains("|".join(_UNPRICED))
     bounded = pl.col("size_bytes").is_between(1, MOST_BYTES) & pl.col("ranks").is_between(2, MOST_RANKS)
     recorded = recorded.with_columns(size_bytes=whole).filter(priced, bounded, (pl.col("operation") != "sendrecv") | (pl.col("ranks") == 2))
     sized = recorded.select(*COLUMNS)

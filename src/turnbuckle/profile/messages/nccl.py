@@ -1,4 +1,4 @@
-"""Matching of NCCL kernels: the kernels of one profile that are one operation of several devices.
+"""Matching of the kernels of NCCL and its like: the kernels of one profile that are one operation of several devices.
 
 Kernels name neither communicator nor root.  Streams of different devices belong to one communicator if their k-th kernels,
 shifted by the most common offset, have one name, overlap, and end closer together than they begin.  Unmatched kernels are
@@ -16,6 +16,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import by_name
+from turnbuckle.profile.kernels import between_gpus
 from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS
 from turnbuckle.trace.trace import Trace
 
@@ -24,15 +25,15 @@ AGREEING: Final = 0.95
 #: Two streams end together: within half of what their beginnings are apart, or within this share of the kernels' length.
 _TOGETHER, _SHARE = 0.5, 0.05
 _MOST_LANES: Final = 128
-#: Operations of NCCL in which every rank needs every other; a kernel's name holds them.
+#: Operations in which every rank needs every other; a kernel's name holds them.
 _EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
-_KERNEL: Final = re.compile(r"(?i)^(void )?nccl\w*kernel")
+_OPERATION: Final = re.compile("allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce")
 _NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
 class _Lane:
-    """NCCL kernels of one stream, in the order they began: shape (kernels,)."""
+    """Kernels between GPUs of one stream, in the order they began: shape (kernels,)."""
 
     rank: tuple[int, int]
     activity: Int
@@ -42,8 +43,19 @@ class _Lane:
 
 
 def collectives(trace: Trace) -> Bool:
-    """Return a mask of the kernels of NCCL and RCCL, which move data between GPUs and wait for each other: no work of one GPU."""
-    return by_name(trace.kernels["name"], trace.names, lambda text: bool(_KERNEL.match(text)), False)
+    """Return a mask of the kernels that move data between GPUs and wait for each other: no work of one GPU."""
+    return by_name(trace.kernels["name"], trace.names, between_gpus, False)
+
+
+def operation_in(name: str) -> str:
+    """Return the collective operation that the name of a kernel tells; empty for none.
+
+    >>> operation_in("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), operation_in("cross_device_reduce_2stage"), operation_in("ncclKernel")
+    ('reducescatter', 'allreduce', '')
+    """
+    plain = name.lower().replace("_", "").replace("crossdevicereduce", "allreduce")
+    match = _OPERATION.search(plain)
+    return match[0] if match else ""
 
 
 def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
@@ -81,18 +93,14 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
 
 
 def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
-    """Return the streams with NCCL kernels, and the operation of each kernel name."""
-    # few recordings have such a name
-    if not trace.names.cast(pl.String).str.contains("(?i)nccl").any():
-        return [], {}
+    """Return the streams with kernels between GPUs, and the operation of each kernel name."""
     kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
-    names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
-    text = trace.text(names).str.to_lowercase()
-    names = names.with_columns(text=text).filter(pl.col("text").str.contains(_KERNEL.pattern))
-    if not names.height:
+    names = rows.filter(kernels).select(pl.col("name").unique(maintain_order=True)).drop_nulls()
+    texts = dict(zip(names["name"], trace.text(names).fill_null(""), strict=True))
+    does = {name: operation_in(text) for name, text in texts.items() if between_gpus(text)}
+    if not does:
         return [], {}
-    word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
-    does = dict(names.select("name", word.fill_null("")).iter_rows())
+    names = names.filter(pl.col("name").is_in(list(does)))
     order = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
     order = order[np.lexsort((ends[order], starts[order]))]
     place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[order].with_columns(i=order)

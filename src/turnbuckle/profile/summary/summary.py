@@ -57,7 +57,7 @@ def kernels(profile: Profile) -> dict[str, Any]:
 
 
 def _collective_kernels(profile: Profile) -> dict[str, int] | None:
-    """Return the kernels of NCCL and RCCL: count, plain sum, union on each device, its part without other kernels [ns]; None if none."""
+    """Return the kernels between GPUs: count, plain sum, union on each device, its part without other kernels [ns]; None if none."""
     trace = profile.trace
     chosen = collectives(trace)
     if not chosen.any():

@@ -84,6 +84,7 @@ LAUNCHES: Final = "launches on the target"
 HOST_SPEED: Final = "host of the other machine"
 HOST_LOOP: Final = "the program's work against the loop that both hosts were timed with"
 INSTRUCTIONS: Final = "instruction set of the other machine's host"
+NOTES: Final = "what the profiler's notes of the host took"
 SHARING: Final = "copies of other ranks on the same link"
 ZERO_COPY: Final = "kernels on memory that the host allocated"
 

@@ -19,6 +19,8 @@ import polars as pl
 from turnbuckle.foundation import schema
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.profile.kernels import between_gpus
+from turnbuckle.profile.messages.nccl import operation_in
 from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.profile.summary.start_up import LIBRARY
 from turnbuckle.show.text import terms
@@ -79,11 +81,10 @@ _NCCL_ARGUMENTS: Final = re.compile(
         "WORD", r"(?:ncclDevKernelArgs(?:Storage|\w{0,3})|ncclDevComm|ncclWork(?:Elem)?|ncclColl|unsigned|long|\d{1,9}u?l?)"
     )
 )
-_COLLECTIVE: Final = re.compile(r"allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce")
 _COLLECTIVES: Final = {w.lower(): w for w in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
 
 #: Facts that are kept as they are.
-_FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank")
+_FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank", "record_shapes")
 _PRODUCTS: Final = _words("products")
 _PLAIN: Final = re.compile(r"[\w.-]{1,24}")
 _NUMBER: Final = re.compile(r"v?\d{1,8}(?:\.\d{1,8}){0,4}")
@@ -275,23 +276,19 @@ def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
 def _kernel(text: str, names: _Names) -> str:
     """Keep the name that NCCL gave to one of its kernels; hash every other kernel's name.
 
-    A name that only begins like NCCL's keeps the collective that the rules read from it.
+    Another kernel between GPUs, or one whose name only begins like NCCL's, keeps the collective that the rules read from it.
     """
-    match = _NCCL.match(text)
-    if match is None:
+    if not between_gpus(text):
         return names.hashed(text, "kernel")
-    is_nccl = all(len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word) for word in match[1].split("_"))
-    does = _does(text)
-    if is_nccl and does == _does(match[1]):
+    does, match = operation_in(text), _NCCL.match(text)
+    if (
+        match is not None
+        and does == operation_in(match[1])
+        and all(len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word) for word in match[1].split("_"))
+    ):
         rest = text[match.end() :]
         return text if not rest or _NCCL_ARGUMENTS.fullmatch(rest) else f"{match[1]}-{names.hashed(text, 'kernel')}"
     return f"ncclKernel_{_COLLECTIVES.get(does, 'Other')}-{names.hashed(text, 'kernel')}"
-
-
-def _does(text: str) -> str:
-    """Return the collective that the rules read from a kernel's name."""
-    match = _COLLECTIVE.search(text.lower().replace("_", ""))
-    return match[0] if match else ""
 
 
 # --- ids and times ----------------------------------------------------------------------------------------------------

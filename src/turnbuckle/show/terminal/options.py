@@ -50,8 +50,8 @@ Charts = Annotated[Path | None, Parameter(name="--charts", help="write the figur
 Profile = Annotated[
     Path,
     Parameter(
-        help="a recording: Nsight Systems (nsys export --type sqlite or parquetdir; .nsys-rep where nsys is on the path), "
-        "PyTorch profiler (.json, .json.gz), nvprof (.nvvp), rocprof, "
+        help="a recording: Nsight Systems (nsys export --type sqlite or parquetdir; .nsys-rep where nsys is on the path; CSV of "
+        "nsys stats), PyTorch profiler (.json, .json.gz), JAX and TensorFlow (.xplane.pb), nvprof (.nvvp), rocprof, "
         "OTF2 (traces.otf2), Chakra, Paraver (.prv), Paje, DUMPI (.meta), PMPI text, or a folder that Turnbuckle wrote"
     ),
 ]

@@ -127,7 +127,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         head.add_row("window", plain_text(window_words(profile)))
     if among := kernels["collective"]:
         alone = f"{ns(among['alone_ns'])} of it without another kernel on their device"
-        head.add_row("NCCL", f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy {ns(among['union_ns'])}, {alone}")
+        head.add_row("collective", f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy {ns(among['union_ns'])}, {alone}")
     for line in coverage_lines(profile):
         head.add_row("coverage", line)
     hidden = summary.overlap(profile)

@@ -42,7 +42,7 @@ FLOOR = 8 << 20
 """Size of the smallest cached file [B]; smaller ones are read as fast as their copy."""
 CAPACITY = 10 << 30
 """Size of all entries together [B]; those not used for longest go first."""
-READER = 5
+READER = 6
 """Version of the readers: increase it whenever a reader gives other tables for the same file; entries of other versions are not used."""
 
 _RACY_NS = 50_000_000  # a file changed this recently may change again without a new time stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,8 @@ _ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
 #: Keys that a trace's text holds early, and no other JSON that a profiler writes.
 _KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|ph)"\s*:')
 _NAMED: Final = (".pt.trace.json", ".pt.trace.json.gz")
+#: What shows that shapes of operators' inputs were recorded: the option, or an operator that has them.
+_SHAPES: Final = re.compile(rb'"record_shapes"\s*:\s*(?:1|true)|"Input [Dd]ims"')
 _OPENS: Final = (b"{", b"[")
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -54,4 +57,6 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     if named is None and str(path).endswith(_ARCHIVES):
         raise error_of("P037.several", where=str(path), found="no member is named", name=path.name, separator=SEPARATOR)
     place, member = named or (path, None)
-    return native_trace(path, lambda: read_kineto(place, member=member, threads=threads, progress=progress))
+    trace = native_trace(path, lambda: read_kineto(place, member=member, threads=threads, progress=progress))
+    shapes = member is None and _SHAPES.search(beginning(b"", path)) is not None
+    return replace(trace, facts={**trace.facts, "record_shapes": True}) if shapes else trace

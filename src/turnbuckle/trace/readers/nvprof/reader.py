@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.readers.nvprof.source import READ, gather
@@ -26,14 +26,18 @@ from turnbuckle.trace.trace import Trace
 
 _NAMED: Final = (".nvvp", ".nvprof")
 _SUMMARY: Final = re.compile(rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)", re.M)
+#: A session of the Visual Profiler, and the recordings that it names.
+_SESSION: Final = re.compile(rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<session\b", re.DOTALL)
+_TIMELINE: Final = re.compile(rb"<timeline\b[^<>]*>")
+_FILE: Final = re.compile(rb"\bfile=[\"']([^\"'<>]{1,400})")
 #: Bytes of a text file that are searched for nvprof's lines, which may follow output of the application.
 _BEGINNING: Final = 1 << 16
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems, or a text summary."""
+    """Return whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems, a text summary, or a session."""
     if not head.startswith(MAGIC):
-        return b"\x00" not in head and is_summary(path)
+        return b"\x00" not in head and (_SESSION.match(head) is not None or is_summary(path))
     try:
         connection = connect(path, immutable=True)
         try:
@@ -60,10 +64,16 @@ def is_summary(path: Path) -> bool:
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a file.  Raises P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text."""
+    """Read a file.
+
+    Raises P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text, P089 a session.
+    """
     del threads
     with opened(path) as file:
-        if file.read(len(MAGIC)) != MAGIC:
+        begin = file.read(_BEGINNING)
+        if _SESSION.match(begin):
+            raise _session(path, begin)
+        if not begin.startswith(MAGIC):
             raise error_of("P043", where=str(path), found="sums by kernel and by call, as text", name=path.name)
     digest = _Digest(path)
     with Database(path, progress) as database:
@@ -77,6 +87,18 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     facts: dict[str, Any] = {"format": "nvprof", "schema_version": version, "product_version": "nvprof", "session_start_utc_ns": base}
     facts |= {"analysis_duration_ns": None, "tables": counts, "size_bytes": path.stat().st_size, "sha256": digest.result()}
     return Trace(tables, names, facts, findings, path.name)
+
+
+def _session(path: Path, begin: bytes) -> TurnbuckleError:
+    """Build P089: a session names recordings, with folders of the machine where it was made."""
+    tags = b" ".join(_TIMELINE.findall(begin))
+    places = [name.decode("utf-8", "replace").replace("\\", "/") for name in _FILE.findall(tags)]
+    names = [name for place in places[:8] if (name := clipped(place.rpartition("/")[2], 120))]
+    if not names:
+        return error_of("P089.none", where=str(path), found="no timeline")
+    beside = path.with_name(names[0]).is_file()
+    found = f"timeline {', '.join(names)}"
+    return error_of("P089.beside" if beside else "P089.elsewhere", where=str(path), found=found, recording=names[0])
 
 
 class _Digest(threading.Thread):
