@@ -308,9 +308,7 @@ class TimelineReplay:
         seconds = {name: float(spent[part == k].sum()) for k, name in enumerate(_PARTS)}
         return {**seconds, "other": seconds["other"] + beyond}
 
-    def change_by_part(
-        self, values: Float, instants: Float, path: Int, part_of_category: dict[str, str], points: int
-    ) -> dict[str, float]:
+    def change_by_part(self, values: Float, instants: Float, path: Int, part_of_category: dict[str, str], points: int) -> dict[str, float]:
         """Return which parts a change of the run time comes from [s]; they add up to it.
 
         On the way from the recorded run to the changed one, each step is what the edges of the critical path there take longer or shorter
