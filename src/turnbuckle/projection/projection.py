@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared, Ranged
-from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.findings import Finding, finding, merge
 
 if TYPE_CHECKING:
     from turnbuckle.projection.elsewhere.network import Carried
@@ -151,6 +152,7 @@ class Projection(Declared):
     kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
+    unknown : what decides the answer and nothing states, as ``FP64 of gb300``; empty where the answer has its numbers.
     kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
         kernel's end [s], as Groves et al. report a run; None by the sum, which has no instants, and without kernels of their own rows.
     """
@@ -182,6 +184,27 @@ class Projection(Declared):
     findings: list[Finding] = field(default_factory=list)
     kernel_window_seconds: float | None = None
     measured_kernel_window_seconds: float | None = None
+    unknown: str = ""
+
+    def unanswered(self, unknown: str) -> Projection:
+        """Return the same projection without its numbers, since `unknown` decides them; what the coupling alone changes stays."""
+        return replace(
+            self,
+            unknown=unknown,
+            seconds=math.nan,
+            breakdown=dict.fromkeys(self.breakdown, math.nan),
+            change=dict.fromkeys(self.change, math.nan),
+            envelope=(math.nan, math.nan),
+            alpha=None,
+            interval=None,
+            drivers={},
+            staging=None,
+            kept_network_seconds=None,
+            kernels=None,
+            sample=None if self.sample is None else np.full_like(self.sample, math.nan),
+            kernel_window_seconds=None,
+            findings=merge([*self.findings, finding("A394", 1, unknown)]),
+        )
 
     @property
     def as_recorded(self) -> bool:

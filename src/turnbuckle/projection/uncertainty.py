@@ -25,6 +25,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
+from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
@@ -519,7 +520,9 @@ def project_many(
                 parts = copy_times(copies, declared, pair, by, made=made), kernel_times(kernels, declared, pair, by, made=made)
                 answer = replace(answer, copies=parts[0], kernels=parts[1])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
-        out.append(replace(answers[""], alone=answers.get("alone")))
+        whole = replace(answers[""], alone=answers.get("alone"))
+        unknown = hole(ready.run, profile.seconds, pair, model)
+        out.append(whole.unanswered(unknown) if unknown else whole)
     return out
 
 

@@ -8,7 +8,7 @@ from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, signed, span, terms
-from turnbuckle.show.verdict import LINE, Verdict
+from turnbuckle.show.verdict import LINE, Verdict, cannot_say
 
 COUPLING_WORDS: Final = terms("coupling")
 TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
@@ -70,11 +70,15 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
 
 def _own_machine(v: Verdict) -> Cell:
     """Return what the run takes with the target's own kernels and host; a dash where they are the recording's."""
+    if v.whole.unknown:
+        return Cell("cannot say", clean(v.whole.unknown), tone="fair")
     return Cell(DASH) if v.whole is v.projection else Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
 
 
 def _with_own(v: Verdict) -> str:
     """Say the same with its interval, for the line under a row."""
+    if v.whole.unknown:
+        return f"with its own GPU and host {cannot_say(v.whole)}"
     if v.whole is v.projection:
         return ""
     measured = v.whole.measured_seconds or 1.0

@@ -84,7 +84,14 @@ def verdicts(projections: list[Projection]) -> list[Verdict]:
 
 def in_words(projection: Projection) -> str:
     """Return the verdict of one projection, in characters that a program reads: no space that holds words together."""
+    if projection.unknown:
+        return cannot_say(projection)
     return verdicts([projection])[0].words.replace(NARROW, " ")
+
+
+def cannot_say(projection: Projection) -> str:
+    """Return the verdict of a projection without numbers: what would have to be known."""
+    return f"cannot say: {clean(projection.unknown)}"
 
 
 def names(projections: list[Projection]) -> list[str]:
@@ -212,6 +219,8 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
 
 def _times(p: Projection) -> str:
     """Say how much longer or shorter a run takes, with its interval."""
+    if p.unknown:
+        return f"cannot be told ({clean(p.unknown)} is not stated)"
     measured = p.measured_seconds or 1.0
     change = p.penalty - 1.0
     interval = f", {bounds(*(end / measured - 1.0 for end in p.ends))}" if p.interval else ""
