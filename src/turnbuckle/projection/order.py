@@ -276,6 +276,17 @@ def timeline_change(durations: Durations) -> Change:
     )
 
 
+def plain_sums(durations: Durations, recorded: bool = False) -> dict[str, float]:
+    """Return launches with what delays them, kernels and copies added up [s], hidden behind other work or not; or as `recorded`.
+
+    Groves et al. 2022 draw these sums for a run (Fig 10).  Where work overlaps, they add up to more than the run time.
+    """
+    run = durations.run
+    rows = {"launch": run.kind == "launch", "kernel": run.kind == "kernel", "copy": run.category == "copy"}
+    there = {"launch": durations.seconds, "kernel": durations.undelayed, "copy": durations.undelayed}
+    return {part: float((run.seconds if recorded else there[part])[which].sum()) for part, which in rows.items()}
+
+
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:
     part = np.array([PART_OF_CATEGORY[c] for c in run.category], dtype=object)
     part[run.kind == "launch"] = "launch"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from turnbuckle.foundation import registry
 from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import Answer
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, signed, span, terms
 from turnbuckle.show.verdict import LINE, Verdict
@@ -177,3 +179,17 @@ def arrow(before: float | None, after: float | None, unit: str) -> str:
         return ""
     a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
     return a if a == b else f"{a} → {b}"
+
+
+def card_line(answer: Answer) -> str:
+    """Return how good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
+    if answer.model is None or not answer.model.carded or answer.network is not None:
+        return ""
+    in_words = registry.load("services", "card in words")
+    if all(m.relative for m in answer.targets):
+        layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
+        accuracy = in_words("remoting" if layers else "distance", "timeline")
+        return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
+    model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
+    accuracy = in_words("run time", model)
+    return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
