@@ -139,6 +139,7 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A2": CannotAnswer,
     "A201": GateFailed,
     "A202": GateFailed,
+    "A540": CannotAnswer,
     "R0": ReportError,
     "L0": LimitError,
     "I0": InternalError,
