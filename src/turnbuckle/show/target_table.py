@@ -81,6 +81,11 @@ def _numbers(v: Verdict, alone: list[Cell]) -> list[Cell]:
     ]
 
 
+def ranged(p: Projection) -> str:
+    """Return the penalty with its range."""
+    return f"{p.penalty:.3f}× {_range(p)}"
+
+
 def _range(p: Projection) -> str:
     """Return the range of the penalty."""
     low, high = (end / (p.measured_seconds or 1.0) for end in p.ends)
@@ -92,7 +97,7 @@ def _by_coupling(v: Verdict) -> str:
     if v.coupling is None:
         return ""
     p = v.coupling.projection
-    return f"by the coupling alone {seconds(p.seconds)}, {p.penalty:.3f}× {_range(p)}, {v.coupling.words}"
+    return f"by the coupling alone {seconds(p.seconds)}, {ranged(p)}, {v.coupling.words}"
 
 
 def coupling_words(p: Projection) -> str:

@@ -220,18 +220,19 @@ def headline(targets: list[Verdict]) -> str:
         most = f"{worst.name} most: {loss}" if len(over) > 1 else loss
         parts.append(f"{counted[3]} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}, {most}")
     parts += [_times(v) for v in unknown]
-    return _saying_which("; ".join(parts), asked) + "".join(f" {_capital(OWN[0])} {_times(v.machine)}." for v in asked if _unsaid(v))
+    return _saying_which("; ".join(parts), asked) + "".join(f" {capital(OWN[0])} {_times(v.machine)}." for v in asked if _unsaid(v))
 
 
 def _saying_which(text: str, asked: list[Verdict]) -> str:
     """Return a sentence that says which of the two answers of each target it is about."""
     told = which(asked)
     if len({v.owns for v in asked}) == 1:
-        return f"{_capital(told)}, {text}."
-    return f"{_capital(text)}. {_capital(told)}."
+        return f"{capital(told)}, {text}."
+    return f"{capital(text)}. {capital(told)}."
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital, and the others as they are."""
     return text[:1].upper() + text[1:]
 
 
@@ -274,10 +275,10 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
     parts += [_times(v) for v in asked if v.kind == "unknown"]
     uniform = len({v.owns for v in asked}) == 1
     by = f", {which(asked)}," if uniform else ""
-    rest = "" if uniform else f" {_capital(which(asked))}."
+    rest = "" if uniform else f" {capital(which(asked))}."
     for v in asked:
         if other := v.coupling if v.owns else v.machine:
-            rest += f" {_capital(ALONE if v.owns else OWN[0])} {_times(other)}."
+            rest += f" {capital(ALONE if v.owns else OWN[0])} {_times(other)}."
     return f"Against the recorded {seconds(measured_seconds)}{by or ','} " + "; ".join(parts) + "." + rest
 
 
