@@ -11,6 +11,7 @@ Where a recording is so long that it gets fewer draws, the mix is made of the fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -94,7 +95,8 @@ def of_files(
     carried_by = on_other(network)
     carrier = "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings))
     compared = (together.versus(), together.flips(mixes), together.draws)
-    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier)
+    accuracy = next((a.accuracy for a in applications if a.accuracy), "")
+    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier, accuracy)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
@@ -117,15 +119,17 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
         raise
     cells = []
     for whole in answer.projections:
-        by_whole, alone = (_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in (whole, whole.by_coupling))
-        cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, whole.verdict))
+        both = (whole, whole.by_coupling)
+        ratios = [_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in both]
+        answers = [(p.seconds, ratio, p.verdict) for p, ratio in zip(both, ratios, strict=True)]
+        cells.append(Cell(whole.target, whole.title, *answers[0], *answers[1]))
     seen: dict[str, Finding] = {}
     for f in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(f.code, f)
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
     about = (member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays)
-    answers = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
-    return Application(*(*about, *answers, recorded(run)))
+    made = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
+    return Application(*about, *made, recorded(run), answer.accuracy)
 
 
 def _alone(some: Sequence[Application]) -> tuple[Application, ...]:
@@ -214,7 +218,7 @@ class _Together:
             node_hours=hours,
             coupling_alone=alone,
             throughput=Ratio(1 / hours.value, 1 / hours.high, 1 / hours.low),
-            ssi=self._ssi(k) if k else None,
+            ssi=self._ssi(k) if k and hours.said else None,
             loses=tuple(name for name, penalty in cells if penalty.value > 1 + NOISE),
             surely=tuple(name for name, penalty in cells if penalty.low > 1 + NOISE),
             price=offer.price,
@@ -260,7 +264,7 @@ class _Together:
         (beats, premium), (alone, premium_alone) = (self._premium(a, b, coupling) for coupling in (False, True))
         prices = [self.offers[k].price for k in (a, b)]
         cheaper = None
-        if self.draws and prices[0] and prices[1]:
+        if self.draws and prices[0] and prices[1] and premium.said:
             costs = [self._each(k, price, "price", 1.0) for k, price in zip((a, b), prices, strict=True) if price]
             cheaper = float(np.mean(costs[0] < costs[1]) + 0.5 * np.mean(costs[0] == costs[1]))
         return Versus(self.names[a], self.names[b], beats, alone, premium, premium_alone, cheaper)
@@ -271,6 +275,8 @@ class _Together:
         if not self.draws:
             return None, self.ranged(stated, None)
         first, second = (self.hours_drawn(k, coupling) for k in (a, b))
+        if math.isnan(stated):
+            return None, self.ranged(stated, None)
         return chance_faster(first, second), self.ranged(stated, break_even_premium(first, second))
 
     def flips(self, mixes: Sequence[Mix]) -> tuple[Flip, ...]:
@@ -279,7 +285,9 @@ class _Together:
         for by in ("node-hours", "cost"):
             each = [1.0 if by == "node-hours" else m.price.value if m.price else None for m in mixes]
             priced = [
-                (price * m.node_hours.value, k, price) for k, (m, price) in enumerate(zip(mixes, each, strict=True)) if price is not None
+                (price * m.node_hours.value, k, price)
+                for k, (m, price) in enumerate(zip(mixes, each, strict=True))
+                if price is not None and m.node_hours.said
             ]
             if len(priced) < 2 or len(self.applications) < 2:
                 continue

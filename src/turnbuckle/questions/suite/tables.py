@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,8 @@ from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, listed, number, percent, probability, shorten
 
 _NAME: Final = 28
+#: In place of a number that hangs on what nobody states.
+UNSAID: Final = "cannot say"
 #: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
 _WIDE: Final = 4
 #: Turns of the ranking that a terminal has room for, and a document.
@@ -55,6 +58,8 @@ def ratio(value: Ratio, tone: str = "", *, ranges: bool = True) -> Shown:
     >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
     '1.043× [1.02, 1.07]'
     """
+    if not value.said:
+        return Shown(UNSAID, tone="fair")
     low, high = f"{value.low:.2f}", f"{value.high:.2f}"
     text = f"{value.value:.3f}×"
     return Shown(text if low == high or not ranges else f"{text} [{low}, {high}]", tone=tone)
@@ -85,6 +90,8 @@ def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, s
     )
     if changed:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
+    else:
+        caption += " Only the coupling changes: kernels and host stay those of the recording."
     if suite.network:
         caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
@@ -149,7 +156,7 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
 
 def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False) -> Table:
     """Return the break-even premium of each machine over each other one that needs more node-hours; with `today` only over today's."""
-    ranked = suite.ranked
+    ranked = [m for m in suite.ranked if m.node_hours.said]
     pairs = [(better.target, other.target) for k, better in enumerate(ranked) for other in ranked[k + 1 :]]
     if today:
         pairs = [(m.target, SELF) for m in ranked if m.target != SELF]
@@ -183,6 +190,8 @@ def share(value: Ratio) -> Shown:
     >>> share(Ratio(0.25, 0.2, 0.31)).text, share(Ratio(0.0, -0.034, 1.2)).text
     ('+25\\xa0% [+20, +31]', '0.0\\xa0% [−3.4, +120]')
     """
+    if not value.said:
+        return Shown(UNSAID)
     middle, low, high = (_percent(v) for v in (value.value, value.low, value.high))
     return Shown(f"{middle}{NARROW}%" + ("" if low == high else f" [{low}, {high}]"))
 
@@ -221,7 +230,7 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
 
 
 def _money(value: Ratio | Estimate | None, divisor: float, *, ranges: bool = True) -> Shown:
-    if value is None:
+    if value is None or math.isnan(value.value):
         return Shown(DASH)
     middle, low, high = (number(v / divisor, "1", all_digits=True) for v in (value.value, value.low, value.high))
     return Shown(middle if low == high or not ranges else f"{middle} [{low}, {high}]")
