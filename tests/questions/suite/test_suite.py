@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from contextlib import closing
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from shutil import copyfile
 from sqlite3 import connect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +21,14 @@ from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.cli.app import dispatch
+from turnbuckle.foundation.fields import json_text
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.projection import Projection, chance_faster
 from turnbuckle.questions.suite import mix
-from turnbuckle.questions.suite.answer import Suite
+from turnbuckle.questions.suite.answer import Ratio, Suite
+from turnbuckle.questions.suite.figures import figures
+from turnbuckle.questions.suite.page import sentences
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, read_portfolio
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.questions.suite.tables import of_suite

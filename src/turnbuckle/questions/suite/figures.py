@@ -95,7 +95,7 @@ def map_figure(suite: Suite) -> Figure:
     for k, (name, _, pairs) in enumerate(lines):
         below = 0.25 if name == "the mix" else 0.0
         for n, (whole, alone) in enumerate(pairs):
-            change = whole.value - 1.0
+            change = whole.value - 1.0 if whole.said else 0.0
             cell = {"row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1}
             colours = {"colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK}
             label = {"label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]"}
