@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 from rows import on_device
 from strategies import trace_of
 
+import turnbuckle as tb
+from turnbuckle.cli.run import run as command_line
 from turnbuckle.foundation.fields import json_text
 from turnbuckle.machine import Machine, load
+from turnbuckle.machine.catalog import folder
 from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.elsewhere.holes import NEGLIGIBLE
@@ -20,9 +25,15 @@ from turnbuckle.projection.elsewhere.kernels import PEAKS
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.uncertainty import project_many
+from turnbuckle.questions.suite.answer import Suite
+from turnbuckle.questions.suite.page import page as suite_page
+from turnbuckle.questions.suite.question import of_files
+from turnbuckle.questions.suite.sheet import write
+from turnbuckle.questions.suite.tables import of_suite
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.verdict import sentence, verdicts
 
+EXAMPLES = Path(tb.__file__).parent / "examples"
 SIZE = {"blocks": 200_000, "threads": 256, "registers": 32, "shared_bytes": 0}
 #: A kernel that arithmetic holds up, by each precision.
 PRODUCTS = {
@@ -120,3 +131,69 @@ def test_without_a_number_nothing_shows_one() -> None:
     shown = [cell.text for cell in targets_table(targets).rows[0]]
     assert "cannot say" in shown and not any("nan" in text for text in shown)
     assert "FP64 of gb200 is not stated" in sentence(targets, 1e-3) and "nan" not in sentence(targets, 1e-3)
+
+
+@pytest.fixture(scope="module")
+def holed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine's file without FP64: that of a GB200 with two tables cut out."""
+    text = (folder() / "gb200.toml").read_text(encoding="utf-8").replace('name = "gb200"', 'name = "holed"')
+    for name in PEAKS["fp64"]:
+        text = re.sub(rf"\[{re.escape(name)}\]\n(.+\n)+", "", text)
+    path = tmp_path_factory.mktemp("holes") / "holed.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def workload(holed: Path) -> Suite:
+    runs = [tb.read(EXAMPLES / f"{name}-like-synthetic.sqlite", use_cache=False) for name in ("milc", "dgemm")]
+    return of_files(runs, [str(holed), "gh200", "nvlink-c2c"], draws=40)
+
+
+def test_a_mix_with_a_hole_is_no_number(workload: Suite) -> None:
+    """The machine stands last, without node-hours, chance, premium or turn; by the coupling alone it has its numbers."""
+    mix = next(m for m in workload.mixes if m.target == "holed")
+    assert mix.unknown == "FP64 of holed" and math.isnan(mix.node_hours.value) and mix.coupling_alone.value > 0
+    assert workload.ranked[-1] is mix and mix not in workload.answered and len(workload.answered) == len(workload.mixes) - 1
+    among = [v for v in workload.versus if "holed" in (v.target, v.other)]
+    assert {v.beats for v in among} == {None} and all(math.isnan(v.premium.value) for v in among)
+    assert not any("holed" in (f.better, f.worse) for f in workload.flips) and workload.flips
+    others = [m for m in workload.answered if m.target != "self"]
+    assert others and not any(math.isnan(m.node_hours.value) for m in others)
+
+
+def test_a_mix_with_a_hole_is_shown_everywhere(workload: Suite, tmp_path: Path) -> None:
+    document = json.loads(workload.to_json())
+    holed = next(m for m in document["mixes"] if m["target"] == "holed")
+    assert holed["cannot_say"] == "FP64 of holed" and holed["node_hours"] == {"value": None, "low": None, "high": None}
+    shown = [cell.text for table in of_suite(workload) for row in table.rows for cell in row]
+    assert "cannot say" in shown and not any("nan" in text.split() or "nan×" in text for text in shown)
+    page = suite_page(workload)
+    assert "cannot say" in page and "nan×" not in page and ">nan<" not in page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert write(workload, tmp_path / "suite.xlsx").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [
+        (("project", "--fail-if", "penalty > 5%"), 3),
+        (("project", "--format", "json"), 0),
+        (("project", "--format", "csv"), 0),
+        (("project",), 0),
+        (("report", "-o", "page.html"), 0),
+        (("whatif", "--format", "json"), 3),
+        (("export", "-o", "run.json"), 3),
+    ],
+)
+def test_no_verb_makes_a_number_of_a_hole(
+    verb: tuple[str, ...], code: int, holed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *options = verb
+    assert command_line([name, str(EXAMPLES / "dgemm-like-synthetic.sqlite"), "--on", str(holed), *options]) == code
+    printed = capfd.readouterr()
+    text = printed.out + printed.err + "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html"))
+    assert "FP64 of holed" in text
+    assert not re.search(r"\bnan(\b|%|×)(?!\()", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)), name

@@ -215,7 +215,7 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         return {"table": None, "words": ""}
     rows, apart = [], []
     for v, (timed, summed) in zip(verdicts, studies.by_replay, strict=True):
-        if v.kind == "self" or v.whole.unknown:
+        if v.kind == "self" or timed.unknown:
             continue
         measured = timed.measured_seconds or 1.0
         difference = (timed.seconds - summed.seconds) / measured

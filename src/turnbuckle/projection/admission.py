@@ -10,6 +10,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.projection import Projection
 from turnbuckle.trace.recorders import with_calls
 
 #: Tables of a trace of which at least one must hold rows for a coupling to matter.
@@ -28,6 +29,12 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
     """Refuse a timeline whose recorded order cannot be trusted (A122); `otherwise` names a way that needs no order."""
     if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
         raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
+
+
+def require_numbers(projection: Projection) -> None:
+    """Refuse a projection that has no numbers, because what decides it is not stated (A395)."""
+    if projection.unknown:
+        raise error_of("A395", unknown=projection.unknown, name=projection.target)
 
 
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.

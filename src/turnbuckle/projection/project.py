@@ -22,6 +22,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
@@ -65,7 +66,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
     network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
-    return Projection(
+    projection = Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
         model=model.name,
@@ -90,6 +91,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
+    unknown = hole(ready.run, profile.seconds, pair, model)
+    return projection.unanswered(unknown) if unknown else projection
 
 
 def _staging(profile: Profile, ready: Prepared, durations: Durations, seconds: float) -> Staging | None:

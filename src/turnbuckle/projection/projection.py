@@ -211,10 +211,14 @@ class Projection(Declared):
             staging=None,
             kept_network_seconds=None,
             kernels=None,
-            sample=None if self.sample is None else np.full_like(self.sample, math.nan),
+            sample=None,
             kernel_window_seconds=None,
             findings=merge([*self.findings, finding("A394", 1, unknown)]),
         )
+
+    def drawn(self, draws: int) -> Projection:
+        """Return a projection without numbers with as many draws of none, for what is made of several projections."""
+        return replace(self, sample=np.full(draws, math.nan) if draws else None)
 
     @property
     def as_recorded(self) -> bool:

@@ -530,7 +530,7 @@ class Answer(Shown):
         flat = []
         for p in self.projections:
             alone = {f"coupling_{name}": value for name, value in _flat(p.by_coupling).items()}
-            about = {"measured_seconds": p.measured_seconds, "kernel_alpha": p.alpha}
+            about = {"cannot_say": p.unknown, "measured_seconds": p.measured_seconds, "kernel_alpha": p.alpha}
             flat.append({"target": p.target, "title": p.title, **_flat(p), **about, **alone})
         return pl.DataFrame(flat, infer_schema_length=None)
 

@@ -25,7 +25,6 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
@@ -514,15 +513,16 @@ def project_many(
         for name, by in asked.items():
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
+            if answer.unknown:
+                answers[name] = replace(answer, copies=copy_times(copies, declared, pair, by) if details else None).drawn(draws)
+                continue
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
             if details:
                 parts = copy_times(copies, declared, pair, by, made=made), kernel_times(kernels, declared, pair, by, made=made)
                 answer = replace(answer, copies=parts[0], kernels=parts[1])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
-        whole = replace(answers[""], alone=answers.get("alone"))
-        unknown = hole(ready.run, profile.seconds, pair, model)
-        out.append(whole.unanswered(unknown) if unknown else whole)
+        out.append(replace(answers[""], alone=answers.get("alone")))
     return out
 
 

@@ -471,7 +471,8 @@ def test_the_headline_says_which_answer_and_the_first_page_how_good_it_is(both: 
     ],
 )
 def test_of_both_answers_the_one_whose_range_holds_the_other_is_told(both: Suite, own: Ratio, alone: Ratio, which: str) -> None:
-    mix = replace(both.mixes[1], node_hours=own, coupling_alone=alone)
+    unknown = "FP64 of gb300" if math.isnan(own.value) else ""
+    mix = replace(both.mixes[1], node_hours=own, coupling_alone=alone, unknown=unknown)
     assert mix.which == which and mix.told in (own, alone)
 
 
@@ -480,14 +481,14 @@ def test_an_answer_that_cannot_be_given_ranks_nothing(runs: dict[str, tb.Run], m
 
     def unsaid(run: tb.Run, *asked: Any, **options: Any) -> tb.Answer:
         answer = project(run, *asked, **options)
-        return replace(answer, projections=[p.unanswered("FP64 of gh200") if p.alone else p for p in answer.projections])
+        return replace(answer, projections=[p.unanswered("FP64 of gh200").drawn(p.draws) if p.alone else p for p in answer.projections])
 
     monkeypatch.setattr(tb.Run, "project", unsaid)
     suite = of_files(runs["milc"], ON, draws=DRAWS)
-    assert suite.ranked[-1].target == "gh200" and not suite.ranked[-1].node_hours.said and suite.ranked[-1].ssi is None
+    assert suite.ranked[-1].target == "gh200" and suite.ranked[-1].unknown == "FP64 of gh200"
     assert suite.pair("gh200", "self").beats is None and suite.pair("nvlink-c2c", "self").beats is not None
     texts = [cell.text for table in of_suite(suite) for row in table.rows for cell in row]
     assert "cannot say" in texts and not any("nan" in text for text in texts)
     cell = next(c for c in suite.applications[0].cells if c.target == "gh200")
-    assert cell.verdict == "cannot say: FP64 of gh200" and cell.coupling_alone.said
+    assert cell.verdict == "cannot say: FP64 of gh200" and cell.coupling_alone.value > 0
     assert json_text(suite.as_dict()) and len(figures(suite)) >= 3

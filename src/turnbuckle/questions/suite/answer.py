@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, Final
@@ -30,11 +29,6 @@ class Ratio(Declared):
     low: float
     high: float
 
-    @property
-    def said(self) -> bool:
-        """Return whether there is a number: none is where an answer hangs on what nobody states."""
-        return not math.isnan(self.value)
-
     def holds(self, other: Ratio) -> bool:
         """Return whether its range is wider than that of another and contains it."""
         return self.low <= other.low and other.high <= self.high and (self.low, self.high) != (other.low, other.high)
@@ -42,7 +36,10 @@ class Ratio(Declared):
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """An application on a target: what `project` answers, of the machine as it is and by its coupling alone."""
+    """An application on a target: what `project` answers, of the machine as it is and by its coupling alone.
+
+    `unknown` is what decides the former and nothing states; its numbers are NaN then.
+    """
 
     target: str
     title: str
@@ -112,6 +109,7 @@ class Mix(Declared):
     price, power : of a node-hour and of a node; None if unknown.
     cost : price of the work of one node-hour of today.
     energy : the same work's energy [J].
+    unknown : what decides and nothing states, of any application: the numbers with the target's own GPU and host are then NaN.
     """
 
     target: str
@@ -126,11 +124,12 @@ class Mix(Declared):
     power: Estimate | None
     cost: Ratio | None
     energy: Ratio | None
+    unknown: str = ""
 
     @property
     def told(self) -> Ratio:
         """Return the node-hours that a headline speaks of: the answer whose range holds the other, else that of the machine as it is."""
-        return self.coupling_alone if self.coupling_alone.holds(self.node_hours) or not self.node_hours.said else self.node_hours
+        return self.coupling_alone if self.coupling_alone.holds(self.node_hours) or self.unknown else self.node_hours
 
     @property
     def which(self) -> str:
@@ -234,8 +233,13 @@ class Suite(Shown):
 
     @property
     def ranked(self) -> list[Mix]:
-        """Return the mixes, the fewest node-hours first; last those that nothing can be said of."""
-        return sorted(self.mixes, key=lambda m: (not m.node_hours.said, m.node_hours.value))
+        """Return the mixes, the fewest node-hours first, those without numbers last."""
+        return sorted(self.mixes, key=lambda m: (bool(m.unknown), m.node_hours.value))
+
+    @property
+    def answered(self) -> list[Mix]:
+        """Return the mixes that have numbers, the fewest node-hours first."""
+        return [m for m in self.ranked if not m.unknown]
 
     @property
     def findings(self) -> list[Finding]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.questions.suite.answer import SELF, Flip, Mix, Suite
 from turnbuckle.questions.suite.recorded_figures import recorded_figures
-from turnbuckle.questions.suite.tables import UNSAID, ratio, share, titles, turning
+from turnbuckle.questions.suite.tables import ratio, share, titles, turning
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, INK, RECORDED, SOFT, change_colour, change_legend, colours
@@ -15,8 +16,6 @@ from turnbuckle.show.figures.look import PARTS as PART_COLOURS
 from turnbuckle.show.figures.marks import CHANGE, TIMES, Rows, Spec, log_ticks, of, plot, quantity, row_axis, stack
 from turnbuckle.show.text import clean, factor, folded, number, percent, probability, shorten, signed, terms
 
-#: Of a cell without a number.
-PAPER: Final = "#f6f6f1"
 #: Room for names left of a figure, and for numbers right of it [px].
 _NAMES: Final = 190
 _NUMBERS: Final = 170
@@ -36,7 +35,7 @@ def _colours(suite: Suite) -> dict[str, str]:
 def mix_figure(suite: Suite) -> Figure:
     """Draw node-hours of the mix on each machine: dot and 90 % range, and a ring for the coupling alone."""
     named, colour = titles(suite), _colours(suite)
-    asked = [m for m in suite.ranked if m.target != SELF and m.node_hours.said]
+    asked = [m for m in suite.answered if m.target != SELF]
     rows: Rows = [
         {
             "row": k,
@@ -95,12 +94,12 @@ def map_figure(suite: Suite) -> Figure:
     for k, (name, _, pairs) in enumerate(lines):
         below = 0.25 if name == "the mix" else 0.0
         for n, (whole, alone) in enumerate(pairs):
-            change = whole.value - 1.0 if whole.said else 0.0
+            change = 0.0 if math.isnan(whole.value) else whole.value - 1.0
             cell = {"row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1}
             colours = {"colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK}
             label = {"label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]"}
-            if not whole.said:
-                colours, label = {"colour": PAPER, "ink": INK}, {"label": UNSAID, "range": ""}
+            if math.isnan(whole.value):
+                label = {"label": "cannot say", "range": ""}
             tip = f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}"
             rows.append({**cell, **colours, **label, "tip": tip})
     width = FULL - _NAMES - 10
@@ -149,8 +148,8 @@ def premium_figure(suite: Suite) -> Figure | None:
     named, colour = titles(suite), _colours(suite)
     today = suite.mixes[0].price
     rows: Rows = []
-    for m in suite.ranked:
-        if m.target == SELF or not m.node_hours.said:
+    for m in suite.answered:
+        if m.target == SELF:
             continue
         v = suite.pair(m.target, SELF)
         asks = None if today is None or m.price is None else m.price.value / today.value - 1.0
@@ -211,8 +210,10 @@ def turn_figure(suite: Suite) -> Figure | None:
     rows: Rows = []
     ends: Rows = []
     for m in suite.mixes:
+        if m.unknown:
+            continue
         price = 1.0 if turn.by == "node-hours" else m.price.value if m.price else None
-        if price is None or not m.node_hours.said:
+        if price is None:
             continue
         whole = 1.0 if m.target == SELF else suite.applications[k].cells[[o.target for o in suite.mixes].index(m.target) - 1].penalty.value
         others = (m.node_hours.value - today * whole) / (1.0 - today)

@@ -131,10 +131,10 @@ def _losers(best: Mix) -> str:
 
 
 def _worth(suite: Suite, named: dict[str, str], best: Mix) -> str:
-    others = [m for m in suite.mixes if m.target != SELF and m.node_hours.said]
-    if not others:
-        return ""
+    others = [m for m in suite.mixes if m.target != SELF]
     m = best if best.target != SELF else max(others, key=lambda m: suite.pair(m.target, SELF).premium_by_coupling.value)
+    if m.unknown:
+        return f"What a node of {named[m.target]} may cost cannot be said: {clean(m.unknown)} is not stated."
     v = suite.pair(m.target, SELF)
     worth = f"A node of {named[m.target]} pays up to a price of {share(v.premium).text} against one of today"
     if m.node_hours != m.coupling_alone:

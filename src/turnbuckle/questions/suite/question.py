@@ -122,7 +122,7 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
         both = (whole, whole.by_coupling)
         ratios = [_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in both]
         answers = [(p.seconds, ratio, p.verdict) for p, ratio in zip(both, ratios, strict=True)]
-        cells.append(Cell(whole.target, whole.title, *answers[0], *answers[1]))
+        cells.append(Cell(whole.target, whole.title, *answers[0], *answers[1], whole.unknown))
     seen: dict[str, Finding] = {}
     for f in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(f.code, f)
@@ -212,19 +212,21 @@ class _Together:
         offer = self.offers[k]
         hours, alone = (self._hours_ranged(k, coupling) for coupling in (False, True))
         cells = [(a.name, a.cells[k - 1].penalty) for a in self.applications] if k else []
+        unknown = dict.fromkeys(a.cells[k - 1].unknown for a in self.applications if k and a.cells[k - 1].unknown)
         return Mix(
             target=self.names[k],
             title=self.titles[k],
             node_hours=hours,
             coupling_alone=alone,
             throughput=Ratio(1 / hours.value, 1 / hours.high, 1 / hours.low),
-            ssi=self._ssi(k) if k and hours.said else None,
+            ssi=self._ssi(k) if k else None,
             loses=tuple(name for name, penalty in cells if penalty.value > 1 + NOISE),
             surely=tuple(name for name, penalty in cells if penalty.low > 1 + NOISE),
             price=offer.price,
             power=offer.power,
             cost=self._of_work(k, offer.price, "price", 1.0),
             energy=self._of_work(k, offer.power, "power", 3600.0),
+            unknown="; ".join(unknown),
         )
 
     def _hours_ranged(self, k: int, coupling: bool) -> Ratio:
@@ -253,7 +255,7 @@ class _Together:
             drawn = self.drawn[0][k]
             terms = [s * np.log(c * utilisation / p) for c, s, p in zip(capability, self.shares, drawn, strict=True)]
             sample = np.exp(mix.totals(terms))
-            likely = float(np.mean(np.all(np.stack(drawn) <= 1.0, axis=0)))
+            likely = None if math.isnan(value) else float(np.mean(np.all(np.stack(drawn) <= 1.0, axis=0)))
         return Ssi(self.ranged(value, sample), None if below else value, likely, below)
 
     def versus(self) -> tuple[Versus, ...]:
@@ -264,7 +266,7 @@ class _Together:
         (beats, premium), (alone, premium_alone) = (self._premium(a, b, coupling) for coupling in (False, True))
         prices = [self.offers[k].price for k in (a, b)]
         cheaper = None
-        if self.draws and prices[0] and prices[1] and premium.said:
+        if beats is not None and prices[0] and prices[1]:
             costs = [self._each(k, price, "price", 1.0) for k, price in zip((a, b), prices, strict=True) if price]
             cheaper = float(np.mean(costs[0] < costs[1]) + 0.5 * np.mean(costs[0] == costs[1]))
         return Versus(self.names[a], self.names[b], beats, alone, premium, premium_alone, cheaper)
@@ -272,11 +274,9 @@ class _Together:
     def _premium(self, a: int, b: int, coupling: bool) -> tuple[float | None, Ratio]:
         """Return how likely the first needs fewer node-hours, and its break-even premium over the second."""
         stated = break_even_premium(self.hours(a, coupling), self.hours(b, coupling))
-        if not self.draws:
+        if not self.draws or math.isnan(stated):
             return None, self.ranged(stated, None)
         first, second = (self.hours_drawn(k, coupling) for k in (a, b))
-        if math.isnan(stated):
-            return None, self.ranged(stated, None)
         return chance_faster(first, second), self.ranged(stated, break_even_premium(first, second))
 
     def flips(self, mixes: Sequence[Mix]) -> tuple[Flip, ...]:
@@ -284,11 +284,8 @@ class _Together:
         out = []
         for by in ("node-hours", "cost"):
             each = [1.0 if by == "node-hours" else m.price.value if m.price else None for m in mixes]
-            priced = [
-                (price * m.node_hours.value, k, price)
-                for k, (m, price) in enumerate(zip(mixes, each, strict=True))
-                if price is not None and m.node_hours.said
-            ]
+            asked = zip(range(len(mixes)), mixes, each, strict=True)
+            priced = [(price * m.node_hours.value, k, price) for k, m, price in asked if price is not None and not m.unknown]
             if len(priced) < 2 or len(self.applications) < 2:
                 continue
             (least, best, price), *others = sorted(priced)

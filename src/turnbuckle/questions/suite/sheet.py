@@ -26,6 +26,8 @@ SSI_SOURCE: Final = "https://www.nersc.gov/research-and-development/benchmarking
 _TOP: Final = 4
 _SHEET: Final = "Applications"
 _TITLES: Final = 3
+#: Stands for a number that the answer does not have.
+_UNKNOWN: Final = "cannot say"
 
 
 def write(suite: Suite, path: str | Path) -> Path:
@@ -100,8 +102,8 @@ class _Written:
             sheet.write_number(row, 4, a.capability, self.given)
             sheet.write_number(row, 5, a.measured_seconds, self.money)
             for n, cell in enumerate(a.cells):
-                self._answer(sheet, row, 6 + n, cell.penalty.value)
-                self._answer(sheet, row, 6 + len(targets) + n, cell.coupling_alone.value)
+                self._number(sheet, row, 6 + n, cell.penalty.value)
+                self._number(sheet, row, 6 + len(targets) + n, cell.coupling_alone.value)
 
     def _mix(self, sheet: Worksheet) -> None:
         currency = clean(self.suite.portfolio.currency, 12)
@@ -121,13 +123,18 @@ class _Written:
         whole, alone = (self._column(6 + k - 1 + offset) for offset in (0, count)) if k else ("", "")
         sheet.write_string(row, 0, clean(m.title), self.wrapped)
         if k:
-            sheet.write_formula(row, 1, f"=SUMPRODUCT({shares},{whole})", self.ratio, _shown(m.node_hours.value))
+            if m.unknown:
+                sheet.write_string(row, 1, f"{_UNKNOWN}: {clean(m.unknown)}", self.wrapped)
+            else:
+                sheet.write_formula(row, 1, f"=SUMPRODUCT({shares},{whole})", self.ratio, m.node_hours.value)
             sheet.write_formula(row, 2, f"=SUMPRODUCT({shares},{alone})", self.ratio, m.coupling_alone.value)
         else:
             sheet.write_number(row, 1, 1.0, self.ratio)
             sheet.write_number(row, 2, 1.0, self.ratio)
-        sheet.write_formula(row, 3, f"=1/B{r}", self.ratio, _shown(m.throughput.value))
         self._input(sheet, row, 4, nodes)
+        if m.unknown:
+            return
+        sheet.write_formula(row, 3, f"=1/B{r}", self.ratio, m.throughput.value)
         if m.ssi is not None:
             utilisation = f"IF(AND(ISNUMBER(E{r}),ISNUMBER($E${top})),E{r}/$E${top},1)"
             sheet.write_formula(
@@ -136,14 +143,21 @@ class _Written:
             rule: float | str = "" if m.ssi.conformant is None else m.ssi.conformant
             sheet.write_formula(row, 6, f'=IF(MAX({whole})>1,"",F{r})', self.ratio, rule)
         self._input(sheet, row, 7, m.price.value if m.price else None)
-        sheet.write_formula(row, 8, f'=IF(ISNUMBER(H{r}),H{r}*B{r},"")', self.money, _shown(m.cost.value) if m.cost else "")
+        sheet.write_formula(row, 8, f'=IF(ISNUMBER(H{r}),H{r}*B{r},"")', self.money, m.cost.value if m.cost else "")
         self._input(sheet, row, 9, m.power.value if m.power else None)
-        energy: float | str = _shown(m.energy.value / 3.6e6) if m.energy else ""
+        energy: float | str = m.energy.value / 3.6e6 if m.energy else ""
         sheet.write_formula(row, 10, f'=IF(ISNUMBER(J{r}),J{r}*B{r}/1000,"")', self.money, energy)
         if k:
             v = self.suite.pair(m.target, SELF)
-            sheet.write_formula(row, 11, f"=$B${top}/B{r}-1", self.share, _shown(v.premium.value))
+            sheet.write_formula(row, 11, f"=$B${top}/B{r}-1", self.share, v.premium.value)
             sheet.write_formula(row, 12, f"=$C${top}/C{r}-1", self.share, v.premium_by_coupling.value)
+
+    def _number(self, sheet: Worksheet, row: int, column: int, value: float) -> None:
+        """Write a ratio, or that none can be given."""
+        if math.isnan(value):
+            sheet.write_string(row, column, _UNKNOWN)
+        else:
+            sheet.write_number(row, column, value, self.ratio)
 
     def _input(self, sheet: Worksheet, row: int, column: int, value: float | None) -> None:
         """Write a cell that the reader may fill in."""
@@ -181,16 +195,9 @@ class _Written:
             sheet.write_string(row, 0, clean(name))
             sheet.write_string(row, 1, clean(of.target))
             for n, value in enumerate(v for r in ratios for v in (r.value, r.low, r.high)):
-                self._answer(sheet, row, 2 + n, value)
+                self._number(sheet, row, 2 + n, value)
             for n, verdict in enumerate(verdicts):
                 sheet.write_string(row, 8 + n, verdict)
-
-    def _answer(self, sheet: Worksheet, row: int, column: int, value: float) -> None:
-        """Write a number, or that there is none, so that no sum takes it for nothing."""
-        if math.isnan(value):
-            sheet.write_formula(row, column, "=NA()", self.ratio, "#N/A")
-        else:
-            sheet.write_number(row, column, value, self.ratio)
 
     def _turns(self, sheet: Worksheet) -> None:
         names = ["ranked by", "first", "against", "application", "share today", "turns at", "low", "high", "likely"]
@@ -238,8 +245,3 @@ class _Written:
             for n, text in enumerate(row):
                 sheet.write_string(_TOP + k, n, clean(text), self.wrapped)
         sheet.set_column(1, 2, 70)
-
-
-def _shown(value: float) -> float | str:
-    """Return what a formula comes to, as a spreadsheet shows it before it computes: an answer that cannot be given is no number."""
-    return "#N/A" if math.isnan(value) else value

@@ -15,8 +15,6 @@ from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, listed, number, percent, probability, shorten
 
 _NAME: Final = 28
-#: In place of a number that hangs on what nobody states.
-UNSAID: Final = "cannot say"
 #: Machines, today's included, up to which a terminal has room for the ranges of applications by targets.
 _WIDE: Final = 4
 #: Turns of the ranking that a terminal has room for, and a document.
@@ -58,8 +56,8 @@ def ratio(value: Ratio, tone: str = "", *, ranges: bool = True) -> Shown:
     >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
     '1.043× [1.02, 1.07]'
     """
-    if not value.said:
-        return Shown(UNSAID, tone="fair")
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     low, high = f"{value.low:.2f}", f"{value.high:.2f}"
     text = f"{value.value:.3f}×"
     return Shown(text if low == high or not ranges else f"{text} [{low}, {high}]", tone=tone)
@@ -134,12 +132,12 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
     ]
     rows = []
     for m in suite.ranked:
-        raw = Shown(DASH) if m.ssi is None else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
-        conformant = DASH if m.ssi is None or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
+        raw = Shown(DASH) if m.ssi is None or m.unknown else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
+        conformant = DASH if m.ssi is None or m.unknown or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
         why = "" if m.ssi is None or not m.ssi.below else f"slower than today: {', '.join(clean(n) for n in m.ssi.below)}"
         loses = listed([shorten(clean(n), _NAME) + ("" if n in m.surely else "?") for n in m.loses]) or DASH
         ratios = (ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone), ratio(m.throughput))
-        lost = Shown(loses, tone="poor" if m.surely else "")
+        lost = Shown(clean(m.unknown) or loses, tone="poor" if m.surely else "")
         row = cells(_machine(named, m.target), *ratios, raw, Shown(conformant, why), lost)
         if suite.draws:
             beats = None if m is best else suite.pair(best.target, m.target).beats
@@ -156,7 +154,7 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
 
 def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False) -> Table:
     """Return the break-even premium of each machine over each other one that needs more node-hours; with `today` only over today's."""
-    ranked = [m for m in suite.ranked if m.node_hours.said]
+    ranked = suite.answered
     pairs = [(better.target, other.target) for k, better in enumerate(ranked) for other in ranked[k + 1 :]]
     if today:
         pairs = [(m.target, SELF) for m in ranked if m.target != SELF]
@@ -190,8 +188,8 @@ def share(value: Ratio) -> Shown:
     >>> share(Ratio(0.25, 0.2, 0.31)).text, share(Ratio(0.0, -0.034, 1.2)).text
     ('+25\\xa0% [+20, +31]', '0.0\\xa0% [−3.4, +120]')
     """
-    if not value.said:
-        return Shown(UNSAID)
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     middle, low, high = (_percent(v) for v in (value.value, value.low, value.high))
     return Shown(f"{middle}{NARROW}%" + ("" if low == high else f" [{low}, {high}]"))
 

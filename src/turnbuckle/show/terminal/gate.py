@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.projection import Projection
-from turnbuckle.show.text import clean
 
 #: What a gate can look at, each of the machine as it is and, behind `ALONE`, by its coupling alone; a percentage means slower (or faster)
 #: than measured.
@@ -35,13 +35,13 @@ class Gate:
     alone: bool = False
 
     def hold(self, projections: Sequence[Projection]) -> None:
-        """Raise `GateFailed` (A201) if the condition is true for any projection, `CannotAnswer` (A540) if that cannot be said of one."""
+        """Raise `GateFailed` (A201) if the condition is true for any projection, `CannotAnswer` (A395) where one has no number."""
         asked = [p.by_coupling if self.alone else p for p in projections]
         said = [(p.target, QUANTITIES[self.quantity](p)) for p in asked if not p.unknown]
         if hit := [(target, value) for target, value in said if COMPARISONS[self.compare](value, self.limit)]:
             raise error_of("A201", found=", ".join(f"{target} {value:.4g}" for target, value in hit), text=self.text)
-        if unsaid := [f"{p.target} (cannot say: {clean(p.unknown)})" for p in asked if p.unknown]:
-            raise error_of("A540", found=", ".join(unsaid), text=self.text, quantity=self.quantity)
+        for projection in asked:
+            require_numbers(projection)
 
 
 def gate(text: str) -> Gate:
