@@ -249,7 +249,7 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         }[saving, difference > 0]
         words += f"They differ most on {name}, by {signed(most).lstrip('+')} of the run time: on the timeline {why}."
     head = ["target", "this report uses", ">timeline", ">change", ">sum", ">change", ">apart"]
-    caption = "Both replays at the stated values. Apart: timeline minus sum, as a share of the recorded time."
+    caption = "Both replays at the stated values, machines as they are. Apart: timeline minus sum, as a share of the recorded time."
     return {"table": Table(caption, head, rows), "words": words}
 
 

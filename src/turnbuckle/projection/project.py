@@ -26,7 +26,7 @@ from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
-from turnbuckle.projection.order import Prepared, changed, prepared, replayed
+from turnbuckle.projection.order import Prepared, changed, plain_sums, prepared, replayed
 from turnbuckle.projection.projection import Projection
 
 
@@ -80,6 +80,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         breakdown=result.breakdown,
         measured_breakdown=result.measured_breakdown,
         change=result.change,
+        plain_sums=plain_sums(durations),
+        measured_plain_sums=plain_sums(durations, recorded=True),
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),

@@ -15,6 +15,7 @@ from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.suite.portfolio import Estimate, Portfolio
 from turnbuckle.questions.suite.recorded import Recorded
 from turnbuckle.show.text import NARROW, probability
+from turnbuckle.show.verdict import ALONE, OWN
 
 #: Name of the machines that the recordings were made on.
 SELF: Final = "self"
@@ -28,17 +29,26 @@ class Ratio(Declared):
     low: float
     high: float
 
+    def holds(self, other: Ratio) -> bool:
+        """Return whether its range is wider than that of another and contains it."""
+        return self.low <= other.low and other.high <= self.high and (self.low, self.high) != (other.low, other.high)
+
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """An application on a target: what `project` answers; `unknown` is what decides it and nothing states, its numbers then NaN."""
+    """An application on a target: what `project` answers, of the machine as it is and by its coupling alone.
+
+    `unknown` is what decides the former and nothing states; its numbers are NaN then.
+    """
 
     target: str
     title: str
     seconds: float
     penalty: Ratio
-    coupling_alone: Ratio
     verdict: str
+    coupling_seconds: float
+    coupling_alone: Ratio
+    coupling_verdict: str
     unknown: str = ""
 
 
@@ -67,6 +77,7 @@ class Application(Declared):
     projections: tuple[Projection, ...] = field(repr=False)
     provenance: dict[str, Any] = field(repr=False)
     recorded: Recorded = field(repr=False)
+    accuracy: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,16 @@ class Mix(Declared):
     cost: Ratio | None
     energy: Ratio | None
     unknown: str = ""
+
+    @property
+    def told(self) -> Ratio:
+        """Return the node-hours that a headline speaks of: the answer whose range holds the other, else that of the machine as it is."""
+        return self.coupling_alone if self.coupling_alone.holds(self.node_hours) or self.unknown else self.node_hours
+
+    @property
+    def which(self) -> str:
+        """Say which of the two answers `told` is."""
+        return OWN[0] if self.told is self.node_hours and self.node_hours != self.coupling_alone else ALONE
 
 
 @dataclass(frozen=True)
@@ -183,6 +204,7 @@ class Suite(Shown):
     versus : each ordered pair of machines.
     flips : the best target beside each other one, for each application.
     draws, seed : that the mix is made of; 0 for none.
+    accuracy : how good such predictions were, in words; empty for a question that the card has no kind for.
     network : that messages between ranks go over on every target; empty where they keep their recorded time.
     """
 
@@ -198,6 +220,7 @@ class Suite(Shown):
     seed: int
     command: str = ""
     network: str = ""
+    accuracy: str = ""
 
     @property
     def name(self) -> str:
@@ -234,7 +257,8 @@ class Suite(Shown):
         for a in self.applications:
             head = {"kind": "application", "name": a.name, "group": a.group, "share": a.share, "measured_seconds": a.measured_seconds}
             for c in a.cells:
-                rows.append({**head, "target": c.target, "title": c.title, "seconds": c.seconds, **_flat(c), "verdict": c.verdict})
+                said = {"verdict": c.verdict, "coupling_seconds": c.coupling_seconds, "coupling_verdict": c.coupling_verdict}
+                rows.append({**head, "target": c.target, "title": c.title, "seconds": c.seconds, **_flat(c), **said})
         together = [
             *((("group", g.name, g.share), m) for g in self.groups for m in g.mixes),
             *((("mix", "mix", 1.0), m) for m in self.mixes),
@@ -253,7 +277,9 @@ class Suite(Shown):
         if best.target == SELF:
             words += "no machine asked needs fewer node-hours than today's"
         else:
-            words += f"{best.title} takes {best.node_hours.value:.3f} of today's node-hours"
+            hours = best.told
+            words += f"{best.which}, {best.title} takes {hours.value:.3f} of today's node-hours"
+            words += f" [{hours.low:.2f}, {hours.high:.2f}]" * bool(self.draws)
         beats = self.pair(best.target, rest[0].target).beats if rest else None
         if beats is None:
             return words

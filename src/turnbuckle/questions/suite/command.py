@@ -140,6 +140,9 @@ def show(console: Console, answer: Suite) -> None:
     for table in of_suite(answer, short=True):
         console.print()
         console.print(drawn(table))
+    if answer.accuracy:
+        console.print()
+        console.print(Text(answer.accuracy, "dim"))
     counts: dict[str, tuple[str, int]] = {}
     for f in (f for a in answer.applications for f in a.findings if f.severity == "warning"):
         counts[f.code] = (f.meaning, counts.get(f.code, ("", 0))[1] + 1)

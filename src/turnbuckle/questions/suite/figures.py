@@ -67,14 +67,14 @@ def mix_figure(suite: Suite) -> Figure:
         marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
     ]
     spec = plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 20, 44), rows)
-    ring = " Ring: by the coupling alone, with GPU and host as they are." if other else ""
+    ring = " Ring: by the coupling alone, with GPU and host of the recordings." if other else ""
     return Figure(
         "suite-mix",
         "What the mix takes on each machine",
         "Node-hours of the mix. " + " ".join(f"{r['tip']}." for r in rows),
         spec,
         [{"target": m.target, **m.node_hours.as_dict(), "alone": m.coupling_alone.value} for m in asked],
-        f"Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
+        f"Machines as they are. Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
     )
 
 
@@ -311,7 +311,8 @@ def parts_figure(suite: Suite) -> Figure:
         " ".join(tips),
         plot(layers, top, (_NAMES, _LENGTHS, 2, 44)),
         shown,
-        "Time that the run waits for, by part; the parts of a bar add up to its run time. What it waits for may be other work on a target. "
+        "Time that the run waits for, by part; the parts of a bar add up to its run time. A projected bar is the recorded one plus what "
+        "changes. "
         "Targets have their own GPU and host. Everything else: MPI, other calls of the GPU runtime, and work on the host."
         + (f" Bars are cut at {factor(_CUT, 1)}; the number says how long they are." if any("→" in r["label"] for r in ends) else ""),
         legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),

@@ -34,6 +34,7 @@ from turnbuckle.questions.suite.tables import (
 )
 from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import clean, listed, percent, plural, probability, signed
+from turnbuckle.show.verdict import capital
 
 QUESTION: Final = "Which machine for this mix of programs?"
 #: Sections in the order of the page: key, title.
@@ -84,7 +85,7 @@ def page(suite: Suite) -> str:
         sections,
         question=QUESTION,
         count=plural(len(suite.applications), "program") + (f": {clean(suite.name)}" if suite.name else ""),
-        answer=sentences(suite),
+        answer=[*sentences(suite), *([f"{capital(suite.accuracy)}."] if suite.accuracy else [])],
         names=[*named.values(), *(clean(a.name) for a in suite.applications)],
         synthetic=_synthetic(suite),
         contents=SECTIONS,
@@ -111,8 +112,8 @@ def sentences(suite: Suite) -> list[str]:
 def _first(suite: Suite, named: dict[str, str], best: Mix, rest: list[Mix]) -> str:
     if best.target == SELF:
         return "No machine asked needs fewer node-hours for this mix than today's."
-    h = best.node_hours
-    words = f"For this mix {named[best.target]} needs the fewest node-hours: {signed(h.value - 1)}"
+    h = best.told
+    words = f"For this mix {named[best.target]} needs the fewest node-hours: {best.which} {signed(h.value - 1)}"
     words += f" against today, 90 % range {signed(h.low - 1)} to {signed(h.high - 1)}" if suite.draws else " against today"
     beats = suite.pair(best.target, rest[0].target).beats
     return words + (f"; {probability(beats)} likely fewer than {named[rest[0].target]}." if beats is not None else ".")

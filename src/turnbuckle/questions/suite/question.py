@@ -97,7 +97,8 @@ def of_files(
     carried_by = on_other(network)
     carrier = "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings))
     compared = (together.versus(), together.flips(mixes), together.draws)
-    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier)
+    accuracy = next((a.accuracy for a in applications if a.accuracy), "")
+    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier, accuracy)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
@@ -120,15 +121,17 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
         raise
     cells = []
     for whole in answer.projections:
-        by_whole, alone = (_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in (whole, whole.by_coupling))
-        cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, whole.verdict, whole.unknown))
+        both = (whole, whole.by_coupling)
+        ratios = [_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in both]
+        answers = [(p.seconds, ratio, p.verdict) for p, ratio in zip(both, ratios, strict=True)]
+        cells.append(Cell(whole.target, whole.title, *answers[0], *answers[1], whole.unknown))
     seen: dict[str, Finding] = {}
     for f in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(f.code, f)
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
     about = (member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays)
-    answers = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
-    return Application(*(*about, *answers, recorded(run)))
+    made = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
+    return Application(*about, *made, recorded(run), answer.accuracy)
 
 
 def _alone(some: Sequence[Application]) -> tuple[Application, ...]:

@@ -103,7 +103,7 @@ class _Written:
             sheet.write_number(row, 5, a.measured_seconds, self.money)
             for n, cell in enumerate(a.cells):
                 self._number(sheet, row, 6 + n, cell.penalty.value)
-                sheet.write_number(row, 6 + len(targets) + n, cell.coupling_alone.value, self.ratio)
+                self._number(sheet, row, 6 + len(targets) + n, cell.coupling_alone.value)
 
     def _mix(self, sheet: Worksheet) -> None:
         currency = clean(self.suite.portfolio.currency, 12)
@@ -176,26 +176,28 @@ class _Written:
             "by coupling",
             "low",
             "high",
+            "verdict",
             "verdict of the coupling",
         ]
         self._head(
             sheet,
             f"{LEVEL:.0%} ranges, as answered",
-            "Of common draws; they do not follow a change. Verdict: of the coupling.",
+            "Of common draws; they do not follow a change. By coupling: GPU and host stay those of the recording.",
             names,
         )
-        every: list[tuple[str, Any, Any, str]] = []
+        every: list[tuple[str, Any, Any, tuple[str, ...]]] = []
         for a in self.suite.applications:
-            every += [(a.name, c, (c.penalty, c.coupling_alone), c.verdict) for c in a.cells]
+            every += [(a.name, c, (c.penalty, c.coupling_alone), (c.verdict, c.coupling_verdict)) for c in a.cells]
         for name, mixes in [*((f"group {g.name}", g.mixes) for g in self.suite.groups), ("the mix", self.suite.mixes)]:
-            every += [(name, m, (m.node_hours, m.coupling_alone), "") for m in mixes if m.target != SELF]
-        for k, (name, of, ratios, verdict) in enumerate(every):
+            every += [(name, m, (m.node_hours, m.coupling_alone), ()) for m in mixes if m.target != SELF]
+        for k, (name, of, ratios, verdicts) in enumerate(every):
             row = _TOP + k
             sheet.write_string(row, 0, clean(name))
             sheet.write_string(row, 1, clean(of.target))
             for n, value in enumerate(v for r in ratios for v in (r.value, r.low, r.high)):
                 self._number(sheet, row, 2 + n, value)
-            sheet.write_string(row, 8, verdict)
+            for n, verdict in enumerate(verdicts):
+                sheet.write_string(row, 8 + n, verdict)
 
     def _turns(self, sheet: Worksheet) -> None:
         names = ["ranked by", "first", "against", "application", "share today", "turns at", "low", "high", "likely"]

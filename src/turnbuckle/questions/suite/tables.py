@@ -88,6 +88,8 @@ def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, s
     )
     if changed:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
+    else:
+        caption += " Only the coupling changes: kernels and host stay those of the recording."
     if suite.network:
         caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
@@ -152,7 +154,7 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
 
 def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False) -> Table:
     """Return the break-even premium of each machine over each other one that needs more node-hours; with `today` only over today's."""
-    ranked = suite.ranked
+    ranked = suite.answered
     pairs = [(better.target, other.target) for k, better in enumerate(ranked) for other in ranked[k + 1 :]]
     if today:
         pairs = [(m.target, SELF) for m in ranked if m.target != SELF]
