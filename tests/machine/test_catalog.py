@@ -13,7 +13,7 @@ from turnbuckle.foundation.errors import MachineError
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
 from turnbuckle.machine.check import check
-from turnbuckle.machine.load import devices_of
+from turnbuckle.machine.load import texts_of_head
 from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 
 ASKED = [
@@ -417,18 +417,18 @@ def test_devices_are_recognised(devices: list[str], c2c: bool | None, machine: s
 
 def test_device_names_are_read_without_the_numbers() -> None:
     for machine in all_machines():
-        assert devices_of(catalog.folder() / f"{machine.name}.toml", machine.file) == machine.recognise
+        assert texts_of_head(catalog.folder() / f"{machine.name}.toml", machine.file, "recognise") == machine.recognise
 
 
 def test_a_file_that_nobody_asks_for_is_not_read_for_its_numbers(tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
     file.write_text('[machine]\nrecognise = ["NVIDIA X9", 1]\n[gpu.memory_bandwidth]\nvalue = "fast"\n', encoding="utf-8")
-    assert devices_of(file, "m.toml") == ("NVIDIA X9",)
+    assert texts_of_head(file, "m.toml", "recognise") == ("NVIDIA X9",)
     file.write_text("[machine]\nrecognise = 1\n", encoding="utf-8")
-    assert devices_of(file, "m.toml") == ()
+    assert texts_of_head(file, "m.toml", "recognise") == ()
     file.write_text("[machine\nrecognise = []\n", encoding="utf-8")
     with pytest.raises(MachineError, match="M004"):
-        devices_of(file, "m.toml")
+        texts_of_head(file, "m.toml", "recognise")
 
 
 def test_a_slice_has_the_link_of_its_gpu_and_none_of_its_numbers() -> None:
