@@ -6,7 +6,7 @@ from .catalog import all_machines, load, names
 from .machine import SOURCE, Change, Coupling, Fact, InstructionSet, Machine, Nature, Pair, Parameter, schema
 from .parameter_names import ParameterName
 from .recognition.device_names import device_words
-from .recognition.recognise import Device, machine_of, recognise
+from .recognition.recognise import Device, Recognised, fastest_link, machine_of, recognise
 
 __all__ = [
     "SOURCE",
@@ -20,8 +20,10 @@ __all__ = [
     "Pair",
     "Parameter",
     "ParameterName",
+    "Recognised",
     "all_machines",
     "device_words",
+    "fastest_link",
     "load",
     "machine_of",
     "names",

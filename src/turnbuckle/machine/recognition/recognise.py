@@ -15,10 +15,10 @@ from typing import Any, Final, Literal
 
 from turnbuckle.machine import catalog
 from turnbuckle.machine.machine import Coupling, Machine, Parameter
-from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName
+from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 
 from .device_names import is_slice
-from .families import Family, family_of
+from .families import Family, families, family_of
 
 How = Literal["name", "facts", "family", ""]
 
@@ -219,7 +219,8 @@ def _blend(machines: Sequence[Machine], device: Device, names: Sequence[str]) ->
             parameters[name] = replace(
                 parameter, value=math.sqrt(low * high), error=max(parameter.error, spread), nature="assumption", source=source
             )
-    link = "" if device.family is None else device.family.link
+    family = device.family or families().get(first.family)
+    link = "" if family is None else family.link
     # a named board that is not the machine's own may sit behind another link
     other = bool(names) or len({m.coupling for m in machines}) > 1
     if other and first.coupling not in _ONE_PACKAGE:
@@ -283,12 +284,9 @@ def _usual_bandwidth(family: Family, multiprocessors: float) -> Parameter | None
     return Parameter(math.exp(middle) * multiprocessors, error, "B/s", "assumption", source)
 
 
-def fastest_link(machine: Machine | None, device: Device | None = None) -> float | None:
-    """Return the bandwidth of the fastest link of a GPU's family [B/s]; None where the family is not known or has no link."""
-    from .families import families
-
-    family = families().get(machine.family) if machine is not None and machine.family else None
-    family = family or (device.family if device is not None else None)
+def fastest_link(machine: Machine | None) -> float | None:
+    """Return the bandwidth of the fastest slot that the GPU of a machine fits [B/s]; None where its family is not known or has none."""
+    family = families().get(machine.family) if machine is not None else None
     link = catalog.link_of(family.link) if family is not None else {}
-    rates = [p.value for n, p in link.items() if n in tuple(f"link.{way}.bandwidth" for way in HOST_WAYS)]
+    rates = [link[name].value for way in HOST_WAYS if (name := link_parameter(way, "bandwidth")) in link]
     return max(rates, default=None)
