@@ -234,9 +234,7 @@ def known_links() -> tuple[NamedLink, ...]:
     )
 
 
-def looks_like(
-    bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie", limit: float | None = None
-) -> tuple[NamedLink, ...]:
+def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie", limit: float | None = None) -> tuple[NamedLink, ...]:
     """Return the links that a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
 
     Parameters

@@ -6,6 +6,7 @@ from typing import Final
 
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
@@ -32,14 +33,30 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
 
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.
 COHERENT: Final = ("apu", "c2c")
+#: Couplings by a link between the memories of CPU and GPU.
+LINKS: Final = ("c2c", "nvlink", "xgmi", "pcie")
 
 
 def require(profile: Profile, pair: Pair, port: str = "") -> None:
     """Refuse before any work what the profile cannot answer, and a port that the target does not allow (A149)."""
     if pair.target is not pair.source:
         require_activity(profile)
+        _require_link(pair)
         if port and port not in ports(pair.target):
             raise error_of("A149.memory" if port == "zero-copy" else "A149.managed", where=pair.target.file, name=pair.target.name)
+
+
+def one_memory(machine: Machine) -> bool:
+    """Return whether CPU and GPU of a machine share one memory, so that no link carries its copies."""
+    return machine.coupling == "apu"
+
+
+def _require_link(pair: Pair) -> None:
+    """Refuse to replace the link of a machine that has none (M031)."""
+    linked = (link_parameter(way, "bandwidth") for way in HOST_WAYS)
+    replaced = {change.parameter for change in pair.target.changes if change.set is not None}
+    if one_memory(pair.source) and pair.target.coupling in LINKS and not replaced.isdisjoint(linked):
+        raise error_of("M031", where=pair.target.name, found=pair.source.title)
 
 
 def ports(target: Machine) -> tuple[Port, ...]:

@@ -21,7 +21,7 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
-from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio, kernels_unscaled
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
@@ -84,6 +84,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),
+        unscaled=kernels_unscaled(ready.run, pair, model),
         findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],

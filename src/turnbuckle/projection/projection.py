@@ -148,6 +148,8 @@ class Projection(Declared):
     kept_network_seconds : projected run time on the network of the recording [s]; None as above.
     staging : the copies that stage messages, and the run without them by GPUDirect; None where nothing does, or by the sum.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
+    unscaled : why the kernels could not be scaled to the target's GPU, so that nothing is said of the target with its own GPU and host;
+        empty where they were.
     kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
@@ -172,6 +174,7 @@ class Projection(Declared):
     drivers: dict[str, float] = field(default_factory=dict)
     host: float | None = None
     alone: Projection | None = field(default=None, repr=False)
+    unscaled: str = ""
     nic_bound: dict[str, float] = field(default_factory=dict)
     network: Carried | None = None
     kept_network_seconds: float | None = None

@@ -70,13 +70,19 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
 
 def _own_machine(v: Verdict) -> Cell:
     """Return what the run takes with the target's own kernels and host; a dash where they are the recording's."""
-    return Cell(DASH) if v.whole is v.projection else Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
+    if v.whole is v.projection:
+        return Cell(DASH)
+    if v.whole.unscaled:
+        return Cell("cannot say", v.whole.unscaled)
+    return Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
 
 
 def _with_own(v: Verdict) -> str:
     """Say the same with its interval, for the line under a row."""
     if v.whole is v.projection:
         return ""
+    if v.whole.unscaled:
+        return f"with its own GPU and host: cannot say, {v.whole.unscaled}; --source names the machine it ran on"
     measured = v.whole.measured_seconds or 1.0
     low, high = v.whole.ends
     return f"with its own GPU and host {seconds(v.whole.seconds)}, {v.whole.penalty:.3f}× [{low / measured:.3f}, {high / measured:.3f}]"

@@ -1,6 +1,6 @@
 """Families of GPUs: what one multiprocessor does in a clock, by compute capability or gfx name (``families.csv``).
 
-    peak = 2 x multiply-adds a clock and multiprocessor x multiprocessors x clock        [FLOP/s]
+peak = 2 x multiply-adds a clock and multiprocessor x multiprocessors x clock        [FLOP/s]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which machine a recording is of: by the names of its devices, by what it states of them, or by their family.
 
-    exact       a name of a device that a machine of the catalogue claims
-    by facts    the one machine of the catalogue with these multiprocessors, this memory, this clock
-    family      a GPU of a known family: rates from multiprocessors and clock, with a wider error
+exact       a name of a device that a machine of the catalogue claims
+by facts    the one machine of the catalogue with these multiprocessors, this memory, this clock
+family      a GPU of a known family: rates from multiprocessors and clock, with a wider error
 """
 
 from __future__ import annotations

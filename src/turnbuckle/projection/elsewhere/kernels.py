@@ -54,6 +54,8 @@ _PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp8": ("gpu.fp8_matrix",),
     "int8": ("gpu.int8_matrix",),
 }
+#: Every rate that kernels could scale by, but the memory's.
+_SCALING: Final = tuple(dict.fromkeys(name for names in _PEAKS.values() for name in names))
 _REACH: Final = 1.6448536269514722
 #: A side that did nothing at all.
 _LEAST: Final = 1e-9
@@ -85,6 +87,20 @@ def scales(pair: Pair) -> bool:
     """Return whether both machines state a rate that kernels could scale by."""
     rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in _PEAKS)]
     return any(rate is not None for rate in rates)
+
+
+def unscaled(kinds: Sequence[KernelKind], pair: Pair, given: KernelTable | None = None) -> str:
+    """Return why kernels would keep their recorded time on a target with another GPU; empty where all are scaled.
+
+    Such an answer is none: it would call the other GPU as fast as the recording's.
+    """
+    if pair.target.changes or not other_gpu(pair) or scales(pair):
+        return ""
+    if not any(basis_of(kind, pair, given) == "range of rates" for kind in kinds):
+        return ""
+    if any(name in pair.source.has for name in (*_SCALING, "gpu.memory_bandwidth")):
+        return f"{pair.source.name} and {pair.target.name} state no rate in common"
+    return "the rates of the source GPU are not known"
 
 
 def given_longer(kinds: Sequence[KernelKind], given: KernelTable) -> Float:

@@ -67,6 +67,25 @@ class Application(Declared):
     provenance: dict[str, Any] = field(repr=False)
     recorded: Recorded = field(repr=False)
 
+    @property
+    def unscaled(self) -> str:
+        """Return why no answer holds for a target's own GPU and host; empty where each does."""
+        return next((p.unscaled for p in self.projections if p.unscaled), "")
+
+
+@dataclass(frozen=True)
+class LeftOut(Declared):
+    """A recording that no mix counts.
+
+    Attributes
+    ----------
+    name : of the recording in the workload.
+    reason : why it has no answer on every target with its own GPU and host.
+    """
+
+    name: str
+    reason: str
+
 
 @dataclass(frozen=True)
 class Ssi(Declared):
@@ -181,6 +200,7 @@ class Suite(Shown):
     flips : the best target beside each other one, for each application.
     draws, seed : that the mix is made of; 0 for none.
     network : that messages between ranks go over on every target; empty where they keep their recorded time.
+    left_out : recordings whose kernels could not be scaled to a target: they are in no application and no mix.
     """
 
     question: ClassVar[str] = "suite"
@@ -195,6 +215,7 @@ class Suite(Shown):
     seed: int
     command: str = ""
     network: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from turnbuckle.questions.suite.figures import (
 from turnbuckle.questions.suite.recorded_figures import recorded_figures
 from turnbuckle.questions.suite.tables import (
     flips_table,
+    left_out_words,
     mix_table,
     money_table,
     recorded_table,
@@ -91,6 +92,7 @@ def page(suite: Suite) -> str:
         facts=[
             ("machines", listed(asked)),
             ("recorded on", listed(list(dict.fromkeys(clean(a.machine) for a in suite.applications)))),
+            *([("not in the mix", left_out_words(suite))] if suite.left_out else []),
             *([("network", clean(suite.network))] if suite.network else []),
             ("draws", f"{suite.draws:,}, common to all programs and machines; seed {suite.seed}" if suite.draws else "none"),
         ],

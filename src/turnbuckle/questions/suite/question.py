@@ -29,7 +29,7 @@ from turnbuckle.projection.projection import NOISE, Projection, break_even_premi
 from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
 from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
-from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus
+from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, LeftOut, Mix, Ratio, Ssi, Suite, Versus
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, of_recordings, read_portfolio
 from turnbuckle.questions.suite.recorded import recorded
 
@@ -85,16 +85,20 @@ def of_files(
     applications = tuple(
         _application(member, share, ask, use_cache, command) for member, share in zip(portfolio.members, shares, strict=True)
     )
-    together = _Together(applications, portfolio, seed)
+    told = _alone([a for a in applications if not a.unscaled])
+    if not told:
+        raise error_of("M032", found=", ".join(f"{a.name}: {a.unscaled}" for a in applications))
+    left_out = tuple(LeftOut(a.name, a.unscaled) for a in applications if a.unscaled)
+    together = _Together(told, portfolio, seed)
     groups = []
-    for name in dict.fromkeys(a.group for a in applications if a.group):
-        some = [a for a in applications if a.group == name]
+    for name in dict.fromkeys(a.group for a in told if a.group):
+        some = [a for a in told if a.group == name]
         groups.append(Group(name, mix.total([a.share for a in some]), _Together(_alone(some), portfolio, seed).mixes()))
     mixes = together.mixes()
     carried_by = on_other(network)
     carrier = "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings))
     compared = (together.versus(), together.flips(mixes), together.draws)
-    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier)
+    return Suite(portfolio, told, mixes, tuple(groups), *compared, seed, command, carrier, left_out)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:

@@ -85,12 +85,20 @@ def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, s
     )
     if changed:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
+    if suite.left_out:
+        caption += f" {left_out_words(suite)}"
     if suite.network:
         caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
         "" if ranges or not changed else "; own: with own GPU, host"
     )
     return Table(caption, head, rows, title=title, wide=("recorded",) if ranges else ("recorded", "share"))
+
+
+def left_out_words(suite: Suite) -> str:
+    """Return which recordings the mix leaves out, and why; empty where it has all."""
+    names = "; ".join(f"{shorten(clean(left.name), _NAME)} ({clean(left.reason)})" for left in suite.left_out)
+    return f"Cannot say, and so not in the mix: {names}. Give their machine with source, or --source." if names else ""
 
 
 def _changes_gpu_or_host(suite: Suite) -> bool:
