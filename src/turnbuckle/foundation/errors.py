@@ -9,7 +9,7 @@
     +-- UsageError        A4xx        2    the question is not well put, further codes
     +-- UsageError        A5xx        2    the question is not well put, of runs for other programs
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
-    +-- CannotAnswer      A2xx        3    the same, further codes; M031 and M032 of machines
+    +-- CannotAnswer      A2xx        3    the same, further codes
     +-- GateFailed        A2xx        1    a --fail-if condition came true: A201 and A202
     +-- ReportError       R0xx        2    the report cannot be written
     +-- LimitError        L0xx        2    the system allows too few files, too little memory or too few threads
@@ -139,8 +139,6 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A2": CannotAnswer,
     "A201": GateFailed,
     "A202": GateFailed,
-    "M031": CannotAnswer,
-    "M032": CannotAnswer,
     "R0": ReportError,
     "L0": LimitError,
     "I0": InternalError,

@@ -31,6 +31,10 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
         raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
 
 
+#: Asked when the user names no target: tighter, then farther and farther.
+DEFAULT_TARGETS: Final = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+#: The same for a machine whose CPU and GPU share one memory: no link to replace, and no slot to be far from.
+DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.
 COHERENT: Final = ("apu", "c2c")
 #: Couplings by a link between the memories of CPU and GPU.
@@ -49,6 +53,11 @@ def require(profile: Profile, pair: Pair, port: str = "") -> None:
 def one_memory(machine: Machine) -> bool:
     """Return whether CPU and GPU of a machine share one memory, so that no link carries its copies."""
     return machine.coupling == "apu"
+
+
+def default_targets(source: Machine) -> tuple[str, ...]:
+    """Return the machines asked when the user names none."""
+    return DEFAULT_OF_ONE_MEMORY if one_memory(source) else DEFAULT_TARGETS
 
 
 def _require_link(pair: Pair) -> None:

@@ -28,7 +28,7 @@ from turnbuckle.profile.summary.describe import untold
 from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.admission import DEVICE_ACTIVITY, one_memory, require_calls
+from turnbuckle.projection.admission import DEVICE_ACTIVITY, default_targets, require_calls
 from turnbuckle.projection.clean import cleaned
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
@@ -55,10 +55,6 @@ if TYPE_CHECKING:
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
     from turnbuckle.questions.whatif.question import Whatif
 
-#: Asked when the user names no target: tighter, then farther and farther.
-DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
-#: The same for a machine whose CPU and GPU share one memory: no link to replace, and no slot to be far from.
-DEFAULT_OF_ONE_MEMORY = ("mapped-memory", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
 #: The target of the additive model: the lambdas say all there is.
 LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
 
@@ -191,11 +187,6 @@ class Run(Shown):
         """Return categories of the time line that were not recorded; their time is missing, not zero."""
         return untold(self.profile)
 
-    @property
-    def default_targets(self) -> tuple[str, ...]:
-        """Return the machines asked when the user names none: no other link for a machine that has none."""
-        return DEFAULT_TARGETS if not one_memory(self.source) else DEFAULT_OF_ONE_MEMORY
-
     @cached_property
     def ordered(self) -> Prepared:
         """Compile the graph of activities once, at first use, and score how far its order can be trusted."""
@@ -235,7 +226,7 @@ class Run(Shown):
 
         Parameters
         ----------
-        on : machines, or their names or files; ``"self"`` is the source; None asks `default_targets`.
+        on : machines, or their names or files; ``"self"`` is the source; None asks `admission.default_targets`.
         model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
         draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
         seed : of the draws.
@@ -261,7 +252,7 @@ class Run(Shown):
                 raise error_of("A014", found=f"--on {names}")
             targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
         else:
-            targets = tuple(self.source if m == "self" else load(m) for m in (self.default_targets if asked is None else asked))
+            targets = tuple(self.source if m == "self" else load(m) for m in (default_targets(self.source) if asked is None else asked))
         if pcie == "local":
             targets = tuple(t if t is self.source else ended_locally(t) for t in targets)
         if any(target is not self.source for target in targets):
