@@ -123,7 +123,9 @@ def test_boards_without_tensor_units_and_those_that_halve_them() -> None:
 
 
 def test_a_name_of_several_builds_is_the_build_that_the_recording_states() -> None:
-    told = machine_of([Device(name="NVIDIA GeForce RTX 3080", multiprocessors=70.0, memory_bytes=12.0 * GIB, clock_hz=1.71e9, major=8, minor=6)])
+    told = machine_of(
+        [Device(name="NVIDIA GeForce RTX 3080", multiprocessors=70.0, memory_bytes=12.0 * GIB, clock_hz=1.71e9, major=8, minor=6)]
+    )
     assert told.how == "family" and value(told.machine, "gpu.multiprocessors") == 70
     assert value(told.machine, "link.h2d.bandwidth") == value(load("rtx3080"), "link.h2d.bandwidth")
     plain = machine_of([Device(name="NVIDIA GeForce RTX 3080", multiprocessors=68.0, memory_bytes=10.0 * GIB, major=8, minor=6)])

@@ -101,8 +101,19 @@ def called(text: str) -> tuple[str, ...]:
         return (claim,)
     if not any(letter.isdigit() for letter in word):
         return ()
-    # b20 is not the begin of b200
-    return tuple(name for name in names() if name.startswith(word) and not name[len(word) :][:1].isdigit())
+    return tuple(name for name in names() if _begins(word, name))
+
+
+def _begins(word: str, name: str) -> bool:
+    """Return whether a text is a machine's name up to a hyphen, or up to the letter of a chip's variant.
+
+    >>> _begins("b200", "b200-hgx"), _begins("mi300", "mi300a"), _begins("b20", "b200-hgx"), _begins("nvlink-c2", "nvlink-c2c")
+    (True, True, False, False)
+    """
+    rest = name.removeprefix(word)
+    if not word or rest == name:
+        return False
+    return rest.startswith("-") or (len(rest) == 1 and rest.isalpha() and "-" not in word)
 
 
 @cache

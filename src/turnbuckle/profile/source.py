@@ -75,6 +75,9 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
             recognise=tuple(dict.fromkeys(names)),
         )
     )
+    if machine.copies_vanish and any(direction in HOST_WAYS for direction, _ in fits):
+        # one memory, and yet this program copies: that copies vanish is what a target may assume, not what was recorded
+        machine = replace(machine, memory_shared=None)
     if launches["count"] and not launches["idle_count"]:
         findings.append(finding("P204", launches["count"]))
     return machine, fits, findings + link_findings(fits, nominal, machine.coupling == "apu")
