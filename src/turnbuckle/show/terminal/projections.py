@@ -252,7 +252,11 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
-        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and asked != default_targets(answer.run.source) else ""),
+        + (
+            " --on " + ",".join(asked)
+            if answer.model and answer.model.name != "additive" and asked != default_targets(answer.run.source)
+            else ""
+        ),
     }[what]
     if not answer.run.projectable and what != "demo":
         # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
