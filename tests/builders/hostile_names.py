@@ -58,7 +58,7 @@ def document(ran: Ran) -> dict[str, Any]:
         raise AssertionError(f"{word} is not JSON")
 
     found = json.loads(ran.out, parse_constant=refuse)
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     return dict(found)
 
 

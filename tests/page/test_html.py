@@ -23,7 +23,7 @@ from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.figures.look import DARK
 from turnbuckle.show.text import clean, seconds, span
-from turnbuckle.show.verdict import headline, verdicts
+from turnbuckle.show.verdict import headline, verdicts, which
 
 #: All tags a report may have.
 TAGS = {
@@ -98,10 +98,20 @@ def test_a_brief_report_is_its_first_two_pages(text: str, answer: Answer) -> Non
     assert [a["id"] for tag, a in found.tags if tag == "section"] == list(FIRST)
     assert [a["href"] for tag, a in found.tags if tag == "a" and a["href"] != "#answer"] == ["#hangs"]
     assert headline(verdicts(answer.projections)) in found.text
-    for printed in (f"{p.by_coupling.penalty:.3f}×" for p in answer.projections):
+    for printed in (f"{one.penalty:.3f}×" for p in answer.projections for one in (p, p.by_coupling)):
         assert printed in found.text
     first, second = (text.index(f'<section id="{key}"') for key in FIRST)
     assert first < second < min(text.index(f'<section id="{key}"') for key, _ in SECTIONS if key not in FIRST)
+
+
+def test_the_first_page_says_which_answer_it_is_and_how_good_such_answers_were(answer: Answer) -> None:
+    short = page(answer, brief=True)
+    first = Page(short[short.index('<section id="answer"') : short.index('<section id="hangs"')]).text
+    assert which(verdicts(answer.projections)) in first
+    assert "with their own GPUs and hosts" in first and "by the coupling alone" in first
+    assert answer.accuracy.removeprefix("checked") in first and "nothing changes is off by" in first
+    only = replace(answer, targets=answer.targets[:1], projections=answer.projections[:1])
+    assert only.projections[0].alone is None and headline(verdicts(only.projections)).startswith("By the coupling alone, ")
 
 
 def test_annexes_are_folded_and_complete_without_a_script(text: str) -> None:
@@ -131,7 +141,7 @@ def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -
             interval = f"[{p.interval.low / p.measured_seconds:.3f}, {p.interval.high / p.measured_seconds:.3f}]"
             for printed in (seconds(p.seconds), f"{p.penalty:.3f}×", interval):
                 assert printed in words, (p.target, printed)
-        for printed in (f"{whole.by_coupling.benefit:.3f}×", span(*whole.by_coupling.envelope)):
+        for printed in (f"{whole.benefit:.3f}×", span(*whole.envelope)):
             assert printed in words, (whole.target, printed)
     for m in answer.targets:
         assert m.name in words

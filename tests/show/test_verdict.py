@@ -129,7 +129,7 @@ def test_nothing_is_inside_where_a_finding_withholds_it(change: float, kind: str
 def test_the_sentence_names_every_target_once() -> None:
     asked = [projection("near", -0.1, -0.12, -0.08), projection("mid", 0.01, 0.0, 0.02), projection("far", 0.2, 0.15, 0.3)]
     said = sentence(verdicts(asked), 2.0)
-    assert said.startswith("Against the recorded 2.000\xa0s, near is 10\xa0% faster (8.0\xa0% to 12\xa0%); ")
+    assert said.startswith("Against the recorded 2.000\xa0s, by the coupling alone, near is 10\xa0% faster (8.0\xa0% to 12\xa0%); ")
     assert "mid stays within 5\xa0%" in said and "far (+20\xa0%, [+15, +30]\xa0%) lies beyond 5\xa0%" in said
     assert all(said.count(p.target) == 1 for p in asked)
 
@@ -141,18 +141,21 @@ OPEN = projection("row", 0.03, 0.01, 0.09)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ([NEAR], "Near is 10 % faster (8.0 % to 12 %)."),
-        ([MID], "Mid stays within 5 % of the recorded time."),
-        ([FAR, projection("self", 0, 0, 0)], "Far costs more than 5 %, +20 % [+15, +30] %."),
+        ([NEAR], "By the coupling alone, near is 10 % faster (8.0 % to 12 %)."),
+        ([MID], "By the coupling alone, mid stays within 5 % of the recorded time."),
+        ([FAR, projection("self", 0, 0, 0)], "By the coupling alone, far costs more than 5 %, +20 % [+15, +30] %."),
         (
             [NEAR, NEAR, MID, OPEN, OPEN, FAR],
-            "2 of 6 machines are faster, near most: 10 % faster (8.0 % to 12 %); mid stays within 5 % of the recorded time; "
+            "By the coupling alone, 2 of 6 machines are faster, near most: 10 % faster (8.0 % to 12 %); mid stays within 5 % of the recorded time; "
             "2 are undecided at 5 % (50 % and 50 % likely within it); far costs more than 5 %, +20 % [+15, +30] %.",
         ),
-        ([MID, MID], "No machine asked is surely faster; both machines stay within 5 % of the recorded time."),
+        (
+            [MID, MID],
+            "By the coupling alone, no machine asked is surely faster; both machines stay within 5 % of the recorded time.",
+        ),
         (
             [OPEN, FAR, FAR],
-            "No machine asked is surely faster; row is 50 % likely to cost less than 5 %; "
+            "By the coupling alone, no machine asked is surely faster; row is 50 % likely to cost less than 5 %; "
             "2 of 3 machines cost more than 5 %, far most: +20 % [+15, +30] %.",
         ),
         ([], ""),
@@ -160,6 +163,49 @@ OPEN = projection("row", 0.03, 0.01, 0.09)
 )
 def test_the_headline_sorts_the_targets_by_verdict(asked: list[Projection], said: str) -> None:
     assert headline(verdicts(asked)).replace("\xa0", " ") == said
+
+
+#: A machine with its own GPU and host, whose range holds that of its coupling; one where it is the other way round; one where neither does.
+WIDE = projection("apu", -0.058, -0.10, 0.02, alone=projection("apu", 0.0, -0.01, 0.01))
+NARROW_OWN = projection("odd", 0.0, -0.01, 0.01, alone=projection("odd", -0.05, -0.33, 0.18))
+APART = projection("fast", -0.5, -0.6, -0.4, alone=projection("fast", 0.0, -0.01, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([WIDE], "With its own GPU and host, apu stays within 5 % of the recorded time."),
+        ([NARROW_OWN], "By the coupling alone, odd is 74 % likely to cost less than 5 %."),
+        ([APART], "With its own GPU and host, fast is 50 % faster (40 % to 60 %)."),
+        ([APART, APART], "With their own GPUs and hosts, both machines are faster, fast most: 50 % faster (40 % to 60 %)."),
+        (
+            [APART, NEAR],
+            "Both machines are faster, fast most: 50 % faster (40 % to 60 %). Fast with its own GPU and host, near by the coupling alone.",
+        ),
+        (
+            [APART.unanswered("FP64 of gb300")],
+            "By the coupling alone, fast stays within 5 % of the recorded time. With its own GPU and host fast cannot be told "
+            "(FP64 of gb300 is not stated).",
+        ),
+    ],
+)
+def test_a_headline_says_which_of_the_two_answers_it_is_and_takes_the_one_whose_range_holds_the_other(
+    asked: list[Projection], said: str
+) -> None:
+    assert headline(verdicts(asked)).replace("\xa0", " ") == said
+    told = sentence(verdicts(asked), 2.0)
+    assert "by the coupling alone" in told.lower() and all(p.alone is None or "own GPU" in told for p in asked)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "alone_low", "alone_high"), [(-0.5, 0.5, -0.1, 0.1), (-0.1, 0.1, -0.5, 0.5), (-0.5, 0.0, -0.1, 0.1)]
+)
+def test_no_headline_leaves_out_what_the_other_answer_holds(low: float, high: float, alone_low: float, alone_high: float) -> None:
+    (v,) = verdicts([projection("t", (low + high) / 2, low, high, alone=projection("t", 0.0, alone_low, alone_high))])
+    assert v.machine is not None and v.coupling is not None and (v.machine.low, v.coupling.low) == pytest.approx((low, alone_low))
+    other = v.coupling if v.owns else v.machine
+    contained = v.low <= other.low and other.high <= v.high
+    assert contained or (v.owns and not (other.low <= v.low and v.high <= other.high))
 
 
 def test_a_target_is_never_certain() -> None:

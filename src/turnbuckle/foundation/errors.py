@@ -136,6 +136,7 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A4": UsageError,
     "A5": UsageError,
     "A1": CannotAnswer,
+    "A395": CannotAnswer,
     "A2": CannotAnswer,
     "A201": GateFailed,
     "A202": GateFailed,

@@ -19,15 +19,15 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, Final
 
 #: Of every JSON document (docs/json.md): with the same number, keys keep their name, unit and meaning.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class Declared:
@@ -106,12 +106,13 @@ def table(package: str) -> list[Field]:
     return [Field(**row) for row in csv.DictReader(text.splitlines())]
 
 
-def declared(answer: object) -> dict[str, Any]:
-    """Return an answer as the rows of its class declare it, or those of its nearest base class with rows."""
+def declared(answer: object, keys: Collection[str] | None = None) -> dict[str, Any]:
+    """Return an answer as the rows of its class declare it, or those of its nearest base class with rows; only some `keys` of it."""
     for kind in type(answer).__mro__:
         package = kind.__module__.rpartition(".")[0]
         if package and (root := _roots(package).get(kind.__name__)):
-            return _mapping(root, answer)
+            some = root.below if keys is None else {name: node for name, node in root.below.items() if name in keys}
+            return _mapping(replace(root, below=some), answer)
     raise TypeError(f"no fields.csv declares {type(answer).__name__}")
 
 

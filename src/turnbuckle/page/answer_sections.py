@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,10 +16,10 @@ from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.findings_table import severity_cell, what_to_do
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.target_table import targets_table
+from turnbuckle.show.target_table import ranged, targets_table
 from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed, terms
 from turnbuckle.show.unknowns import advice, unknown_label
-from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, verdicts, what_would_change
+from turnbuckle.show.verdict import Verdict, cannot_say, capital, on_timeline, three_sentences, verdicts, what_would_change, which
 
 
 def answer_section(answer: Answer, targets: list[Verdict], distance: Sequence[str] = ()) -> dict[str, Any]:
@@ -57,17 +57,16 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
             ask = answer.run.project([declared], model=ported(model, port), draws=answer.draws, seed=answer.seed, network=answer.network)
             by_port[port] = ask.projections[0]
         for words, p in ((_PORTS[port], by_port[port]) for port in allowed):
-            measured, alone = p.measured_seconds or 1.0, p.by_coupling
             copies = DASH if p.copies is None else number(p.copies.seconds, "s")
-            times = [f"{alone.penalty:.3f}× [{alone.ends[0] / measured:.3f}, {alone.ends[1] / measured:.3f}]", f"{p.penalty:.3f}×"]
-            rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), words, copies, seconds(alone.seconds), *times))
+            times = (DASH, cannot_say(p)) if p.unknown else (seconds(p.seconds), ranged(p))
+            rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), words, copies, *times, ranged(p.by_coupling)))
     caption = (
         "What becomes of copies where the machine allows several ways. As it is: they stay, at the rate of the link or of a copy "
         "inside the package. Zero copy: they are dropped, and kernels work on memory that the host allocated. Managed: pages move, at "
         "the rate that the machine file states. Without a choice, copies are dropped where there is one memory, and the range holds "
-        "that they stay."
+        "that they stay. Time and penalty: the machine as it is; coupling penalty: with the kernels and the host of the recording."
     )
-    head = ["target", "port", ">all copies", ">time by the coupling", ">penalty", ">with its GPU and host"]
+    head = ["target", "port", ">all copies", ">time", ">penalty", ">coupling penalty"]
     return Table(caption, head, rows, title="ways to port the program") if rows else None
 
 
@@ -94,7 +93,8 @@ def comparison_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
         rows.append(row)
     caption = (
         "Probability that the target of the row is faster than the target of the column. All targets use the same draws, "
-        "so shared errors cancel. Draws that differ by less than two runs of one program do (0.5 %) are ties, which count half."
+        "so shared errors cancel. Draws that differ by less than two runs of one program do (0.5 %) are ties, which count half. "
+        "Machines as they are, with their own GPU and host where they have one."
     )
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
@@ -104,7 +104,8 @@ def projection_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
     if not targets:
         return {"figures": [], "steps": [], "table": None, "others": []}
     rows = []
-    for v in targets:
+    said = [v for v in targets if v.kind != "unknown"]
+    for v in said:
         p = v.projection
         deltas = [p.change[part] for part in PARTS]
         rows.append(
@@ -116,18 +117,43 @@ def projection_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any]
             )
         )
     head = ["target", *(f">{answer_charts.part_words(targets[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
-    shown = [v for v in targets if v.kind != "self"]
+    shown = [v for v in said if v.kind != "self"]
     return {
         "figures": [answer_charts.breakdown(targets)],
         "steps": named([answer_charts.steps(v) for v in shown]),
         "table": Table(
-            "Which parts the change of the run time comes from, against the recorded run."
+            f"Which parts the change of the run time comes from, against the recorded run, {which(targets)}."
             + (" On the way the critical path may go over to other work: this is not the difference of two paths." * on_timeline(targets)),
             head,
             rows,
         ),
-        "others": [t for t in (_steady_table(answer), _ports_table(answer, targets)) if t],
+        "others": [t for t in (_sums_table(said), _steady_table(answer), _ports_table(answer, targets)) if t],
     }
+
+
+def _sums_table(targets: list[Verdict]) -> Table | None:
+    """Return launches, kernels and copies added up, recorded and on each target (Groves et al. 2022, Fig 10)."""
+    shown = [v for v in targets if v.kind != "self"]
+    if not shown:
+        return None
+    recorded = cells(Cell("recorded", tone="strong"), *(_added(shown[0].projection.measured_plain_sums, part) for part in SUMS))
+    rows = [recorded]
+    for v in shown:
+        name = Cell(v.name, tone="strong", colour=v.colour)
+        rows.append(cells(name, *(_added(v.projection.plain_sums, part) for part in SUMS)))
+    caption = (
+        "Durations added up, as Groves et al. 2022 have them (Fig 10), whether other work hides them or not: they add up to no run time. "
+        f"{capital(which(targets))}."
+    )
+    return Table(caption, ["run", *(f">{SUMS[part]}" for part in SUMS)], rows, title="launches, kernels and copies added up")
+
+
+#: Parts that are added up, in words.
+SUMS: Final = {"launch": "launches", "kernel": "kernels", "copy": "copies"}
+
+
+def _added(sums: Mapping[str, float], part: str) -> str:
+    return number(sums[part], "s") if part in sums else DASH
 
 
 def _delta(change: float, measured: float) -> Cell:
@@ -171,7 +197,8 @@ def uncertainty_section(answer: Answer, targets: list[Verdict]) -> dict[str, Any
     if rows:
         caption = (
             "Width of the 90\N{NARROW NO-BREAK SPACE}% range as a share of the recorded time, now and with the largest unknown known "
-            "exactly (width times the square root of the remaining variance)."
+            "exactly (width times the square root of the remaining variance). "
+            f"{capital(which(moving))}."
         )
         table = Table(caption, ["target", "largest unknown", ">share", ">range shrinks", "what to measure"], rows)
     return {

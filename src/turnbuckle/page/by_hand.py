@@ -75,7 +75,7 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         graph = {name: getattr(limits, name).tolist() for name in ("points", "seconds", "slopes")}
         graph["recorded"] = [recorded[part] for part in PARTS]
         words = _BOUNDED.format(edges=edges, points=len(limits.points))
-    shown = [{"name": v.name, "seconds": v.projection.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
+    shown = [{"name": v.name, "seconds": v.whole.by_coupling.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
     parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
     more = {"measured": studies.link.measured, "parts": parts, "targets": shown}
     return {"graph": (graph or {}) | more, "words": words, "levers": sliders, "about": _ABOUT}
@@ -115,9 +115,9 @@ def premium_section(verdicts: list[Verdict]) -> dict[str, Any]:
     """Return the targets behind a fabric: time for a unit of work, what the fabric may cost, and whether a first premium pays."""
     rows = []
     for v in verdicts:
-        if v.projection.coupling["target"] not in _FABRICS or v.kind == "self":
+        p = v.whole.by_coupling
+        if p.coupling["target"] not in _FABRICS or v.kind == "self":
             continue
-        p = v.projection
         ends = [end / p.measured_seconds for end in p.ends] if p.measured_seconds else [1.0, 1.0]
         penalties = (p.penalty, *ends)
         stated, most, least = (break_even_premium(penalty) for penalty in penalties)

@@ -22,7 +22,8 @@ def changes_section(answer: Answer) -> dict[str, Any]:
     nothing: dict[str, Any] = {"table": None, "sentences": []}
     if answer.model is None or answer.model.machine_free:
         return nothing
-    others = [m for m in answer.targets if m is not answer.run.source][:_TARGETS]
+    numbered = zip(answer.targets, answer.projections, strict=True)
+    others = [m for m, p in numbered if m is not answer.run.source and not p.unknown][:_TARGETS]
     try:
         timeline = answer.run.ordered.timeline
         if timeline is None or len(timeline.graph.time_ns) > _INSTANTS:

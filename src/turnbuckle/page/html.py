@@ -42,7 +42,7 @@ from turnbuckle.page.studied import Studies, studied
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.text import clean
-from turnbuckle.show.verdict import Verdict, headline, sentence, verdicts
+from turnbuckle.show.verdict import Verdict, capital, headline, sentence, verdicts
 
 #: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
 RECORDED: Final = frozenset({"answer", "hangs", "profiled", "usage", "validity", "annex"})
@@ -120,6 +120,7 @@ def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> st
         names=[v.name for v in targets if v.kind != "self"],
         headline=headline(targets),
         sentence=sentence(targets, answer.run.profile.seconds),
+        accuracy=capital(answer.accuracy) if targets else "",
         recorded=recorded_in_brief(answer),
         facts=cover_facts(answer),
         synthetic=synthetic(answer),

@@ -215,7 +215,7 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         return {"table": None, "words": ""}
     rows, apart = [], []
     for v, (timed, summed) in zip(verdicts, studies.by_replay, strict=True):
-        if v.kind == "self":
+        if v.kind == "self" or timed.unknown:
             continue
         measured = timed.measured_seconds or 1.0
         difference = (timed.seconds - summed.seconds) / measured
@@ -249,7 +249,7 @@ def replays_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         }[saving, difference > 0]
         words += f"They differ most on {name}, by {signed(most).lstrip('+')} of the run time: on the timeline {why}."
     head = ["target", "this report uses", ">timeline", ">change", ">sum", ">change", ">apart"]
-    caption = "Both replays at the stated values. Apart: timeline minus sum, as a share of the recorded time."
+    caption = "Both replays at the stated values, machines as they are. Apart: timeline minus sum, as a share of the recorded time."
     return {"table": Table(caption, head, rows), "words": words}
 
 

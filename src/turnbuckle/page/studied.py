@@ -120,7 +120,7 @@ def _moved(answer: Answer, by_replay: list[tuple[Projection, Projection]], ready
     """Return the run before and after on the target that changes most on the timeline; None if none changes."""
     if not by_replay or answer.model is None:
         return None
-    change = [abs(p.penalty - 1.0) for p, _ in by_replay]
+    change = [0.0 if p.unknown else abs(p.penalty - 1.0) for p, _ in by_replay]
     most = int(np.argmax(change))
     return moved(answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
 

@@ -11,6 +11,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.projection import SOURCE_GPU, Projection
 from turnbuckle.trace.recorders import with_calls
 
 #: Tables of a trace of which at least one must hold rows for a coupling to matter.
@@ -35,6 +36,15 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
 DEFAULT_TARGETS: Final = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
 #: The same for a machine whose CPU and GPU share one memory: no link to replace, and no slot to be far from.
 DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+
+
+def require_numbers(projection: Projection) -> None:
+    """Refuse a projection that has no numbers, because what decides it is not stated (A395)."""
+    if projection.unknown:
+        fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
+        raise error_of("A395", fix=fix, unknown=projection.unknown, name=projection.target)
+
+
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.
 COHERENT: Final = ("apu", "c2c")
 #: Couplings by a link between the memories of CPU and GPU.

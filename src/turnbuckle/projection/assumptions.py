@@ -12,11 +12,10 @@ from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterName, link_parameter, observed_parameter
-from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
-from turnbuckle.projection.elsewhere.kernels import kernel_rate, unscaled
+from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.elsewhere.priors import HOST_SPEED, INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth
 from turnbuckle.projection.order import Prepared
@@ -39,17 +38,6 @@ def kernel_ratio(pair: Pair, model: Model) -> float | None:
         return None
     source_rate, target_rate = kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha)
     return None if source_rate is None or target_rate is None else float(target_rate / source_rate)
-
-
-def kernels_unscaled(run: Pieces, pair: Pair, model: Model) -> str:
-    """Return why the run's kernels keep their time on a target with another GPU, unasked; empty where they do not."""
-    kinds = [kind or KernelKind() for kind in run.kernel[run.kind == "kernel"]]
-    if pair.target is pair.source or model.machine_free or model.alpha == "hold" or not kinds:
-        return ""
-    if model.alpha == "auto":
-        return unscaled(kinds, pair, model.kernels)
-    known = not isinstance(model.alpha, str) or kernel_ratio(pair, model) is not None
-    return "" if known or not other_gpu(pair) else f"a rate by {model.alpha} is not stated of both GPUs"
 
 
 def coupling_change(pair: Pair, priced: Priced) -> dict[str, Any]:
@@ -89,9 +77,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if unsized := int(ready.run.count[ready.run.memory == UNSIZED].sum()):
         out.append(finding("A357", unsized))
     alpha = kernel_ratio(pair, model)
-    if why := kernels_unscaled(ready.run, pair, model):
-        out.append(finding("M114", 1, why))
-    elif model.alpha == "auto" and other_gpu(pair):
+    if model.alpha == "auto" and other_gpu(pair):
         out.append(finding("A312"))
     elif model.alpha == "hold" or alpha is None or alpha == 1.0:
         out.append(finding("A305"))

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Float, returned
+from turnbuckle.foundation.arrays import Float, Int, returned
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pairs
@@ -135,7 +135,7 @@ def replayed(ready: Prepared, durations: Durations) -> Replayed:
     if ready.timeline is None:
         total = _summed(ready, durations)
         after, before = _breakdown(run, total.exposed_seconds), _breakdown(run, run.exposed_seconds)
-        return Replayed(total.seconds, total.lower, total.upper, after, before, {part: after[part] - before[part] for part in after})
+        return Replayed(total.seconds, total.lower, total.upper, after, before, _difference(after, before))
     return _on_timeline(ready.timeline, ready.measured, changed(ready, durations))
 
 
@@ -152,7 +152,7 @@ def replayed_each(ready: Prepared, durations: Durations) -> list[tuple[float, di
     for row in values.reshape(-1, values.shape[-1]):
         instants, path = timeline.replayed(row)
         seconds = ready.measured + (instants.max() - timeline.unchanged_seconds)
-        out.append((float(seconds), timeline.parts(instants, path, PART_OF_CATEGORY, beyond)))
+        out.append((float(seconds), _projected_parts(timeline, row, instants, path, beyond)))
     return out
 
 
@@ -223,12 +223,37 @@ def _on_timeline(timeline: TimelineReplay, measured: float, change: Change) -> R
     instants, path = timeline.path(change)
     # the run ends with its last instant: what `seconds` would replay once more
     seconds = instants.max()
-    projected = timeline.parts(instants, path, PART_OF_CATEGORY, measured - was)
     recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
-    points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
-    by_part = timeline.change_by_part(change, float(seconds), PART_OF_CATEGORY, points)
+    projected = _projected_parts(timeline, change.values, instants, path, measured - was)
     windows = (timeline.kernel_window(instants), timeline.unchanged_window)
-    return Replayed(measured + (seconds - was), lower, upper, projected, recorded, by_part, windows)
+    return Replayed(measured + (seconds - was), lower, upper, projected, recorded, _difference(projected, recorded), windows)
+
+
+def _projected_parts(timeline: TimelineReplay, values: Float, instants: Float, path: Int, beyond: float) -> dict[str, float]:
+    """Return the recorded time of each part plus its change [s]; the parts add up to the run time on the target.
+
+    The critical path on the target would show changes that did not happen: where paths tie, or nearly do, a small change sends it over
+    to other work.  No part falls below nothing: what one saves beyond its recorded time is taken from the others, in proportion.
+
+    Parameters
+    ----------
+    values : parameters of the target, as `Change.values` has them.
+    instants, path : of the run with these parameters.
+    beyond : run time outside the graph [s].
+    """
+    recorded = timeline.unchanged_parts(PART_OF_CATEGORY, beyond)
+    points = int(np.clip(_WALKED // max(len(timeline.graph.time_ns), 1), 2, _POINTS))
+    change = timeline.change_by_part(values, instants, path, PART_OF_CATEGORY, points)
+    parts = {part: recorded[part] + change[part] for part in PARTS}
+    kept = {part: max(seconds, 0.0) for part, seconds in parts.items()}
+    if kept == parts:
+        return parts
+    share = max(sum(parts.values()), 0.0) / sum(kept.values())
+    return {part: seconds * share for part, seconds in kept.items()}
+
+
+def _difference(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    return {part: after[part] - before[part] for part in PARTS}
 
 
 def changed(ready: Prepared, durations: Durations) -> Change:
@@ -249,6 +274,17 @@ def timeline_change(durations: Durations) -> Change:
         durations.host,
         queue=durations.falls["queue"],
     )
+
+
+def plain_sums(durations: Durations, recorded: bool = False) -> dict[str, float]:
+    """Return launches with what delays them, kernels and copies added up [s], hidden behind other work or not; or as `recorded`.
+
+    Groves et al. 2022 draw these sums for a run (Fig 10).  Where work overlaps, they add up to more than the run time.
+    """
+    run = durations.run
+    rows = {"launch": run.kind == "launch", "kernel": run.kind == "kernel", "copy": run.category == "copy"}
+    there = {"launch": durations.seconds, "kernel": durations.undelayed, "copy": durations.undelayed}
+    return {part: float((run.seconds if recorded else there[part])[which].sum()) for part, which in rows.items()}
 
 
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:

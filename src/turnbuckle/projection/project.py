@@ -21,11 +21,12 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
-from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio, kernels_unscaled
+from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
-from turnbuckle.projection.order import Prepared, changed, prepared, replayed
+from turnbuckle.projection.order import Prepared, changed, plain_sums, prepared, replayed
 from turnbuckle.projection.projection import Projection
 
 
@@ -65,7 +66,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
     network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
-    return Projection(
+    projection = Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
         model=model.name,
@@ -79,16 +80,19 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         breakdown=result.breakdown,
         measured_breakdown=result.measured_breakdown,
         change=result.change,
+        plain_sums=plain_sums(durations),
+        measured_plain_sums=plain_sums(durations, recorded=True),
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),
         host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),
-        unscaled=kernels_unscaled(ready.run, pair, model),
         findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
+    unknown = hole(ready.run, profile.seconds, pair, model)
+    return projection.unanswered(unknown) if unknown else projection
 
 
 def _staging(profile: Profile, ready: Prepared, durations: Durations, seconds: float) -> Staging | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.fields import Declared, Ranged
-from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.fields import Declared, Ranged, declared
+from turnbuckle.foundation.findings import Finding, finding, merge
 
 if TYPE_CHECKING:
     from turnbuckle.projection.elsewhere.network import Carried
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 #: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls and host work.
 PARTS = ("launch", "kernel", "copy", "other")
 PART_OF_CATEGORY = {"kernel": "kernel", "copy": "copy", "mpi": "other", "api": "other", "cpu": "other"}
+#: Keys that both answers of a target have: as the machine is, and by its coupling alone.
+BOTH: Final = (
+    "verdict seconds measured_seconds kernel_window_seconds penalty benefit interval median interval_level draws seed envelope "
+    "breakdown measured_breakdown change plain_sums measured_plain_sums break_even drivers staging copies"
+)
+#: What decides every answer with another GPU where nothing tells which one the recording is of.
+SOURCE_GPU: Final = "the GPU of the recording"
 #: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 % (1.014 to 1.009) where it should rise.
 NOISE: Final = 0.005
 
@@ -132,8 +140,9 @@ class Projection(Declared):
     target, title : the machine.
     model, replay : how the answer was made.
     seconds, measured_seconds : projected and recorded run time [s].
-    breakdown, measured_breakdown : exposed time by part [s]; the parts add up to the run time.
+    measured_breakdown : exposed time by part [s], along the critical path by the timeline; the parts add up to the recorded run time.
     change : which parts the change of the run time comes from [s]; they add up to it.
+    breakdown : their sum [s]; the parts add up to the run time, and none is below nothing.
     envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
     coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
     order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
@@ -148,11 +157,11 @@ class Projection(Declared):
     kept_network_seconds : projected run time on the network of the recording [s]; None as above.
     staging : the copies that stage messages, and the run without them by GPUDirect; None where nothing does, or by the sum.
     copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
-    unscaled : why the kernels could not be scaled to the target's GPU, so that nothing is said of the target with its own GPU and host;
-        empty where they were.
     kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
+    plain_sums, measured_plain_sums : launches, kernels and copies added up, hidden behind other work or not [s].
+    unknown : what decides the answer and nothing states, as ``FP64 of gb300``; empty where the answer has its numbers.
     kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
         kernel's end [s], as Groves et al. report a run; None by the sum, which has no instants, and without kernels of their own rows.
     """
@@ -174,7 +183,6 @@ class Projection(Declared):
     drivers: dict[str, float] = field(default_factory=dict)
     host: float | None = None
     alone: Projection | None = field(default=None, repr=False)
-    unscaled: str = ""
     nic_bound: dict[str, float] = field(default_factory=dict)
     network: Carried | None = None
     kept_network_seconds: float | None = None
@@ -185,6 +193,34 @@ class Projection(Declared):
     findings: list[Finding] = field(default_factory=list)
     kernel_window_seconds: float | None = None
     measured_kernel_window_seconds: float | None = None
+    unknown: str = ""
+    plain_sums: dict[str, float] = field(default_factory=dict)
+    measured_plain_sums: dict[str, float] = field(default_factory=dict)
+
+    def unanswered(self, unknown: str) -> Projection:
+        """Return the same projection without its numbers, since `unknown` decides them; what the coupling alone changes stays."""
+        return replace(
+            self,
+            unknown=unknown,
+            seconds=math.nan,
+            breakdown=dict.fromkeys(self.breakdown, math.nan),
+            change=dict.fromkeys(self.change, math.nan),
+            plain_sums=dict.fromkeys(self.plain_sums, math.nan),
+            envelope=(math.nan, math.nan),
+            alpha=None,
+            interval=None,
+            drivers={},
+            staging=None,
+            kept_network_seconds=None,
+            kernels=None,
+            sample=None,
+            kernel_window_seconds=None,
+            findings=merge([*self.findings, finding("M114" if unknown == SOURCE_GPU else "A394", 1, unknown)]),
+        )
+
+    def drawn(self, draws: int) -> Projection:
+        """Return a projection without numbers with as many draws of none, for what is made of several projections."""
+        return replace(self, sample=np.full(draws, math.nan) if draws else None)
 
     @property
     def as_recorded(self) -> bool:
@@ -207,13 +243,18 @@ class Projection(Declared):
         return self.alone or self
 
     @property
+    def coupling_alone(self) -> dict[str, Any]:
+        """Return the keys `BOTH` of what the coupling alone changes, for the JSON document."""
+        return declared(self.by_coupling, BOTH.split())
+
+    @property
     def kernels_and_host(self) -> float:
         """Return how many times longer the run takes by the target's kernels and host; 1 where they are the recording's."""
         return self.seconds / self.by_coupling.seconds if self.by_coupling.seconds else 1.0
 
     @property
     def verdict(self) -> str:
-        """Return what the coupling does, in the words of `turnbuckle.show.verdict`."""
+        """Return what the target does to the run time, in the words of `turnbuckle.show.verdict`."""
         words: str = registry.load("services", "verdict in words")(self)
         return words
 

@@ -519,6 +519,9 @@ def project_many(
                 pair = Pair(source, declared)
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
+            if answer.unknown:
+                answers[name] = replace(answer, copies=copy_times(copies, declared, pair, by) if details else None).drawn(draws)
+                continue
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
             if details:

@@ -308,22 +308,32 @@ class TimelineReplay:
         seconds = {name: float(spent[part == k].sum()) for k, name in enumerate(_PARTS)}
         return {**seconds, "other": seconds["other"] + beyond}
 
-    def change_by_part(self, change: Change, seconds: float, part_of_category: dict[str, str], points: int) -> dict[str, float]:
+    def change_by_part(self, values: Float, instants: Float, path: Int, part_of_category: dict[str, str], points: int) -> dict[str, float]:
         """Return which parts a change of the run time comes from [s]; they add up to it.
 
         On the way from the recorded run to the changed one, each step is what the edges of the critical path there take longer or shorter
         (Aumann and Shapley 1974): a part changes by no more than its own durations do, even where the critical path goes over to another.
         The way is walked at so many points, by Gauss and Legendre; what they miss is shared in proportion, and bounds the statement.
+        A path that is critical at both ends is so all the way, since the run time is convex: then its own edges say it exactly.
+
+        Parameters
+        ----------
+        values : parameters of the changed run, as `Change.values` has them.
+        instants, path : of the changed run, as `replayed` returns them.
         """
-        values = change.values
+        before, unchanged = self.unchanged_path
+        if np.array_equal(path, unchanged):
+            changed, recorded = (self.parts(at, path, part_of_category, 0.0) for at in (instants, before))
+            return {part: changed[part] - recorded[part] for part in _PARTS}
         changes, slope = np.zeros(len(_PARTS)), np.zeros(len(_PARTS))
-        path: Int = np.full(1, -1)
+        walked: Int = np.full(1, -1)
         for place, weight in zip(*_gauss(points), strict=True):
-            before, path = path, self.path_at(values * (1.0 + place) / 2.0)
-            if not np.array_equal(path, before):
-                slope[:] = np.bincount(self._part_of(path, part_of_category), weights=self.slopes(path, values), minlength=len(_PARTS))
+            last, walked = walked, self.path_at(values * (1.0 + place) / 2.0)
+            if not np.array_equal(walked, last):
+                slopes = self.slopes(walked, values)
+                slope[:] = np.bincount(self._part_of(walked, part_of_category), weights=slopes, minlength=len(_PARTS))
             changes += weight / 2.0 * slope
-        missed = seconds - self.unchanged_seconds - float(changes.sum())
+        missed = float(instants.max()) - self.unchanged_seconds - float(changes.sum())
         share = np.abs(changes) / np.abs(changes).sum() if changes.any() else np.eye(len(_PARTS))[-1]
         return dict(zip(_PARTS, (changes + missed * share).tolist(), strict=True))
 

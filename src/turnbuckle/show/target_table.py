@@ -4,53 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
+from turnbuckle.foundation import registry
 from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import Answer
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, signed, span, terms
 from turnbuckle.show.verdict import LINE, Verdict
 
 COUPLING_WORDS: Final = terms("coupling")
-TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
+TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft", "unknown": "fair"}
 
 
 def targets_table(targets: list[Verdict], what: str = "projected run time") -> Table:
-    """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
+    """Return a row for each target as it is: run time, penalty, range, verdict, and the penalty by its coupling alone.
+
+    Wide tables have benefit, envelope and break-even use of the GPU as well.  The note of a row has all of the coupling's answer.
+    """
     level = next((v.projection.interval.level for v in targets if v.projection.interval), None)
-    others = [v for v in targets if v.whole is not v.projection]
+    others = any(v.coupling is not None for v in targets)
     head = [
         "target",
         ">time",
         ">penalty",
         f">{percent(level)} range" if level else ">range",
         "verdict",
-        *([">own GPU, host"] if others else []),
+        *([">coupling penalty"] if others else []),
         ">window",
         ">benefit",
         ">envelope",
         ">break-even use",
     ]
     rows = []
-    for v in targets:
-        p = v.projection
-        measured = p.measured_seconds or 1.0
-        low, high = p.ends
-        interval = f"[{low / measured:.3f}, {high / measured:.3f}]" if p.interval else DASH
-        even = p.utilisation_factor
-        rows.append(
-            cells(
-                Cell(v.name, clean(p.target), tone="strong", colour=v.colour),
-                Cell(number(p.seconds, "s"), seconds(p.seconds)),
-                f"{p.penalty:.3f}×",
-                Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
-                Cell(v.words, f"{v.sure} likely to cost less than {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
-                *([_own_machine(v)] if others else []),
-                DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s"),
-                f"{p.benefit:.3f}×",
-                Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
-                factor(even, 4) if even > 1.0005 else DASH,
-            )
-        )
+    for v in (v.machine or v for v in targets):
+        alone = [Cell(f"{v.whole.by_coupling.penalty:.3f}×", seconds(v.whole.by_coupling.seconds))] if others else []
+        name = Cell(v.name, clean(v.whole.target), tone="strong", colour=v.colour)
+        rows.append([name, *_numbers(v, alone)])
     caption = (
         "Penalty: projected over recorded time, with its range. Benefit: the inverse. Window: from the first kernel's start to the last "
         "kernel's end. Envelope: no reordering of the recorded work can push the run outside this range, at the stated values; the range "
@@ -60,32 +49,55 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
     window = targets[0].projection.measured_kernel_window_seconds if targets else None
     windows = "" if window is None else f", kernel window {seconds(window)}"
     if others:
+        what += ", machines as they are"
+        caption += " Machines as they are have their own GPU and host. Coupling penalty: with the kernels and the host of the recording."
+    else:
         what += ", coupling alone"
-        caption += " With its own GPU and host the target's kernels and the work between calls change as well."
+        caption += " Only the coupling changes: GPU and host are those of the recording."
     title = f"{what} (measured {seconds(targets[0].projection.measured_seconds)}{windows})" if targets else ""
-    notes = ["; ".join(filter(None, [coupling_words(v.whole), _with_own(v), staging_words(v.whole)])) for v in targets]
+    notes = ["; ".join(filter(None, [coupling_words(v.whole), _by_coupling(v), staging_words(v.whole)])) for v in targets]
     wide = ("benefit", "envelope", "break-even use", *(["window"] if others else []))
     return Table(caption, head, rows, notes=notes, title=title, wide=wide)
 
 
-def _own_machine(v: Verdict) -> Cell:
-    """Return what the run takes with the target's own kernels and host; a dash where they are the recording's."""
-    if v.whole is v.projection:
-        return Cell(DASH)
-    if v.whole.unscaled:
-        return Cell("cannot say", v.whole.unscaled)
-    return Cell(f"{v.whole.penalty:.3f}×", seconds(v.whole.seconds))
+def _numbers(v: Verdict, alone: list[Cell]) -> list[Cell]:
+    """Return the cells of one answer, `alone` behind its verdict; dashes for the numbers of an answer that cannot be given."""
+    p = v.projection
+    words = Cell(v.words, f"{v.sure} likely to cost less than {percent(LINE)}" if v.sure else "", tone=TONE[v.kind])
+    if p.unknown:
+        return [*cells(DASH, DASH, DASH), words, *alone, *cells(DASH, DASH, DASH, DASH)]
+    measured = p.measured_seconds or 1.0
+    even = p.utilisation_factor
+    return [
+        Cell(number(p.seconds, "s"), seconds(p.seconds)),
+        Cell(f"{p.penalty:.3f}×"),
+        Cell(_range(p), f"{span(*p.ends)}, {bounds(v.low, v.high)}") if p.interval else Cell(DASH),
+        words,
+        *alone,
+        Cell(DASH if p.kernel_window_seconds is None else number(p.kernel_window_seconds, "s")),
+        Cell(f"{p.benefit:.3f}×"),
+        Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
+        Cell(factor(even, 4) if even > 1.0005 else DASH),
+    ]
 
 
-def _with_own(v: Verdict) -> str:
-    """Say the same with its interval, for the line under a row."""
-    if v.whole is v.projection:
+def ranged(p: Projection) -> str:
+    """Return the penalty with its range."""
+    return f"{p.penalty:.3f}× {_range(p)}"
+
+
+def _range(p: Projection) -> str:
+    """Return the range of the penalty."""
+    low, high = (end / (p.measured_seconds or 1.0) for end in p.ends)
+    return f"[{low:.3f}, {high:.3f}]"
+
+
+def _by_coupling(v: Verdict) -> str:
+    """Say what the coupling alone makes of the run, for the line under a row; empty where nothing else changes."""
+    if v.coupling is None:
         return ""
-    if v.whole.unscaled:
-        return f"with its own GPU and host: cannot say, {v.whole.unscaled}; --source names the machine it ran on"
-    measured = v.whole.measured_seconds or 1.0
-    low, high = v.whole.ends
-    return f"with its own GPU and host {seconds(v.whole.seconds)}, {v.whole.penalty:.3f}× [{low / measured:.3f}, {high / measured:.3f}]"
+    p = v.coupling.projection
+    return f"by the coupling alone {seconds(p.seconds)}, {ranged(p)}, {v.coupling.words}"
 
 
 def coupling_words(p: Projection) -> str:
@@ -172,3 +184,17 @@ def arrow(before: float | None, after: float | None, unit: str) -> str:
         return ""
     a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
     return a if a == b else f"{a} → {b}"
+
+
+def card_line(answer: Answer) -> str:
+    """Return how good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
+    if answer.model is None or not answer.model.carded or answer.network is not None:
+        return ""
+    in_words = registry.load("services", "card in words")
+    if all(m.relative for m in answer.targets):
+        layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
+        accuracy = in_words("remoting" if layers else "distance", "timeline")
+        return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
+    model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
+    accuracy = in_words("run time", model)
+    return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""

@@ -10,7 +10,8 @@ target that is faster or over the line stays so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -29,18 +30,25 @@ FAR: Final = 0.10
 #: Findings that withhold a verdict, and why.
 _WITHHELD: Final = {"A365": "host calls are missing", "P220": "the run is all start-up"}
 
-Kind = Literal["self", "faster", "inside", "undecided", "over"]
+Kind = Literal["self", "faster", "inside", "undecided", "over", "unknown"]
+
+#: Which of the two answers of a target is told, in words: of one target, and of several.
+OWN: Final = ("with its own GPU and host", "with their own GPUs and hosts")
+ALONE: Final = "by the coupling alone"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the coupling of one target does, in words.
+    """What one target does to the run, in words.
+
+    A target with a GPU or a host of its own has two answers, `machine` and `coupling`.  A verdict is about the one whose range holds the
+    other, so that no headline contradicts the other answer; where neither does, about the machine as it is.
 
     Attributes
     ----------
-    projection, name, colour : what it is about, by its coupling alone; the name is the machine's title, or what it is asked by where
-        two titles are alike, fit to print.
-    whole : the same target with its own kernels and host; `projection` itself where it has the recording's.
+    projection, name, colour : the answer told; the name is the machine's title, or what it is asked by where two titles are alike, fit to
+        print.
+    whole : the target as it is; `projection` itself where that is the answer told.
     change : slowdown at the stated values (0.05 is 5 % slower).
     low, high : the interval of the change; equal to `change` where nothing was drawn.
     half_low, half_high : the middle half of the draws.
@@ -48,6 +56,7 @@ class Verdict:
     kind, words : the verdict.
     unknown : name of the number that moves the answer most; empty where nothing does.
     withheld : why a target inside the line is undecided all the same; empty for every other.
+    machine, coupling : both answers, with the target's own GPU and host and by its coupling alone; None where only the coupling changes.
     """
 
     projection: Projection
@@ -64,6 +73,8 @@ class Verdict:
     words: str
     unknown: str = ""
     withheld: str = ""
+    machine: Verdict | None = None
+    coupling: Verdict | None = None
 
     @property
     def interval(self) -> str:
@@ -75,16 +86,54 @@ class Verdict:
         """Return how likely the target is inside the line."""
         return "" if self.inside is None else probability(self.inside)
 
+    @property
+    def owns(self) -> bool:
+        """Return whether the answer told is the one with the target's own GPU and host."""
+        return self.machine is not None and self.projection is self.whole
+
+    @property
+    def label(self) -> str:
+        """Return the name and, of a target with two answers, which of them is told."""
+        if self.coupling is None:
+            return self.name
+        return f"{self.name}, {OWN[0] if self.owns else ALONE},"
+
 
 def verdicts(projections: list[Projection]) -> list[Verdict]:
     """Return one verdict for each projection, in the same order."""
     colour = colours([p.target for p in projections])
-    return [_verdict(p, n, c) for p, n, c in zip(projections, names(projections), colour, strict=True)]
+    return [_told(p, n, c) for p, n, c in zip(projections, names(projections), colour, strict=True)]
+
+
+def _told(whole: Projection, name: str, colour: str) -> Verdict:
+    """Return the verdict of the answer that is told, with both."""
+    machine = _verdict(whole, name, colour)
+    if whole.alone is None:
+        return machine
+    coupling = _verdict(whole.alone, name, colour)
+    wider = coupling.low <= machine.low and machine.high <= coupling.high and coupling.low < coupling.high
+    told = coupling if wider or whole.unknown else machine
+    return replace(told, whole=whole, machine=machine, coupling=coupling)
 
 
 def in_words(projection: Projection) -> str:
     """Return the verdict of one projection, in characters that a program reads: no space that holds words together."""
-    return verdicts([projection])[0].words.replace(NARROW, " ")
+    return _verdict(projection, "", "").words.replace(NARROW, " ")
+
+
+def cannot_say(projection: Projection) -> str:
+    """Return the verdict of a projection without numbers: what would have to be known."""
+    return f"cannot say: {clean(projection.unknown)}"
+
+
+def which(targets: list[Verdict]) -> str:
+    """Say which of the two answers of a target is told: with its own GPU and host, or by its coupling alone."""
+    asked = [v for v in targets if v.kind != "self"]
+    own, alone = [v.name for v in asked if v.owns], [v.name for v in asked if not v.owns]
+    if not own:
+        return ALONE
+    with_own = OWN[len(own) > 1]
+    return f"{listed(own)} {with_own}, {listed(alone)} {ALONE}" if alone else with_own
 
 
 def names(projections: list[Projection]) -> list[str]:
@@ -95,8 +144,10 @@ def names(projections: list[Projection]) -> list[str]:
     return [shorten(clean(p.target), 40) if titles.count(t) > 1 else t for p, t in zip(projections, titles, strict=True)]
 
 
-def _verdict(whole: Projection, name: str, colour: str) -> Verdict:
-    p = whole.by_coupling
+def _verdict(p: Projection, name: str, colour: str) -> Verdict:
+    """Return the verdict of one answer."""
+    if p.unknown:
+        return Verdict(p, p, name, colour, *[math.nan] * 5, None, "unknown", cannot_say(p))
     measured = p.measured_seconds or 1.0
     change = p.penalty - 1.0
     low = high = half_low = half_high = change
@@ -116,7 +167,7 @@ def _verdict(whole: Projection, name: str, colour: str) -> Verdict:
         kind, words = "undecided", f"undecided, {withheld}"
     if any(f.code == "M112" for f in p.findings):
         kind, words, withheld = "undecided", "cannot say", "the source has one memory and no link"
-    return Verdict(p, whole, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
+    return Verdict(p, p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 
 def _kind(p: Projection, low: float, high: float) -> Kind:
@@ -143,14 +194,14 @@ def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:
 
 
 def headline(targets: list[Verdict]) -> str:
-    """Return the verdicts in one short sentence, for who reads nothing else; empty where nothing was projected."""
+    """Return the verdicts in one short sentence, for who reads nothing else, and which answers it is about; empty without targets."""
     asked = [v for v in targets if v.kind != "self"]
     if not asked:
         return ""
-    of_kind = {kind: [v for v in asked if v.kind == kind] for kind in ("faster", "inside", "undecided", "over")}
+    of_kind = {kind: [v for v in asked if v.kind == kind] for kind in ("faster", "inside", "undecided", "over", "unknown")}
     counted = _counted(list(of_kind.values()), len(asked))
-    faster, inside, undecided, over = of_kind.values()
-    parts = [] if faster or len(asked) == 1 else ["No machine asked is surely faster"]
+    faster, inside, undecided, over, unknown = of_kind.values()
+    parts = [] if faster or len(asked) == 1 else ["no machine asked is surely faster"]
     if faster:
         best = min(faster, key=lambda v: v.change)
         gain = f"{signed(-best.change).lstrip('+')} faster{_range(best)}"
@@ -170,8 +221,26 @@ def headline(targets: list[Verdict]) -> str:
         loss = f"{signed(worst.change)}{' ' + worst.interval if worst.interval else ''}"
         most = f"{worst.name} most: {loss}" if len(over) > 1 else loss
         parts.append(f"{counted[3]} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}, {most}")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+    parts += [_times(v) for v in unknown]
+    return _saying_which("; ".join(parts), asked) + "".join(f" {capital(OWN[0])} {_times(v.machine)}." for v in asked if _unsaid(v))
+
+
+def _saying_which(text: str, asked: list[Verdict]) -> str:
+    """Return a sentence that says which of the two answers of each target it is about."""
+    told = which(asked)
+    if len({v.owns for v in asked}) == 1:
+        return f"{capital(told)}, {text}."
+    return f"{capital(text)}. {capital(told)}."
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital, and the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+def _unsaid(v: Verdict) -> bool:
+    """Return whether nothing can be said of a target as it is, and its coupling is told."""
+    return bool(v.whole.unknown) and v.coupling is not None
 
 
 def _counted(groups: list[list[Verdict]], asked: int) -> list[str]:
@@ -205,19 +274,24 @@ def sentence(targets: list[Verdict], measured_seconds: float) -> str:
     if over := [v for v in asked if v.kind == "over"]:
         clause = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{clause} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
-    others = [v for v in asked if v.whole is not v.projection]
-    by = " and by the coupling alone" if others else ""
-    apart = listed([f"{v.name} {_times(v.whole)}" for v in others])
-    rest = f" With its own GPU and host {apart}." if len(others) == 1 else f" With their own GPUs and hosts: {apart}." if others else ""
-    return f"Against the recorded {seconds(measured_seconds)}{by}, " + "; ".join(parts) + "." + rest
+    parts += [_times(v) for v in asked if v.kind == "unknown"]
+    uniform = len({v.owns for v in asked}) == 1
+    by = f", {which(asked)}," if uniform else ""
+    rest = "" if uniform else f" {capital(which(asked))}."
+    for v in asked:
+        if other := v.coupling if v.owns else v.machine:
+            rest += f" {capital(ALONE if v.owns else OWN[0])} {_times(other)}."
+    return f"Against the recorded {seconds(measured_seconds)}{by or ','} " + "; ".join(parts) + "." + rest
 
 
-def _times(p: Projection) -> str:
-    """Say how much longer or shorter a run takes, with its interval."""
+def _times(v: Verdict) -> str:
+    """Say how much longer or shorter a run takes on a target, with its interval; or what would have to be known."""
+    p = v.projection
+    if p.unknown:
+        return f"{v.name} cannot be told ({clean(p.unknown)} is not stated)"
     measured = p.measured_seconds or 1.0
-    change = p.penalty - 1.0
     interval = f", {bounds(*(end / measured - 1.0 for end in p.ends))}" if p.interval else ""
-    return f"takes {seconds(p.seconds)} ({signed(change)}{interval})"
+    return f"{v.name} takes {seconds(p.seconds)} ({signed(v.change)}{interval})"
 
 
 def _undecided(v: Verdict) -> str:
@@ -254,17 +328,18 @@ def three_sentences(targets: list[Verdict]) -> list[str]:
         f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on "
         "the first two and on waiting calls."
     ]
+    asked = [v for v in asked if v.kind != "unknown"] or asked
     best, worst = min(asked, key=lambda v: v.change), max(asked, key=lambda v: v.change)
     if best.change < -NOISE:
         out.append(
-            f"The largest gain is {best.name}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
+            f"The largest gain is {best.label}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
             f"{_where(best.projection, -1)}."
         )
     else:
         out.append(f"No target asked is faster than the recorded machine by more than two runs of one program differ ({percent(NOISE)}).")
     if worst is not best and worst.change > NOISE:
         out.append(
-            f"The largest loss is {worst.name}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
+            f"The largest loss is {worst.label}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
             f"{_where(worst.projection, 1)}."
         )
     else:
@@ -296,7 +371,7 @@ def what_would_change(targets: list[Verdict]) -> list[str]:
     out = []
     warned: dict[str, tuple[str, list[str]]] = {}
     for v in targets:
-        if v.kind == "self":
+        if v.kind in ("self", "unknown"):
             continue
         p, m = v.projection, v.projection.measured_seconds or 1.0
         best, worst = p.envelope[0] / m - 1.0, p.envelope[1] / m - 1.0

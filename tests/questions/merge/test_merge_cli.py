@@ -92,7 +92,7 @@ def test_every_verb_reads_what_was_merged(turnbuckle: Turnbuckle, ranks: list[Pa
 
 def test_json_and_csv(turnbuckle: Turnbuckle, ranks: list[Path]) -> None:
     said = json.loads(turnbuckle("merge", *ranks, "-o", "all", "--format", "json", "--max-skew", "20 us").out)
-    assert said["schema_version"] == 1 and said["max_skew_ns"] == 20_000 and said["contradiction_ns"] == 0
+    assert said["schema_version"] == 2 and said["max_skew_ns"] == 20_000 and said["contradiction_ns"] == 0
     assert [r["ranks"] for r in said["recordings"]] == [[0], [1], [2]]
     for row in said["recordings"]:
         assert row["shift_low_ns"] <= row["shift_ns"] <= row["shift_high_ns"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from contextlib import closing
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from shutil import copyfile
 from sqlite3 import connect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +21,14 @@ from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.cli.app import dispatch
+from turnbuckle.foundation.fields import json_text
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.projection import Projection, chance_faster
 from turnbuckle.questions.suite import mix
-from turnbuckle.questions.suite.answer import Suite
+from turnbuckle.questions.suite.answer import Ratio, Suite
+from turnbuckle.questions.suite.figures import figures
+from turnbuckle.questions.suite.page import sentences
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, read_portfolio
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.questions.suite.tables import of_suite
@@ -75,7 +80,7 @@ def same(suite: Suite, projections: list[Projection]) -> None:
 
 def test_of_one_recording_it_is_project(runs: dict[str, tb.Run], asked: dict[str, tb.Answer]) -> None:
     answer, alone = asked["milc"], of_files(runs["milc"], ON, draws=DRAWS)
-    faster = answer.faster()
+    faster, by_coupling = answer.faster(), answer.coupling_faster()
     same(alone, answer.projections)
     for p, cell, together in zip(answer.projections, alone.applications[0].cells, alone.mixes[1:], strict=True):
         for mixed, of_project in ((together.node_hours, cell.penalty), (together.coupling_alone, cell.coupling_alone)):
@@ -84,7 +89,9 @@ def test_of_one_recording_it_is_project(runs: dict[str, tb.Run], asked: dict[str
         assert together.ssi is not None and together.ssi.raw.value == pytest.approx(p.benefit, rel=1e-14)
         for other in answer.projections:
             if other is not p:
-                assert alone.pair(p.target, other.target).beats_by_coupling == faster[p.target][other.target]
+                pair = alone.pair(p.target, other.target)
+                assert pair.beats == faster[p.target][other.target]
+                assert pair.beats_by_coupling == by_coupling[p.target][other.target]
 
 
 def test_of_one_recording_on_another_network_it_is_project() -> None:
@@ -429,3 +436,59 @@ def test_a_recording_that_cannot_be_projected_is_named(runs: dict[str, tb.Run], 
         "P004", of_files, Portfolio((Member("milc", runs["milc"]), Member("gone", tmp_path / "gone.sqlite")), (Offer("gh200"),))
     )
     assert "gone" in error.where
+
+
+# --- two answers ------------------------------------------------------------------------------------------------------
+
+
+def test_both_answers_of_a_cell_have_one_shape(both: Suite) -> None:
+    for a in both.applications:
+        for p, cell, row in zip(a.projections, a.cells, declared_cells(both, a.name), strict=True):
+            assert (cell.verdict, cell.coupling_verdict) == (p.verdict, p.by_coupling.verdict)
+            assert set(row["coupling_alone"]) == set(row) - {"target", "title", "coupling_alone"}
+            assert row["coupling_alone"]["seconds"] == p.by_coupling.seconds
+
+
+def declared_cells(suite: Suite, name: str) -> list[dict[str, Any]]:
+    """The cells of an application in the JSON document."""
+    return next(a["targets"] for a in suite.as_dict()["applications"] if a["name"] == name)
+
+
+def test_the_headline_says_which_answer_and_the_first_page_how_good_it_is(both: Suite) -> None:
+    best = both.ranked[0]
+    assert best.which in both.headline() and best.which in sentences(both)[0]
+    assert both.accuracy.startswith("checked against") and both.as_dict()["accuracy"] == both.accuracy
+
+
+@pytest.mark.parametrize(
+    ("own", "alone", "which"),
+    [
+        (Ratio(0.7, 0.5, 1.4), Ratio(1.0, 0.99, 1.02), "with its own GPU and host"),
+        (Ratio(0.94, 0.93, 0.95), Ratio(0.9, 0.67, 1.18), "by the coupling alone"),
+        (Ratio(0.6, 0.5, 0.8), Ratio(1.0, 0.99, 1.02), "with its own GPU and host"),
+        (Ratio(1.01, 1.0, 1.02), Ratio(1.01, 1.0, 1.02), "by the coupling alone"),
+        (Ratio(math.nan, math.nan, math.nan), Ratio(1.0, 0.99, 1.02), "by the coupling alone"),
+    ],
+)
+def test_of_both_answers_the_one_whose_range_holds_the_other_is_told(both: Suite, own: Ratio, alone: Ratio, which: str) -> None:
+    unknown = "FP64 of gb300" if math.isnan(own.value) else ""
+    mix = replace(both.mixes[1], node_hours=own, coupling_alone=alone, unknown=unknown)
+    assert mix.which == which and mix.told in (own, alone)
+
+
+def test_an_answer_that_cannot_be_given_ranks_nothing(runs: dict[str, tb.Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tb.Run.project
+
+    def unsaid(run: tb.Run, *asked: Any, **options: Any) -> tb.Answer:
+        answer = project(run, *asked, **options)
+        return replace(answer, projections=[p.unanswered("FP64 of gh200").drawn(p.draws) if p.alone else p for p in answer.projections])
+
+    monkeypatch.setattr(tb.Run, "project", unsaid)
+    suite = of_files(runs["milc"], ON, draws=DRAWS)
+    assert suite.ranked[-1].target == "gh200" and suite.ranked[-1].unknown == "FP64 of gh200"
+    assert suite.pair("gh200", "self").beats is None and suite.pair("nvlink-c2c", "self").beats is not None
+    texts = [cell.text for table in of_suite(suite) for row in table.rows for cell in row]
+    assert "cannot say" in texts and not any("nan" in text for text in texts)
+    cell = next(c for c in suite.applications[0].cells if c.target == "gh200")
+    assert cell.verdict == "cannot say: FP64 of gh200" and cell.coupling_alone.value > 0
+    assert json_text(suite.as_dict()) and len(figures(suite)) >= 3

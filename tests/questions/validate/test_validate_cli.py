@@ -65,7 +65,7 @@ def test_json_and_csv_hold_the_same(turnbuckle: Run, cases: Path, tmp_path: Path
     told = json.loads(turnbuckle("validate", "runs", "--format", "json").out)
     one, mean = told["rows"]
     assert mean["model"] == "mean" and mean["covered"] is None and mean["low"] is None
-    assert told["schema_version"] == 1 and told["level"] == 0.9 and one["covered"] is False
+    assert told["schema_version"] == 2 and told["level"] == 0.9 and one["covered"] is False
     assert told["card"][0]["coverage"] == 0.0 and told["card"][0]["high"] == pytest.approx(0.95)
     turnbuckle("validate", "runs", "--format", "csv", "-o", tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:

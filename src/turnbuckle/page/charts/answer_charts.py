@@ -14,7 +14,7 @@ from turnbuckle.show.figures.look import PARTS as PART_COLOURS
 from turnbuckle.show.figures.marks import CHANGE, Rows, Spec, of, plot, quantity, row_axis, stack, time_unit
 from turnbuckle.show.text import NARROW, clean, folded, number, percent, seconds, shorten, signed, terms
 from turnbuckle.show.unknowns import unknown_label
-from turnbuckle.show.verdict import LINE, Verdict, on_timeline
+from turnbuckle.show.verdict import LINE, Verdict, capital, on_timeline, which
 from turnbuckle.show.verdict import verdicts as judged
 
 #: Slowdowns drawn on a plain axis; beyond, the axis is logarithmic on both sides of zero.
@@ -37,6 +37,7 @@ def _ends(v: Verdict) -> dict[str, float]:
 
 def verdict_strip(verdicts: list[Verdict]) -> Figure:
     """Draw one row a target: dot, middle half and 90 % interval of the change in run time, over zones of slowdown."""
+    told, verdicts = which(verdicts), [v for v in verdicts if v.kind != "unknown"]
     rows: Rows = [
         dict(row=i, name=folded(v.name, 20), colour=v.colour, words=v.words, **_ends(v), half_low=v.half_low, half_high=v.half_high)
         | {"figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}"}
@@ -69,7 +70,7 @@ def verdict_strip(verdicts: list[Verdict]) -> Figure:
     ]
     caption = (
         f"Dot: at the stated values. Thick line: the middle half of the draws; thin line: 90{NARROW}% of them. The dashed "
-        f"line is the decision line, {percent(LINE)} slower."
+        f"line is the decision line, {percent(LINE)} slower. {capital(told)}."
     )
     caption += "" if plain else " The axis is logarithmic away from zero."
     return Figure("verdict-strip", "Change of run time by target", alt, spec, table, caption)
@@ -105,7 +106,8 @@ def part_words(replay: str) -> Mapping[str, str]:
 
 
 def breakdown(verdicts: list[Verdict]) -> Figure:
-    """Draw exposed time by part: the recorded run and every target (Groves et al. 2022, Fig 10)."""
+    """Draw the recorded run by part, and with what changes on every target (Groves et al. 2022, Fig 10)."""
+    told, verdicts = which(verdicts), [v for v in verdicts if v.kind != "unknown"] or verdicts
     first = verdicts[0].projection
     words = part_words(first.replay)
     runs = [("recorded", first.measured_breakdown, first.measured_seconds, "")]
@@ -147,7 +149,8 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     path = on_timeline(verdicts)
     only = "Time on the critical path only: a copy nobody waits for" if path else "Exposed time only: a copy behind a kernel"
     caption = (
-        f"{only} costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
+        f"{only} costs nothing here. A projected bar is the recorded one plus what changes. Everything else is MPI, other calls of the GPU "
+        f"runtime and the application's own work on the host. {capital(told)}."
         + (" The diamond stands at the kernel window: the time from the first kernel's start to the last kernel's end." if diamonds else "")
     )
     legend = tuple((words[p], PART_COLOURS[p]) for p in PARTS)
@@ -197,7 +200,7 @@ def steps(v: Verdict) -> Figure:
         + ", ".join(f"{words[k]} {number(d, 's', 2)}" for k, d in deltas.items())
         + f", projected {seconds(p.seconds)}"
     )
-    return Figure("steps", v.name, alt, spec, [{"step": k, "seconds": d} for k, d in moves], half=True)
+    return Figure("steps", v.label.rstrip(","), alt, spec, [{"step": k, "seconds": d} for k, d in moves], half=True)
 
 
 def drivers(v: Verdict, most: int = 6) -> Figure:
@@ -220,4 +223,4 @@ def drivers(v: Verdict, most: int = 6) -> Figure:
     target = clean(v.projection.target)
     table: Rows = [{"target": target, "unknown": clean(n), "share_of_variance": s} for n, s in v.projection.drivers.items()]
     alt = f"{v.name}: " + ", ".join(f"{r['name']} {r['label']}" for r in rows)
-    return Figure("drivers", v.name, alt, spec, table, half=True)
+    return Figure("drivers", v.label.rstrip(","), alt, spec, table, half=True)

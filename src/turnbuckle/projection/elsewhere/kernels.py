@@ -45,7 +45,7 @@ _HELD: Final[Mapping[ParameterName, float]] = {
     "gpu.blocks": 32.0,
 }
 #: Peaks that a kernel of a precision can reach, the first that both machines state.
-_PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp64": ("gpu.fp64_matrix", "gpu.fp64"),
     "fp32": ("gpu.fp32",),
     "tf32": ("gpu.tf32_matrix",),
@@ -54,8 +54,6 @@ _PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp8": ("gpu.fp8_matrix",),
     "int8": ("gpu.int8_matrix",),
 }
-#: Every rate that kernels could scale by, but the memory's.
-_SCALING: Final = tuple(dict.fromkeys(name for names in _PEAKS.values() for name in names))
 _REACH: Final = 1.6448536269514722
 #: A side that did nothing at all.
 _LEAST: Final = 1e-9
@@ -66,7 +64,9 @@ VENDOR: Final = "kernels on a GPU of another vendor"
 
 
 def same_model(pair: Pair) -> bool:
-    """Return whether two machines have the same GPU: all rates that both state are equal, and at least two."""
+    """Return whether two machines have the same GPU: all rates that both state are equal, that of memory and at least one more."""
+    if any(machine.value("gpu.memory_bandwidth") is None for machine in (pair.source, pair.target)):
+        return False
     rates = [(pair.source.value(name), pair.target.value(name)) for name in GPU_RATES]
     both = [(a, b) for a, b in rates if a is not None and b is not None]
     return len(both) > 1 and all(a == b for a, b in both) and not other_vendor(pair)
@@ -79,28 +79,20 @@ def _over(name: ParameterName, source: Priced, target: Priced) -> Float | None:
 
 
 def peak_over(precision: str, source: Priced, target: Priced) -> Float | None:
-    """Return the peak rate of a precision there over here; None where no machine file states it on both."""
-    return next((ratio for name in _PEAKS.get(precision, ()) if (ratio := _over(name, source, target)) is not None), None)
+    """Return the peak rate of a precision there over here; None where no machine file states it on both.
+
+    By the units that both machines have; where one has units for matrices and the other has none, by the best of each.
+    """
+    names = PEAKS.get(precision, ())
+    alike = next((ratio for name in names if (ratio := _over(name, source, target)) is not None), None)
+    before, after = (next((v for name in names if (v := machine.value(name)) is not None), None) for machine in (source, target))
+    return alike if alike is not None or before is None or after is None else np.asarray(after / before)
 
 
 def scales(pair: Pair) -> bool:
     """Return whether both machines state a rate that kernels could scale by."""
-    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in _PEAKS)]
+    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in PEAKS)]
     return any(rate is not None for rate in rates)
-
-
-def unscaled(kinds: Sequence[KernelKind], pair: Pair, given: KernelTable | None = None) -> str:
-    """Return why kernels would keep their recorded time on a target with another GPU; empty where all are scaled.
-
-    Such an answer is none: it would call the other GPU as fast as the recording's.
-    """
-    if pair.target.changes or not other_gpu(pair) or scales(pair):
-        return ""
-    if not any(basis_of(kind, pair, given) == "range of rates" for kind in kinds):
-        return ""
-    if any(name in pair.source.has for name in (*_SCALING, "gpu.memory_bandwidth")):
-        return f"{pair.source.name} and {pair.target.name} state no rate in common"
-    return "the rates of the source GPU are not known"
 
 
 def given_longer(kinds: Sequence[KernelKind], given: KernelTable) -> Float:

@@ -26,7 +26,7 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.admission import require, require_calls
+from turnbuckle.projection.admission import require, require_calls, require_numbers
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, changed, on_network, prepared
@@ -159,11 +159,12 @@ def moved(
 
     Raises
     ------
-    CannotAnswer : A121, A122.
+    CannotAnswer : A121, A122; A395, a number that decides is not stated.
     """
     both = on_both(profile, source, target, model, ready=ready, network=network, edited=edited)
     pair, recorded, timeline, change = both.pair, both.recorded, both.timeline, both.change
     projection = answered(profile, both.ready, pair, both.model)
+    require_numbers(projection)
     graph = timeline.graph
     seconds, edges_after = timeline.path(change)
     edges_before = recorded.unchanged_path[1]

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.files import free_folder, whole_folder
 from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.cells import ns, plain
@@ -67,7 +68,7 @@ def merge(
         merged.trace.to_parquet(draft)
     if format == "json":
         about = {
-            "schema_version": 1,
+            "schema_version": SCHEMA_VERSION,
             "folder": output.name,
             "clock": clock,
             "max_skew_ns": allowed if clock == "collectives" else None,

@@ -17,6 +17,7 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine
+from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.run import Run
 
 Basis = Literal["recording", "declared", "published", "no GPU", "fixed"]
@@ -121,6 +122,7 @@ def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> 
 
 def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Slowdown:
     (projected,) = run.project([machine], draws=draws, seed=seed).projections
+    require_numbers(projected)
     now, value = projected.measured_seconds, projected.penalty
     low, high = (projected.interval.low / now, projected.interval.high / now) if projected.interval is not None else (value, value)
     moving = exposed = bandwidth = 0.0

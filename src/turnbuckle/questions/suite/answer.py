@@ -15,6 +15,7 @@ from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.suite.portfolio import Estimate, Portfolio
 from turnbuckle.questions.suite.recorded import Recorded
 from turnbuckle.show.text import NARROW, probability
+from turnbuckle.show.verdict import ALONE, OWN
 
 #: Name of the machines that the recordings were made on.
 SELF: Final = "self"
@@ -28,17 +29,26 @@ class Ratio(Declared):
     low: float
     high: float
 
+    def holds(self, other: Ratio) -> bool:
+        """Return whether its range is wider than that of another and contains it."""
+        return self.low <= other.low and other.high <= self.high and (self.low, self.high) != (other.low, other.high)
+
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """An application on a target: what `project` answers."""
+    """An application on a target: what `project` answers, of the machine as it is and by its coupling alone.
+
+    `unknown` is what decides the former and nothing states; its numbers are NaN then.
+    """
 
     target: str
     title: str
     seconds: float
     penalty: Ratio
-    coupling_alone: Ratio
     verdict: str
+    coupling_seconds: float
+    coupling_alone: Ratio
+    coupling_verdict: str
 
 
 @dataclass(frozen=True)
@@ -66,25 +76,7 @@ class Application(Declared):
     projections: tuple[Projection, ...] = field(repr=False)
     provenance: dict[str, Any] = field(repr=False)
     recorded: Recorded = field(repr=False)
-
-    @property
-    def unscaled(self) -> str:
-        """Return why no answer holds for a target's own GPU and host; empty where each does."""
-        return next((p.unscaled for p in self.projections if p.unscaled), "")
-
-
-@dataclass(frozen=True)
-class LeftOut(Declared):
-    """A recording that no mix counts.
-
-    Attributes
-    ----------
-    name : of the recording in the workload.
-    reason : why it has no answer on every target with its own GPU and host.
-    """
-
-    name: str
-    reason: str
+    accuracy: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +109,7 @@ class Mix(Declared):
     price, power : of a node-hour and of a node; None if unknown.
     cost : price of the work of one node-hour of today.
     energy : the same work's energy [J].
+    unknown : what decides and nothing states, of any application: the numbers with the target's own GPU and host are then NaN.
     """
 
     target: str
@@ -131,6 +124,17 @@ class Mix(Declared):
     power: Estimate | None
     cost: Ratio | None
     energy: Ratio | None
+    unknown: str = ""
+
+    @property
+    def told(self) -> Ratio:
+        """Return the node-hours that a headline speaks of: the answer whose range holds the other, else that of the machine as it is."""
+        return self.coupling_alone if self.coupling_alone.holds(self.node_hours) or self.unknown else self.node_hours
+
+    @property
+    def which(self) -> str:
+        """Say which of the two answers `told` is."""
+        return OWN[0] if self.told is self.node_hours and self.node_hours != self.coupling_alone else ALONE
 
 
 @dataclass(frozen=True)
@@ -199,8 +203,8 @@ class Suite(Shown):
     versus : each ordered pair of machines.
     flips : the best target beside each other one, for each application.
     draws, seed : that the mix is made of; 0 for none.
+    accuracy : how good such predictions were, in words; empty for a question that the card has no kind for.
     network : that messages between ranks go over on every target; empty where they keep their recorded time.
-    left_out : recordings whose kernels could not be scaled to a target: they are in no application and no mix.
     """
 
     question: ClassVar[str] = "suite"
@@ -215,7 +219,7 @@ class Suite(Shown):
     seed: int
     command: str = ""
     network: str = ""
-    left_out: tuple[LeftOut, ...] = ()
+    accuracy: str = ""
 
     @property
     def name(self) -> str:
@@ -229,8 +233,13 @@ class Suite(Shown):
 
     @property
     def ranked(self) -> list[Mix]:
-        """Return the mixes, the fewest node-hours first."""
-        return sorted(self.mixes, key=lambda m: m.node_hours.value)
+        """Return the mixes, the fewest node-hours first, those without numbers last."""
+        return sorted(self.mixes, key=lambda m: (bool(m.unknown), m.node_hours.value))
+
+    @property
+    def answered(self) -> list[Mix]:
+        """Return the mixes that have numbers, the fewest node-hours first."""
+        return [m for m in self.ranked if not m.unknown]
 
     @property
     def findings(self) -> list[Finding]:
@@ -247,7 +256,8 @@ class Suite(Shown):
         for a in self.applications:
             head = {"kind": "application", "name": a.name, "group": a.group, "share": a.share, "measured_seconds": a.measured_seconds}
             for c in a.cells:
-                rows.append({**head, "target": c.target, "title": c.title, "seconds": c.seconds, **_flat(c), "verdict": c.verdict})
+                said = {"verdict": c.verdict, "coupling_seconds": c.coupling_seconds, "coupling_verdict": c.coupling_verdict}
+                rows.append({**head, "target": c.target, "title": c.title, "seconds": c.seconds, **_flat(c), **said})
         together = [
             *((("group", g.name, g.share), m) for g in self.groups for m in g.mixes),
             *((("mix", "mix", 1.0), m) for m in self.mixes),
@@ -266,7 +276,9 @@ class Suite(Shown):
         if best.target == SELF:
             words += "no machine asked needs fewer node-hours than today's"
         else:
-            words += f"{best.title} takes {best.node_hours.value:.3f} of today's node-hours"
+            hours = best.told
+            words += f"{best.which}, {best.title} takes {hours.value:.3f} of today's node-hours"
+            words += f" [{hours.low:.2f}, {hours.high:.2f}]" * bool(self.draws)
         beats = self.pair(best.target, rest[0].target).beats if rest else None
         if beats is None:
             return words

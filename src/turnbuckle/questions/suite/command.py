@@ -132,14 +132,15 @@ def suite(
 
 def show(console: Console, answer: Suite) -> None:
     """Print the best machine for the mix, then each table, and what is doubtful."""
-    from turnbuckle.questions.suite.tables import left_out_words, of_suite
+    from turnbuckle.questions.suite.tables import of_suite
 
     console.print(Text(answer.headline(), "bold"))
-    if left_out := left_out_words(answer):
-        console.print(Text(left_out, "yellow"))
     for table in of_suite(answer, short=True):
         console.print()
         console.print(drawn(table))
+    if answer.accuracy:
+        console.print()
+        console.print(Text(answer.accuracy, "dim"))
     counts: dict[str, tuple[str, int]] = {}
     for f in (f for a in answer.applications for f in a.findings if f.severity == "warning"):
         counts[f.code] = (f.meaning, counts.get(f.code, ("", 0))[1] + 1)

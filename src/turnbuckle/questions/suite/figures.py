@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from turnbuckle.projection.projection import PARTS
@@ -34,7 +35,7 @@ def _colours(suite: Suite) -> dict[str, str]:
 def mix_figure(suite: Suite) -> Figure:
     """Draw node-hours of the mix on each machine: dot and 90 % range, and a ring for the coupling alone."""
     named, colour = titles(suite), _colours(suite)
-    asked = [m for m in suite.ranked if m.target != SELF]
+    asked = [m for m in suite.answered if m.target != SELF]
     rows: Rows = [
         {
             "row": k,
@@ -66,14 +67,14 @@ def mix_figure(suite: Suite) -> Figure:
         marks.labels(None, FULL - _NAMES - _NUMBERS + 14, y, "words", align="left", dy=8, color=SOFT, limit=_NUMBERS - 16),
     ]
     spec = plot(layers, 44 * len(rows), (_NAMES, _NUMBERS, 20, 44), rows)
-    ring = " Ring: by the coupling alone, with GPU and host as they are." if other else ""
+    ring = " Ring: by the coupling alone, with GPU and host of the recordings." if other else ""
     return Figure(
         "suite-mix",
         "What the mix takes on each machine",
         "Node-hours of the mix. " + " ".join(f"{r['tip']}." for r in rows),
         spec,
         [{"target": m.target, **m.node_hours.as_dict(), "alone": m.coupling_alone.value} for m in asked],
-        f"Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
+        f"Machines as they are. Dot: at the stated values; line: 90 % of the draws.{ring} The axis is logarithmic.",
     )
 
 
@@ -93,10 +94,12 @@ def map_figure(suite: Suite) -> Figure:
     for k, (name, _, pairs) in enumerate(lines):
         below = 0.25 if name == "the mix" else 0.0
         for n, (whole, alone) in enumerate(pairs):
-            change = whole.value - 1.0
+            change = 0.0 if math.isnan(whole.value) else whole.value - 1.0
             cell = {"row": k + below, "end": k + below + 1.0, "column": n, "right": n + 1}
             colours = {"colour": change_colour(change), "ink": "#ffffff" if change > 0.6 or change < -0.24 else INK}
             label = {"label": factor(whole.value), "range": f"[{whole.low:.2f}, {whole.high:.2f}]"}
+            if math.isnan(whole.value):
+                label = {"label": "cannot say", "range": ""}
             tip = f"{name} on {named[targets[n].target]}: {ratio(whole).text}, by the coupling alone {ratio(alone).text}"
             rows.append({**cell, **colours, **label, "tip": tip})
     width = FULL - _NAMES - 10
@@ -145,7 +148,7 @@ def premium_figure(suite: Suite) -> Figure | None:
     named, colour = titles(suite), _colours(suite)
     today = suite.mixes[0].price
     rows: Rows = []
-    for m in suite.ranked:
+    for m in suite.answered:
         if m.target == SELF:
             continue
         v = suite.pair(m.target, SELF)
@@ -207,6 +210,8 @@ def turn_figure(suite: Suite) -> Figure | None:
     rows: Rows = []
     ends: Rows = []
     for m in suite.mixes:
+        if m.unknown:
+            continue
         price = 1.0 if turn.by == "node-hours" else m.price.value if m.price else None
         if price is None:
             continue
@@ -264,7 +269,9 @@ def parts_figure(suite: Suite) -> Figure:
     top = 0.0
     for a in suite.applications:
         first = a.projections[0]
-        runs = [("recorded", SELF, first.measured_breakdown)] + [(named[p.target], p.target, p.breakdown) for p in a.projections]
+        runs = [("recorded", SELF, first.measured_breakdown)] + [
+            (named[p.target], p.target, p.breakdown) for p in a.projections if not p.unknown
+        ]
         heads.append({"y": top + 9, "name": shorten(clean(a.name), 60)})
         top += 20
         for name, target, parts in runs:
@@ -304,7 +311,8 @@ def parts_figure(suite: Suite) -> Figure:
         " ".join(tips),
         plot(layers, top, (_NAMES, _LENGTHS, 2, 44)),
         shown,
-        "Time that the run waits for, by part; the parts of a bar add up to its run time. What it waits for may be other work on a target. "
+        "Time that the run waits for, by part; the parts of a bar add up to its run time. A projected bar is the recorded one plus what "
+        "changes. "
         "Targets have their own GPU and host. Everything else: MPI, other calls of the GPU runtime, and work on the host."
         + (f" Bars are cut at {factor(_CUT, 1)}; the number says how long they are." if any("→" in r["label"] for r in ends) else ""),
         legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),

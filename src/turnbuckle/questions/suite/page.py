@@ -24,7 +24,6 @@ from turnbuckle.questions.suite.figures import (
 from turnbuckle.questions.suite.recorded_figures import recorded_figures
 from turnbuckle.questions.suite.tables import (
     flips_table,
-    left_out_words,
     mix_table,
     money_table,
     recorded_table,
@@ -35,6 +34,7 @@ from turnbuckle.questions.suite.tables import (
 )
 from turnbuckle.show.table import Table, cells
 from turnbuckle.show.text import clean, listed, percent, plural, probability, signed
+from turnbuckle.show.verdict import capital
 
 QUESTION: Final = "Which machine for this mix of programs?"
 #: Sections in the order of the page: key, title.
@@ -85,14 +85,13 @@ def page(suite: Suite) -> str:
         sections,
         question=QUESTION,
         count=plural(len(suite.applications), "program") + (f": {clean(suite.name)}" if suite.name else ""),
-        answer=sentences(suite),
+        answer=[*sentences(suite), *([f"{capital(suite.accuracy)}."] if suite.accuracy else [])],
         names=[*named.values(), *(clean(a.name) for a in suite.applications)],
         synthetic=_synthetic(suite),
         contents=SECTIONS,
         facts=[
             ("machines", listed(asked)),
             ("recorded on", listed(list(dict.fromkeys(clean(a.machine) for a in suite.applications)))),
-            *([("not in the mix", left_out_words(suite))] if suite.left_out else []),
             *([("network", clean(suite.network))] if suite.network else []),
             ("draws", f"{suite.draws:,}, common to all programs and machines; seed {suite.seed}" if suite.draws else "none"),
         ],
@@ -113,8 +112,8 @@ def sentences(suite: Suite) -> list[str]:
 def _first(suite: Suite, named: dict[str, str], best: Mix, rest: list[Mix]) -> str:
     if best.target == SELF:
         return "No machine asked needs fewer node-hours for this mix than today's."
-    h = best.node_hours
-    words = f"For this mix {named[best.target]} needs the fewest node-hours: {signed(h.value - 1)}"
+    h = best.told
+    words = f"For this mix {named[best.target]} needs the fewest node-hours: {best.which} {signed(h.value - 1)}"
     words += f" against today, 90 % range {signed(h.low - 1)} to {signed(h.high - 1)}" if suite.draws else " against today"
     beats = suite.pair(best.target, rest[0].target).beats
     return words + (f"; {probability(beats)} likely fewer than {named[rest[0].target]}." if beats is not None else ".")
@@ -134,6 +133,8 @@ def _losers(best: Mix) -> str:
 def _worth(suite: Suite, named: dict[str, str], best: Mix) -> str:
     others = [m for m in suite.mixes if m.target != SELF]
     m = best if best.target != SELF else max(others, key=lambda m: suite.pair(m.target, SELF).premium_by_coupling.value)
+    if m.unknown:
+        return f"What a node of {named[m.target]} may cost cannot be said: {clean(m.unknown)} is not stated."
     v = suite.pair(m.target, SELF)
     worth = f"A node of {named[m.target]} pays up to a price of {share(v.premium).text} against one of today"
     if m.node_hours != m.coupling_alone:

@@ -11,6 +11,7 @@ Where a recording is so long that it gets fewer draws, the mix is made of the fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -30,7 +31,7 @@ from turnbuckle.projection.projection import NOISE, Projection, break_even_premi
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
-from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, LeftOut, Mix, Ratio, Ssi, Suite, Versus
+from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus
 from turnbuckle.questions.suite.portfolio import Estimate, Member, Offer, Portfolio, of_recordings, read_portfolio
 from turnbuckle.questions.suite.recorded import recorded
 
@@ -86,20 +87,17 @@ def of_files(
     applications = tuple(
         _application(member, share, ask, use_cache, command) for member, share in zip(portfolio.members, shares, strict=True)
     )
-    told = _alone([a for a in applications if not a.unscaled])
-    if not told:
-        raise error_of("M032", found=", ".join(f"{a.name}: {a.unscaled}" for a in applications))
-    left_out = tuple(LeftOut(a.name, a.unscaled) for a in applications if a.unscaled)
-    together = _Together(told, portfolio, seed)
+    together = _Together(applications, portfolio, seed)
     groups = []
-    for name in dict.fromkeys(a.group for a in told if a.group):
-        some = [a for a in told if a.group == name]
+    for name in dict.fromkeys(a.group for a in applications if a.group):
+        some = [a for a in applications if a.group == name]
         groups.append(Group(name, mix.total([a.share for a in some]), _Together(_alone(some), portfolio, seed).mixes()))
     mixes = together.mixes()
     carried_by = on_other(network)
     carrier = "" if carried_by is None else ", ".join((Path(carried_by.name).name, *carried_by.settings))
     compared = (together.versus(), together.flips(mixes), together.draws)
-    return Suite(portfolio, told, mixes, tuple(groups), *compared, seed, command, carrier, left_out)
+    accuracy = next((a.accuracy for a in applications if a.accuracy), "")
+    return Suite(portfolio, applications, mixes, tuple(groups), *compared, seed, command, carrier, accuracy)
 
 
 def asked_of(workload: str | Path | Portfolio | Run | Sequence[str | Path | Run]) -> Portfolio:
@@ -122,15 +120,17 @@ def _application(member: Member, share: float, ask: Callable[[Run], Answer], use
         raise
     cells = []
     for whole in answer.projections:
-        by_whole, alone = (_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in (whole, whole.by_coupling))
-        cells.append(Cell(whole.target, whole.title, whole.seconds, by_whole, alone, whole.verdict))
+        both = (whole, whole.by_coupling)
+        ratios = [_ratio(p.penalty, *(end / p.measured_seconds for end in p.ends)) for p in both]
+        answers = [(p.seconds, ratio, p.verdict) for p, ratio in zip(both, ratios, strict=True)]
+        cells.append(Cell(whole.target, whole.title, *answers[0], *answers[1], whole.unknown))
     seen: dict[str, Finding] = {}
     for f in (*run.findings, *(f for p in answer.projections for f in p.findings)):
         seen.setdefault(f.code, f)
     replays = ", ".join(dict.fromkeys(p.replay for p in answer.projections))
     about = (member.name, member.group, member.weight, share, member.capability, run.seconds, run.source.title, replays)
-    answers = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
-    return Application(*(*about, *answers, recorded(run)))
+    made = (tuple(cells), tuple(seen.values()), tuple(answer.projections), answer.provenance())
+    return Application(*about, *made, recorded(run), answer.accuracy)
 
 
 def _alone(some: Sequence[Application]) -> tuple[Application, ...]:
@@ -213,6 +213,7 @@ class _Together:
         offer = self.offers[k]
         hours, alone = (self._hours_ranged(k, coupling) for coupling in (False, True))
         cells = [(a.name, a.cells[k - 1].penalty) for a in self.applications] if k else []
+        unknown = dict.fromkeys(a.cells[k - 1].unknown for a in self.applications if k and a.cells[k - 1].unknown)
         return Mix(
             target=self.names[k],
             title=self.titles[k],
@@ -226,6 +227,7 @@ class _Together:
             power=offer.power,
             cost=self._of_work(k, offer.price, "price", 1.0),
             energy=self._of_work(k, offer.power, "power", 3600.0),
+            unknown="; ".join(unknown),
         )
 
     def _hours_ranged(self, k: int, coupling: bool) -> Ratio:
@@ -254,7 +256,7 @@ class _Together:
             drawn = self.drawn[0][k]
             terms = [s * np.log(c * utilisation / p) for c, s, p in zip(capability, self.shares, drawn, strict=True)]
             sample = np.exp(mix.totals(terms))
-            likely = float(np.mean(np.all(np.stack(drawn) <= 1.0, axis=0)))
+            likely = None if math.isnan(value) else float(np.mean(np.all(np.stack(drawn) <= 1.0, axis=0)))
         return Ssi(self.ranged(value, sample), None if below else value, likely, below)
 
     def versus(self) -> tuple[Versus, ...]:
@@ -265,7 +267,7 @@ class _Together:
         (beats, premium), (alone, premium_alone) = (self._premium(a, b, coupling) for coupling in (False, True))
         prices = [self.offers[k].price for k in (a, b)]
         cheaper = None
-        if self.draws and prices[0] and prices[1]:
+        if beats is not None and prices[0] and prices[1]:
             costs = [self._each(k, price, "price", 1.0) for k, price in zip((a, b), prices, strict=True) if price]
             cheaper = float(np.mean(costs[0] < costs[1]) + 0.5 * np.mean(costs[0] == costs[1]))
         return Versus(self.names[a], self.names[b], beats, alone, premium, premium_alone, cheaper)
@@ -273,7 +275,7 @@ class _Together:
     def _premium(self, a: int, b: int, coupling: bool) -> tuple[float | None, Ratio]:
         """Return how likely the first needs fewer node-hours, and its break-even premium over the second."""
         stated = break_even_premium(self.hours(a, coupling), self.hours(b, coupling))
-        if not self.draws:
+        if not self.draws or math.isnan(stated):
             return None, self.ranged(stated, None)
         first, second = (self.hours_drawn(k, coupling) for k in (a, b))
         return chance_faster(first, second), self.ranged(stated, break_even_premium(first, second))
@@ -283,9 +285,8 @@ class _Together:
         out = []
         for by in ("node-hours", "cost"):
             each = [1.0 if by == "node-hours" else m.price.value if m.price else None for m in mixes]
-            priced = [
-                (price * m.node_hours.value, k, price) for k, (m, price) in enumerate(zip(mixes, each, strict=True)) if price is not None
-            ]
+            asked = zip(range(len(mixes)), mixes, each, strict=True)
+            priced = [(price * m.node_hours.value, k, price) for k, m, price in asked if price is not None and not m.unknown]
             if len(priced) < 2 or len(self.applications) < 2:
                 continue
             (least, best, price), *others = sorted(priced)

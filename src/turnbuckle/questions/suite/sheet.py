@@ -6,6 +6,7 @@ the results that Turnbuckle has beside them, so that viewers without formulas sh
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,8 @@ SSI_SOURCE: Final = "https://www.nersc.gov/research-and-development/benchmarking
 _TOP: Final = 4
 _SHEET: Final = "Applications"
 _TITLES: Final = 3
+#: Stands for a number that the answer does not have.
+_UNKNOWN: Final = "cannot say"
 
 
 def write(suite: Suite, path: str | Path) -> Path:
@@ -99,8 +102,8 @@ class _Written:
             sheet.write_number(row, 4, a.capability, self.given)
             sheet.write_number(row, 5, a.measured_seconds, self.money)
             for n, cell in enumerate(a.cells):
-                sheet.write_number(row, 6 + n, cell.penalty.value, self.ratio)
-                sheet.write_number(row, 6 + len(targets) + n, cell.coupling_alone.value, self.ratio)
+                self._number(sheet, row, 6 + n, cell.penalty.value)
+                self._number(sheet, row, 6 + len(targets) + n, cell.coupling_alone.value)
 
     def _mix(self, sheet: Worksheet) -> None:
         currency = clean(self.suite.portfolio.currency, 12)
@@ -120,13 +123,18 @@ class _Written:
         whole, alone = (self._column(6 + k - 1 + offset) for offset in (0, count)) if k else ("", "")
         sheet.write_string(row, 0, clean(m.title), self.wrapped)
         if k:
-            sheet.write_formula(row, 1, f"=SUMPRODUCT({shares},{whole})", self.ratio, m.node_hours.value)
+            if m.unknown:
+                sheet.write_string(row, 1, f"{_UNKNOWN}: {clean(m.unknown)}", self.wrapped)
+            else:
+                sheet.write_formula(row, 1, f"=SUMPRODUCT({shares},{whole})", self.ratio, m.node_hours.value)
             sheet.write_formula(row, 2, f"=SUMPRODUCT({shares},{alone})", self.ratio, m.coupling_alone.value)
         else:
             sheet.write_number(row, 1, 1.0, self.ratio)
             sheet.write_number(row, 2, 1.0, self.ratio)
-        sheet.write_formula(row, 3, f"=1/B{r}", self.ratio, m.throughput.value)
         self._input(sheet, row, 4, nodes)
+        if m.unknown:
+            return
+        sheet.write_formula(row, 3, f"=1/B{r}", self.ratio, m.throughput.value)
         if m.ssi is not None:
             utilisation = f"IF(AND(ISNUMBER(E{r}),ISNUMBER($E${top})),E{r}/$E${top},1)"
             sheet.write_formula(
@@ -143,6 +151,13 @@ class _Written:
             v = self.suite.pair(m.target, SELF)
             sheet.write_formula(row, 11, f"=$B${top}/B{r}-1", self.share, v.premium.value)
             sheet.write_formula(row, 12, f"=$C${top}/C{r}-1", self.share, v.premium_by_coupling.value)
+
+    def _number(self, sheet: Worksheet, row: int, column: int, value: float) -> None:
+        """Write a ratio, or that none can be given."""
+        if math.isnan(value):
+            sheet.write_string(row, column, _UNKNOWN)
+        else:
+            sheet.write_number(row, column, value, self.ratio)
 
     def _input(self, sheet: Worksheet, row: int, column: int, value: float | None) -> None:
         """Write a cell that the reader may fill in."""
@@ -161,26 +176,28 @@ class _Written:
             "by coupling",
             "low",
             "high",
+            "verdict",
             "verdict of the coupling",
         ]
         self._head(
             sheet,
             f"{LEVEL:.0%} ranges, as answered",
-            "Of common draws; they do not follow a change. Verdict: of the coupling.",
+            "Of common draws; they do not follow a change. By coupling: GPU and host stay those of the recording.",
             names,
         )
-        every: list[tuple[str, Any, Any, str]] = []
+        every: list[tuple[str, Any, Any, tuple[str, ...]]] = []
         for a in self.suite.applications:
-            every += [(a.name, c, (c.penalty, c.coupling_alone), c.verdict) for c in a.cells]
+            every += [(a.name, c, (c.penalty, c.coupling_alone), (c.verdict, c.coupling_verdict)) for c in a.cells]
         for name, mixes in [*((f"group {g.name}", g.mixes) for g in self.suite.groups), ("the mix", self.suite.mixes)]:
-            every += [(name, m, (m.node_hours, m.coupling_alone), "") for m in mixes if m.target != SELF]
-        for k, (name, of, ratios, verdict) in enumerate(every):
+            every += [(name, m, (m.node_hours, m.coupling_alone), ()) for m in mixes if m.target != SELF]
+        for k, (name, of, ratios, verdicts) in enumerate(every):
             row = _TOP + k
             sheet.write_string(row, 0, clean(name))
             sheet.write_string(row, 1, clean(of.target))
             for n, value in enumerate(v for r in ratios for v in (r.value, r.low, r.high)):
-                sheet.write_number(row, 2 + n, value, self.ratio)
-            sheet.write_string(row, 8, verdict)
+                self._number(sheet, row, 2 + n, value)
+            for n, verdict in enumerate(verdicts):
+                sheet.write_string(row, 8 + n, verdict)
 
     def _turns(self, sheet: Worksheet) -> None:
         names = ["ranked by", "first", "against", "application", "share today", "turns at", "low", "high", "likely"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -55,6 +56,8 @@ def ratio(value: Ratio, tone: str = "", *, ranges: bool = True) -> Shown:
     >>> ratio(Ratio(1.0432, 1.02, 1.07)).text
     '1.043× [1.02, 1.07]'
     """
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     low, high = f"{value.low:.2f}", f"{value.high:.2f}"
     text = f"{value.value:.3f}×"
     return Shown(text if low == high or not ranges else f"{text} [{low}, {high}]", tone=tone)
@@ -85,20 +88,14 @@ def runs_table(suite: Suite, named: Mapping[str, str], *, ranges: bool = True, s
     )
     if changed:
         caption += " Coupling: kernels and host stay those of the recording. Own: with the target's own GPU and host."
-    if suite.left_out:
-        caption += f" {left_out_words(suite)}"
+    else:
+        caption += " Only the coupling changes: kernels and host stay those of the recording."
     if suite.network:
         caption += f" On every target, messages between ranks go over the network {clean(suite.network, _NAME)}."
     title = f"run time against the recorded, {len(suite.applications)} applications" + (
         "" if ranges or not changed else "; own: with own GPU, host"
     )
     return Table(caption, head, rows, title=title, wide=("recorded",) if ranges else ("recorded", "share"))
-
-
-def left_out_words(suite: Suite) -> str:
-    """Return which recordings the mix leaves out, and why; empty where it has all."""
-    names = "; ".join(f"{shorten(clean(left.name), _NAME)} ({clean(left.reason)})" for left in suite.left_out)
-    return f"Cannot say, and so not in the mix: {names}. Give their machine with source, or --source." if names else ""
 
 
 def _changes_gpu_or_host(suite: Suite) -> bool:
@@ -135,12 +132,12 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
     ]
     rows = []
     for m in suite.ranked:
-        raw = Shown(DASH) if m.ssi is None else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
-        conformant = DASH if m.ssi is None or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
+        raw = Shown(DASH) if m.ssi is None or m.unknown else Shown(f"{m.ssi.raw.value:.3f}×", ratio(m.ssi.raw).text)
+        conformant = DASH if m.ssi is None or m.unknown or m.ssi.conformant is None else f"{m.ssi.conformant:.3f}×"
         why = "" if m.ssi is None or not m.ssi.below else f"slower than today: {', '.join(clean(n) for n in m.ssi.below)}"
         loses = listed([shorten(clean(n), _NAME) + ("" if n in m.surely else "?") for n in m.loses]) or DASH
         ratios = (ratio(m.node_hours, _tone(m.node_hours)), ratio(m.coupling_alone), ratio(m.throughput))
-        lost = Shown(loses, tone="poor" if m.surely else "")
+        lost = Shown(clean(m.unknown) or loses, tone="poor" if m.surely else "")
         row = cells(_machine(named, m.target), *ratios, raw, Shown(conformant, why), lost)
         if suite.draws:
             beats = None if m is best else suite.pair(best.target, m.target).beats
@@ -157,7 +154,7 @@ def mix_table(suite: Suite, named: Mapping[str, str]) -> Table:
 
 def versus_table(suite: Suite, named: Mapping[str, str], *, today: bool = False) -> Table:
     """Return the break-even premium of each machine over each other one that needs more node-hours; with `today` only over today's."""
-    ranked = suite.ranked
+    ranked = suite.answered
     pairs = [(better.target, other.target) for k, better in enumerate(ranked) for other in ranked[k + 1 :]]
     if today:
         pairs = [(m.target, SELF) for m in ranked if m.target != SELF]
@@ -191,6 +188,8 @@ def share(value: Ratio) -> Shown:
     >>> share(Ratio(0.25, 0.2, 0.31)).text, share(Ratio(0.0, -0.034, 1.2)).text
     ('+25\\xa0% [+20, +31]', '0.0\\xa0% [−3.4, +120]')
     """
+    if math.isnan(value.value):
+        return Shown("cannot say", tone="fair")
     middle, low, high = (_percent(v) for v in (value.value, value.low, value.high))
     return Shown(f"{middle}{NARROW}%" + ("" if low == high else f" [{low}, {high}]"))
 
@@ -229,7 +228,7 @@ def money_table(suite: Suite, named: Mapping[str, str], *, short: bool = False) 
 
 
 def _money(value: Ratio | Estimate | None, divisor: float, *, ranges: bool = True) -> Shown:
-    if value is None:
+    if value is None or math.isnan(value.value):
         return Shown(DASH)
     middle, low, high = (number(v / divisor, "1", all_digits=True) for v in (value.value, value.low, value.high))
     return Shown(middle if low == high or not ranges else f"{middle} [{low}, {high}]")

@@ -22,7 +22,7 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
-from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.admission import require_numbers, require_order
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, nething
@@ -184,8 +184,8 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A122, without an order nothing tells what waits for what.  UsageError : A436, an edit that the run
-        does not offer; A437 to A439, a host phase that cannot be moved so.  CannotAnswer : A196.
+    CannotAnswer : A121, A122, without an order nothing tells what waits for what; A395, a number that decides is not stated; A196.
+    UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot be moved so.
     """
     ready = run.prepared(_MODEL)
     require_order(ready)
@@ -196,6 +196,8 @@ def of_run(
     seen = seen_of(run, ready)
     offered, chosen = _chosen(seen, apply)
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready, details=False)
+    for projection in before:
+        require_numbers(projection)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
     asked = _Asked(run, seen, targets, ready, unchanged, [p.sample for p in before], count, seed)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.cost.ratio import AdditiveTotals
-from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding
@@ -61,11 +60,19 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
         write_tables([targets_table(verdicts(answer.projections))], format, output)
         return
     document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
-    if what == "inspect":
-        rows = [flattened(document["profile"])]
-    else:
-        rows = [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]]
+    rows = [flattened(document["profile"])] if what == "inspect" else [_row(p) for p in document["projections"]]
     write_answer(document, rows, format, output)
+
+
+def _row(projection: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a projection as one row; what begins with ``coupling_`` is of the answer by the coupling alone."""
+    alone = {f"coupling_{key}": value for key, value in _with_ends(projection["coupling_alone"]).items()}
+    return flattened({**{key: value for key, value in _with_ends(projection).items() if key != "coupling_alone"}, **alone})
+
+
+def _with_ends(answer: dict[str, Any]) -> dict[str, Any]:
+    low, high = answer["interval"]
+    return {**answer, "low_seconds": low, "high_seconds": high}
 
 
 def show(console: Console, answer: Answer | Run | Any, what: str = "") -> None:
@@ -207,23 +214,9 @@ def print_projections(console: Console, answer: Answer) -> None:
             Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.name}")
         )
         console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
-    if accuracy := card_line(answer):
+    if accuracy := answer.accuracy:
         console.print()
         console.print(Text(accuracy, style="dim"))
-
-
-def card_line(answer: Answer) -> str:
-    """Return how good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
-    if answer.model is None or not answer.model.carded or answer.network is not None:
-        return ""
-    in_words = registry.load("services", "card in words")
-    if all(m.relative for m in answer.targets):
-        layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
-        accuracy = in_words("remoting" if layers else "distance", "timeline")
-        return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
-    model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
-    accuracy = in_words("run time", model)
-    return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
 
 
 def print_findings(console: Console, answer: Answer, brief: bool) -> None:
@@ -247,16 +240,13 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
     """Say what to do next."""
     file = clean(answer.run.profile.trace.name, 200)
     asked = tuple(p.target for p in answer.projections)
+    default = asked == default_targets(answer.run.source)
     following = {
         "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
-        + (
-            " --on " + ",".join(asked)
-            if answer.model and answer.model.name != "additive" and asked != default_targets(answer.run.source)
-            else ""
-        ),
+        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and not default else ""),
     }[what]
     if not answer.run.projectable and what != "demo":
         # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import Terminal
@@ -174,7 +175,7 @@ def compared(
         for (name, share, _), (first, last) in zip(of_cxl, ends, strict=True)
     ]
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "link": wire.name,
         "start_up_seconds": start_up,
         "line_seconds": line_seconds,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.model_answer import ModelAnswer
@@ -80,7 +81,13 @@ def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -
     lists["divergent"] = [bool(v) for v in stalled.divergent]
     rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
     device_values = asdict(device)
-    return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_values}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "instructions_per_cycle": ipc,
+        "modelled_seconds": None,
+        "intervals": rows,
+        "device": device_values,
+    }
 
 
 def _measured_kernel(profile: Recorded, kernel: str, no_cache: bool, part: PartOptions) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse
 from turnbuckle.show.terminal.model_answer import ModelAnswer
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source, lambdas_of
@@ -46,7 +47,7 @@ def functions(
         raise error_of("A155", where=run.profile.trace.name, fix=what_to_record("gpu", run.profile.trace.facts))
     # a name may hold what steers a terminal
     rows = table.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}"))
-    document = {"schema_version": 1, **table.as_dict(), **provenance_of(run)}
+    document = {"schema_version": SCHEMA_VERSION, **table.as_dict(), **provenance_of(run)}
     return ModelAnswer(document, rows, partial(print_functions, functions=table, top=top))
 
 
@@ -100,7 +101,7 @@ def additive(
             **provenance_of(run),
         }
         show = partial(print_readings, longest_allocation=longest)
-    document = {"schema_version": 1, "lambda": lambdas, "rows": rows, "findings": [f.as_dict() for f in findings], **recorded}
+    document = {"schema_version": SCHEMA_VERSION, "lambda": lambdas, "rows": rows, "findings": [f.as_dict() for f in findings], **recorded}
     return ModelAnswer(document, rows, partial(show, rows=rows, lambdas=lambdas, findings=findings))
 
 
@@ -168,7 +169,7 @@ def integration(
         document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)
     rows = document.get("rows")
     flat = rows if rows is not None else [flattened(document)]
-    return ModelAnswer({"schema_version": 1, **document}, flat, partial(print_integration, document=document))
+    return ModelAnswer({"schema_version": SCHEMA_VERSION, **document}, flat, partial(print_integration, document=document))
 
 
 def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
