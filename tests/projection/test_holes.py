@@ -129,7 +129,7 @@ def test_without_a_number_nothing_shows_one() -> None:
     assert document["coupling_alone"]["penalty"] == pytest.approx(1.0)
     targets = verdicts([found])
     shown = [cell.text for cell in targets_table(targets).rows[0]]
-    assert "cannot say" in shown and not any("nan" in text for text in shown)
+    assert "cannot say: FP64 of gb200" in shown and not any("nan" in text for text in shown)
     assert "FP64 of gb200 is not stated" in sentence(targets, 1e-3) and "nan" not in sentence(targets, 1e-3)
 
 

@@ -40,7 +40,10 @@ Charges = Annotated[
 Totals = Annotated[
     str | None, Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]")
 ]
-FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
+FailIf = Annotated[
+    str | None,
+    Parameter(help='gate for scripts, as "penalty > 5%", or "coupling penalty > 5%" for the coupling alone; exit 1 if true for any target'),
+]
 
 
 def project(

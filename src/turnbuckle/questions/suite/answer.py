@@ -49,6 +49,7 @@ class Cell(Declared):
     coupling_seconds: float
     coupling_alone: Ratio
     coupling_verdict: str
+    unknown: str = ""
 
 
 @dataclass(frozen=True)

@@ -482,8 +482,10 @@ def _job_files(jobs: Path) -> list[Path]:
     return [jobs, *(file for named in named_files(jobs) for file in files_of(named))]
 
 
-PROJECT: Final = Kind("project", Projected, _alone, _parameters, _machines, together=_projected)
-SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines)
+PROJECT: Final = Kind(
+    "project", Projected, _alone, _parameters, _machines, together=_projected, penalty="of the machine as it is, with its own GPU and host"
+)
+SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines, penalty="by the coupling alone")
 SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
 POOL: Final = Kind(
     "pool",

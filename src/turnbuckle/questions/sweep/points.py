@@ -161,6 +161,7 @@ class Kind:
         work; None where they do not.
     files : files that hold what is asked about, by its path; None where they follow from the format of a recording.
     best : what points are compared by.
+    penalty : which of the two answers of a target its column `penalty` is of, in words; empty without such a column.
     more : settings beyond the fields: they reach the field `others` as pairs of name and value.
     inputs : what stands in a point's key for settings that name files: by setting, what the file holds and not where it is.
     release : of what answers, Turnbuckle's own where empty: answers of another release are not used again.
@@ -175,6 +176,7 @@ class Kind:
     together: Callable[[Held, Sequence[Any]], Sequence[Results | TurnbuckleError]] | None = None
     files: Callable[[Path], Sequence[Path]] | None = None
     best: Best = SHORTEST
+    penalty: str = ""
 
     @property
     def legal(self) -> dict[str, Setting]:

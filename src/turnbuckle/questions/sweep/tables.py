@@ -54,7 +54,7 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
     # a result that prints alike in every row is moved out of the table
     alike = {n for n in results if n in cells and rows and frame.height == len(rows) > 1 and len(set(cells[n])) == 1}
     left = _print_rows(console, {n: c for n, c in cells.items() if n not in alike}, frame, results)
-    notes = []
+    notes = [f"penalty: {study.kind.penalty}"] if study.kind.penalty and "penalty" in names else []
     if alike:
         notes.append("nearly everywhere: " + ", ".join(f"{n} {cells[n][0]}" for n in cells if n in alike))
     if any(v is not None for v in same.values()):

@@ -56,7 +56,11 @@ def gate(text: str) -> Gate:
     alone, quantity, compare, number, percent = match.groups()
     if quantity not in QUANTITIES:
         raise error_of(
-            "A008.quantity", found=text, fix=did_you_mean(quantity, QUANTITIES) or None, quantity=quantity, quantities=", ".join(QUANTITIES)
+            "A008.quantity",
+            found=text,
+            fix=did_you_mean(quantity, QUANTITIES) or None,
+            quantity=quantity,
+            quantities=f"{', '.join(QUANTITIES)}; behind the word {ALONE} of the coupling alone",
         )
     try:
         value = float(number)
