@@ -65,6 +65,12 @@ def one_memory(machine: Machine) -> bool:
     return machine.coupling == "apu"
 
 
+def with_link_of(source: Machine, declared: Machine) -> Machine:
+    """Return a target whose copies take what they take in the one memory of the source: no link makes them faster."""
+    ways = tuple(f"link.{way}." for way in HOST_WAYS)
+    return declared.with_parameters({name: value for name, value in source.parameters.items() if name.startswith(ways)})
+
+
 def default_targets(source: Machine) -> tuple[str, ...]:
     """Return the machines asked when the user names none."""
     return DEFAULT_OF_ONE_MEMORY if one_memory(source) else DEFAULT_TARGETS

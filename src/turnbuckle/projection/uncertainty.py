@@ -19,12 +19,12 @@ from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import finding
 from turnbuckle.machine import Machine, Pair, Parameter
-from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName
+from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces, thinned
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.admission import one_memory
+from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, scales
@@ -515,7 +515,7 @@ def project_many(
         linkless = one_memory(source) and not pair.target.copies_vanish
         for name, by in asked.items():
             if name == "alone" and linkless:
-                declared = _with_link_of(source, declared)
+                declared = with_link_of(source, declared)
                 pair = Pair(source, declared)
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
@@ -532,12 +532,6 @@ def project_many(
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out
-
-
-def _with_link_of(source: Machine, declared: Machine) -> Machine:
-    """Return a target whose copies take what they take in the one memory of the source: no link makes them faster."""
-    ways = tuple(f"link.{way}." for way in HOST_WAYS)
-    return declared.with_parameters({name: value for name, value in source.parameters.items() if name.startswith(ways)})
 
 
 def _of_recording(pair: Pair, model: Model) -> bool:
