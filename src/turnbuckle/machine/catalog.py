@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
@@ -25,6 +26,8 @@ from .machine import SOURCE, Machine, Parameter, schema
 from .parameter_names import HOST_WAYS, ParameterName
 from .recognition.device_names import device_words, squeezed
 from .recognition.families import RATES, families
+
+_Key = TypeVar("_Key")
 
 
 @cache
@@ -143,8 +146,12 @@ def _claims() -> tuple[Mapping[tuple[str, ...], str], Mapping[str, str]]:
         for device in texts_of_head(path, f"{name}.toml", "recognise"):
             by_words.setdefault(device_words(device), set()).add(name)
             by_letters.setdefault(squeezed(device), set()).add(name)
-    single = ({key: min(of) for key, of in claims.items() if len(of) == 1} for claims in (by_words, by_letters))
-    return next(single), next(single)  # type: ignore[return-value]
+    return _of_one(by_words), _of_one(by_letters)
+
+
+def _of_one(claims: Mapping[_Key, set[str]]) -> dict[_Key, str]:
+    """Return the claims of one machine alone."""
+    return {key: min(names) for key, names in claims.items() if len(names) == 1}
 
 
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
@@ -191,7 +198,7 @@ def all_machines() -> list[Machine]:
 
 
 @cache
-def link_of(name: str) -> Mapping[ParameterName, Parameter]:
+def link_of(name: str) -> dict[ParameterName, Parameter]:
     """Return what a machine of the catalogue states of the link to the host, such as ``pcie4-x16``; nothing for an empty name."""
     if not name:
         return {}

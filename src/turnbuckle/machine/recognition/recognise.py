@@ -59,10 +59,17 @@ class Device:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Device:
         """Return a row of the table ``devices``."""
-        amounts = {key: row.get(key) or None for key in ("memory_bytes", "memory_bandwidth", "clock_hz", "multiprocessors")}
-        discrete = None if row.get("discrete") is None else bool(row["discrete"])
-        words = {"name": row.get("name") or "", "chip": row.get("chip") or ""}
-        return cls(**words, discrete=discrete, **amounts, major=row.get("compute_major"), minor=row.get("compute_minor"))
+        return cls(
+            name=row.get("name") or "",
+            chip=row.get("chip") or "",
+            discrete=None if row.get("discrete") is None else bool(row["discrete"]),
+            memory_bytes=row.get("memory_bytes") or None,
+            memory_bandwidth=row.get("memory_bandwidth") or None,
+            clock_hz=row.get("clock_hz") or None,
+            multiprocessors=row.get("multiprocessors") or None,
+            major=row.get("compute_major"),
+            minor=row.get("compute_minor"),
+        )
 
     @property
     def amd(self) -> bool:

@@ -29,7 +29,7 @@ class Agents:
     device: dict[int, int] = field(default_factory=dict)  #: a GPU's number among the GPUs
     rows: list[tuple[Any, ...]] = field(default_factory=list)  #: the table ``devices`` to be
 
-    def add(self, agent: int, kind: str, number: int, integrated: bool = False, **description: Any) -> None:
+    def add(self, agent: int, kind: str, number: int, integrated: bool = False, /, **description: Any) -> None:
         """Add one agent; of a GPU `number` is its place among the GPUs, and `description` holds further columns of ``devices``.
 
         A GPU whose agent has CPU cores as well is `integrated`; of others nothing is said, since those of an APU may stand apart.
