@@ -13,7 +13,7 @@ from turnbuckle.foundation.errors import MachineError
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
 from turnbuckle.machine.check import check
-from turnbuckle.machine.load import devices_of
+from turnbuckle.machine.load import texts_of_head
 from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 
 ASKED = [
@@ -233,6 +233,11 @@ OUR_OWN = (
     "gpu-specs, table of NVIDIA's data sheets",
     "fpsbench, GPU comparisons",
     "HMC-Tech, specification pages",
+    "TechPowerUp GPU database",
+    "CUDA C++ Programming Guide",
+    "AMD ROCm documentation, GPU hardware specifications",
+    "NVIDIA, A100 Tensor Core GPU architecture white paper",
+    "NVIDIA, CUDA for Tegra, Memory Management",
     "Mullet, NVIDIA L40S",
     "waredb, NVIDIA GeForce RTX 4090",
     "technical.city, RTX PRO 6000 Blackwell Max-Q",
@@ -375,7 +380,14 @@ def test_a_coupling_that_takes_from_the_link_leaves_the_rest() -> None:
         (["AMD Instinct MI300X"], None, "mi300x"),
         (["AMD Instinct MI250X"], None, "mi250x"),
         (["AMD Instinct MI300A"], None, "mi300a"),
-        (["NVIDIA GeForce RTX 3090"], None, None),
+        (["NVIDIA GeForce RTX 3090"], None, "rtx3090"),
+        (["NVIDIA GeForce RTX 3090 Ti"], None, None),
+        (["Tesla P100-PCIE-16GB"], None, "p100-pcie-16"),
+        (["Tesla V100-DGXS-32GB"] * 4, None, "v100-dgxs-32"),
+        (["NVIDIA A100-PG509-200"], None, "a100-sxm4-40"),
+        (["AMDInstinctMI300A"], None, "mi300a"),
+        (["AMD Instinct MI300A Accelerator"], None, "mi300a"),
+        (["GeForceRTX2080Ti"], None, "rtx2080ti"),
         (["GeForce GTX 1060 with Max-Q Design", "Intel(R) HD Graphics 630"], None, None),
         (["Tesla T4"], None, "t4"),
         (["Tesla T40"], None, None),
@@ -400,7 +412,7 @@ def test_a_coupling_that_takes_from_the_link_leaves_the_rest() -> None:
         (["NVIDIA A100-SXM-80GB"], None, "a100-sxm4-80"),
         (["NVIDIA A100 SXM4 40GB"], None, "a100-sxm4-40"),
         (["NVIDIA H100-SXM5-80GB"], None, "h100-sxm5"),
-        (["NVIDIA A100 80GB PCIe"], None, None),
+        (["NVIDIA A100 80GB PCIe"], None, "a100-pcie-80"),
         (["NVIDIA H200 NVL"], None, None),
         (["NVIDIA A100-SXM4-80GB MIG 1g.10gb"], None, "a100-sxm4-80"),
         (["NVIDIA H100 80GB HBM3 MIG 1g.10gb+me"], None, "h100-sxm5"),
@@ -417,18 +429,18 @@ def test_devices_are_recognised(devices: list[str], c2c: bool | None, machine: s
 
 def test_device_names_are_read_without_the_numbers() -> None:
     for machine in all_machines():
-        assert devices_of(catalog.folder() / f"{machine.name}.toml", machine.file) == machine.recognise
+        assert texts_of_head(catalog.folder() / f"{machine.name}.toml", machine.file, "recognise") == machine.recognise
 
 
 def test_a_file_that_nobody_asks_for_is_not_read_for_its_numbers(tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
     file.write_text('[machine]\nrecognise = ["NVIDIA X9", 1]\n[gpu.memory_bandwidth]\nvalue = "fast"\n', encoding="utf-8")
-    assert devices_of(file, "m.toml") == ("NVIDIA X9",)
+    assert texts_of_head(file, "m.toml", "recognise") == ("NVIDIA X9",)
     file.write_text("[machine]\nrecognise = 1\n", encoding="utf-8")
-    assert devices_of(file, "m.toml") == ()
+    assert texts_of_head(file, "m.toml", "recognise") == ()
     file.write_text("[machine\nrecognise = []\n", encoding="utf-8")
     with pytest.raises(MachineError, match="M004"):
-        devices_of(file, "m.toml")
+        texts_of_head(file, "m.toml", "recognise")
 
 
 def test_a_slice_has_the_link_of_its_gpu_and_none_of_its_numbers() -> None:

@@ -49,6 +49,18 @@ A_CLOCK: dict[str, dict[ParameterName, int]] = {
         "pvc": (0, 0, 0, 0, 0, 0, 0, 0),
         "mi250x": (128, 256, 128, 0, 0, 1024, 0, 1024),
         "mi300x": (128, 256, 256, 0, 1024, 2048, 4096, 4096),
+        "p100-pcie-16": (64, 0, 128, 256, 0, 0, 0, 0),
+        "gtx1080": (8, 0, 256, 0, 0, 0, 0, 0),
+        "v100-pcie-16": (64, 0, 128, 256, 0, 1024, 0, 0),
+        "rtx2080ti": (4, 0, 128, 256, 0, 512, 0, 0),
+        "quadro-rtx-6000": (4, 0, 128, 256, 0, 1024, 0, 2048),
+        "a100-pcie-80": (64, 128, 128, 512, 1024, 2048, 0, 4096),
+        "a40": (4, 0, 256, 256, 512, 1024, 0, 2048),
+        "rtx3090": (4, 0, 256, 256, 256, 512, 0, 0),
+        "mi50": (64, 0, 128, 256, 0, 0, 0, 0),
+        "mi100": (64, 0, 128, 256, 0, 1024, 0, 1024),
+        "mi250": (128, 256, 128, 256, 0, 1024, 0, 1024),
+        "mi350x": (128, 128, 256, 0, 0, 4096, 8192, 8192),
     }.items()
 }
 #: Machines whose multiprocessor is another machine's.
@@ -60,7 +72,34 @@ SAME = {
     "mi300x": ("mi300a", "mi325x"),
     "l4": ("l40s",),
     "gb200": ("b200-hgx",),
+    "p100-pcie-16": ("p100-pcie-12", "p100-sxm2-16"),
+    "gtx1080": ("gtx1060", "gtx1060-max-q", "gtx1070", "gtx1080ti", "p4", "p40"),
+    "v100-pcie-16": ("v100-pcie-32", "v100-dgxs-32", "titan-v"),
+    "rtx2080ti": ("rtx2080",),
+    "a40": ("a4000", "a5000", "a6000"),
+    "rtx3090": ("rtx3060", "rtx3070", "rtx3080"),
+    "rtx4090": ("rtx4060ti", "rtx4070", "rtx4080"),
+    "rtx-pro-6000": ("rtx-6000-ada",),
+    "mi50": ("mi60",),
 }
+#: FP32 and FP64 that others print of boards whose rates follow from their family [TFLOP/s].
+PRINTED = {
+    "p100-pcie-16": (9.526, 4.763),  # TechPowerUp; NVIDIA's data sheet: 9.3 and 4.7
+    "p4": (5.704, 0.178),
+    "gtx1080ti": (11.34, 0.354),
+    "v100-pcie-16": (14.13, 7.066),
+    "rtx2080ti": (13.45, 0.420),
+    "rtx3090": (35.58, 0.556),
+    "a40": (37.42, 0.585),
+    "a100-pcie-80": (19.49, 9.746),
+    "rtx4060ti": (22.06, 0.345),
+    "mi50": (13.41, 6.705),
+    "mi100": (23.07, 11.54),
+}
+#: Dense FP16 rates of tensor units with sums in FP32, as NVIDIA's and AMD's data sheets print them [TFLOP/s].
+MATRIX = {"v100-pcie-16": 112.0, "rtx2080ti": 53.8, "a40": 149.7, "a6000": 154.8, "rtx3090": 71.0, "a100-pcie-80": 312.0, "mi100": 184.6}
+#: Machines whose rates follow from their family.
+FAMILY = [n for n in GPUS if "multiply-adds a clock" in getattr(load(n).get("gpu.fp32"), "note", "")]
 ALIKE = {name: model for model, names in SAME.items() for name in names}
 PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.int8"))]
 #: What no source that could be read states: left out of the catalogue, and listed in the manual.
@@ -86,6 +125,21 @@ def test_a_peak_is_multiprocessors_times_clock_times_units(name: str) -> None:
         assert value(machine, peak) == pytest.approx(ticks * each, rel=0.1), peak
 
 
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_board_of_a_family_has_the_rates_that_others_print(name: str) -> None:
+    for parameter, printed in zip(("gpu.fp32", "gpu.fp64"), PRINTED[name], strict=True):
+        assert value(load(name), parameter) == pytest.approx(printed * 1e12, rel=0.01)  # type: ignore[arg-type]
+    if name in MATRIX:
+        assert value(load(name), "gpu.fp16_matrix") == pytest.approx(MATRIX[name] * 1e12, rel=0.02)
+
+
+def test_a_rate_of_a_family_states_its_error() -> None:
+    assert set(PRINTED) <= set(FAMILY) and len(FAMILY) >= 30
+    for name in FAMILY:
+        peaks = [p for n, p in load(name).parameters.items() if n in PEAKS]
+        assert peaks and all(0.05 <= p.error < 0.1 and p.source for p in peaks)
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_every_gpu_states_what_kernels_need(name: str) -> None:
     machine = load(name)
@@ -100,7 +154,9 @@ def test_every_gpu_states_what_kernels_need(name: str) -> None:
 def test_siblings_share_one_statement() -> None:
     for name, other in ALIKE.items():
         for parameter in ("gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.warp"):
-            assert load(name).get(parameter) == load(other).get(parameter)  # type: ignore[arg-type]
+            one, sibling = load(name).get(parameter), load(other).get(parameter)  # type: ignore[arg-type]
+            assert (one and one.value) == (sibling and sibling.value)
+            assert one == sibling or {name, other} & set(FAMILY), "a family states it again"
     for name in ("h200-sxm", "gh200", "gh200-141"):
         assert [load(name).get(p) for p in PEAKS] == [load("h100-sxm5").get(p) for p in PEAKS]
 

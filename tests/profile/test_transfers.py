@@ -33,6 +33,7 @@ from turnbuckle.profile.transfers import (
     size_bins,
 )
 from turnbuckle.trace.read import read
+from turnbuckle.trace.trace import dtypes
 
 SIZES = 2.0 ** np.arange(3, 27)
 
@@ -182,7 +183,9 @@ def test_a_link_is_named_only_for_a_machine_that_has_it(devices: list[str], coup
 def test_an_unknown_machine_has_the_link_that_its_device_can_have(device: str, nominal: float, coupling: str) -> None:
     with sample() as path:
         profile = build(read(path, use_cache=False))
-    tables = {**profile.trace.tables, "devices": profile.trace.devices.with_columns(name=pl.lit(device or None, pl.String))}
+    untold = [pl.lit(None, kind).alias(column) for column, kind in dtypes("devices").items() if column != "device"]
+    named = profile.trace.devices.with_columns(untold).with_columns(name=pl.lit(device or None, pl.String))
+    tables = {**profile.trace.tables, "devices": named}
     faster = profile.activities.with_columns(seconds=pl.col("seconds") * 26.5 / 34)
     other = replace(profile, trace=replace(profile.trace, tables=tables), activities=faster)
     source, fits, found = observed_machine(other)

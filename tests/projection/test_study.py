@@ -16,7 +16,8 @@ import turnbuckle as tb
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.run import DEFAULT_TARGETS, Run
+from turnbuckle.projection.admission import DEFAULT_TARGETS
+from turnbuckle.projection.run import Run
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 

@@ -11,8 +11,8 @@ from distances import launch_and_wait, on_full
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Pair, load
 from turnbuckle.projection import sensitivity, uncertainty
+from turnbuckle.projection.admission import DEFAULT_TARGETS
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.run import DEFAULT_TARGETS
 from turnbuckle.replay import drawn
 from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change

@@ -3,25 +3,31 @@
 Errors (`turnbuckle.foundation.errors.MachineError`):
 
     M001  no machine of that name
+    M030  several machines of that short name
     M012  machines that are each other's base
     M013  a base or a chip that does not exist
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
-from .device_names import device_words, is_slice
-from .load import devices_of, read
-from .machine import SOURCE, Machine
+from .load import read, texts_of_head
+from .machine import SOURCE, Machine, Parameter, schema
+from .parameter_names import HOST_WAYS, ParameterName
+from .recognition.device_names import device_words, squeezed
+from .recognition.families import RATES, families
+
+_Key = TypeVar("_Key")
 
 
 @cache
@@ -49,12 +55,14 @@ def names() -> tuple[str, ...]:
 def load(name_or_path: str | Machine) -> Machine:
     """Return a machine of the catalogue by name, or any machine by the path of its TOML file; one made in Python as it is.
 
+    A name may be in any case, an alias, the name of a device, or its begin where that leaves one machine (`called`).
+
     A text with a path separator or the ending ``.toml`` is a path.  The bases of the machine are read as well, so the
     result is either complete or relative to the source machine of the profile.
 
     Raises
     ------
-    MachineError : M001 (with the nearest name), M012, M013, or what `turnbuckle.machine.load.read` raises.
+    MachineError : M001 (with the nearest name), M030 (with those it may mean), M012, M013, or what `turnbuckle.machine.load.read` raises.
     UsageError : A426 where several are named.
     """
     if isinstance(name_or_path, Machine):
@@ -66,13 +74,84 @@ def load(name_or_path: str | Machine) -> Machine:
 
 @cache
 def _named(name: str) -> Machine:
-    if name not in names():
-        refuse_several(name, "machine")
-        near = did_you_mean(name, names())
-        fix = f"{near} " if near else ""
-        fix += "turnbuckle machines list names them all; a path to a .toml file also works"
-        raise error_of("M001", fix=fix, name=clipped(name))
-    return _chained(_places()[name], f"{name}.toml", ())
+    if name in names():
+        return _chained(_places()[name], f"{name}.toml", ())
+    meant = called(name)
+    if len(meant) == 1:
+        machine = _named(meant[0])
+        same = meant[0] == name.casefold()
+        return machine if same else replace(machine, title=f"{machine.title} ({machine.name}, asked as {clipped(name)})")
+    if meant:
+        raise error_of("M030", fix=f"one of {', '.join(meant)}", name=clipped(name))
+    refuse_several(name, "machine")
+    near = did_you_mean(name, names())
+    fix = f"{near} " if near else ""
+    fix += "turnbuckle machines list names them all; a path to a .toml file also works"
+    raise error_of("M001", fix=fix, name=clipped(name))
+
+
+def called(text: str) -> tuple[str, ...]:
+    """Return the machines that people mean by a text: in any case, by an alias or a device's name, or by the begin of a name.
+
+    Several where the text leaves open which one: ``mi300`` is an APU and a card.
+    """
+    word = text.strip().casefold()
+    if word in names():
+        return (word,)
+    if word in _aliases():
+        return (_aliases()[word],)
+    if claim := claimed(text) or _letters().get(squeezed(text), ""):
+        return (claim,)
+    if not any(letter.isdigit() for letter in word):
+        return ()
+    return tuple(name for name in names() if _begins(word, name))
+
+
+def _begins(word: str, name: str) -> bool:
+    """Return whether a text is a machine's name up to a hyphen, or up to the letter of a chip's variant.
+
+    >>> _begins("b200", "b200-hgx"), _begins("mi300", "mi300a"), _begins("b20", "b200-hgx"), _begins("nvlink-c2", "nvlink-c2c")
+    (True, True, False, False)
+    """
+    rest = name.removeprefix(word)
+    if not word or rest == name:
+        return False
+    return rest.startswith("-") or (len(rest) == 1 and rest.isalpha() and "-" not in word)
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    """Return the machines by the short names that their files claim."""
+    return {alias: name for name, path in _places().items() for alias in texts_of_head(path, f"{name}.toml", "alias")}
+
+
+@cache
+def _letters() -> Mapping[str, str]:
+    """Return the machines by the letters and digits of their names: ``RTX 3090`` is rtx3090."""
+    return {squeezed(name): name for name in names()}
+
+
+def claimed(device: str) -> str:
+    """Return the name of the machine that claims a device's name, written with blanks or without; empty where none does."""
+    by_words, by_letters = _claims()
+    return by_words.get(device_words(device), "") or by_letters.get(squeezed(device), "")
+
+
+@cache
+def _claims() -> tuple[Mapping[tuple[str, ...], str], Mapping[str, str]]:
+    """Return the machines by the words and by the letters of their devices' names; a name that two claim identifies neither."""
+    by_words: dict[tuple[str, ...], set[str]] = {}
+    by_letters: dict[str, set[str]] = {}
+    for name, path in _places().items():
+        for device in texts_of_head(path, f"{name}.toml", "recognise"):
+            by_words.setdefault(device_words(device), set()).add(name)
+            by_letters.setdefault(squeezed(device), set()).add(name)
+    return _of_one(by_words), _of_one(by_letters)
+
+
+def _of_one(claims: Mapping[_Key, set[str]]) -> dict[_Key, str]:
+    """Return the claims of one machine alone."""
+    return {key: min(names) for key, names in claims.items() if len(names) == 1}
 
 
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
@@ -84,10 +163,21 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
         if other.relative:
             raise error_of("M013.chip", where=called, chip=clipped(machine.chip))
         machine = machine.with_chip(other)
+    if machine.family and not machine.base and machine.has.isdisjoint(RATES):
+        machine = _of_family(machine)
     if machine.base in ("", SOURCE):
         return machine
     upon = machine.on(_below(machine.base, path, called, above, resolved))
     return upon if upon.relative else replace(upon, changes=())
+
+
+def _of_family(machine: Machine) -> Machine:
+    """Return a machine that states no rate of its GPU with those of its family, and with the link of its chip where it states none."""
+    family = families()[machine.family]
+    units, clock = machine.get("gpu.multiprocessors"), machine.get("gpu.clock")
+    rates = {} if units is None or clock is None else family.parameters(units, clock, " ".join((*machine.recognise, machine.title)))
+    stated = {**rates, **link_of(family.link), **machine.parameters}
+    return replace(machine, parameters={n: stated[n] for n in schema() if n in stated})
 
 
 def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved: Path) -> Machine:
@@ -107,40 +197,15 @@ def all_machines() -> list[Machine]:
     return [_named(name) for name in names()]
 
 
-def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine | None:
-    """Return the catalogue's machine behind the device names of a profile, or None where they do not identify one.
-
-    Parameters
-    ----------
-    gpu_names : name of each device as profilers write it: ``"NVIDIA A100-SXM4-80GB"``.
-    has_c2c : whether the recording shows a chip-to-chip link between GPU and host; None if it does not record this.
-
-    Returns
-    -------
-    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name identifies the GPU
-    and its usual host link only; a V100 counts as one behind PCIe, not behind a POWER9's NVLink.  For a slice of a GPU the
-    machine has the link, but no numbers of the GPU.  `turnbuckle.machine.device_names` compares names.
-    """
-    meant = {_by_device().get(device_words(n), "") for n in gpu_names}
-    if len(meant) != 1 or "" in meant:
-        return None
-    machine = _named(meant.pop())
-    if has_c2c is not None and has_c2c != (machine.coupling == "c2c"):
-        return None
-    if any(is_slice(n) for n in gpu_names):
-        link = {n: p for n, p in machine.parameters.items() if not n.startswith("gpu.")}
-        return replace(machine, title=f"a slice of {machine.title}", parameters=link)
-    return machine
-
-
 @cache
-def _by_device() -> dict[tuple[str, ...], str]:
-    """Return the machines by the words of their devices' names; a name that two machines claim identifies neither."""
-    claims: dict[tuple[str, ...], set[str]] = {}
-    for name, path in _places().items():
-        for device in devices_of(path, f"{name}.toml"):
-            claims.setdefault(device_words(device), set()).add(name)
-    return {device: claimed.pop() for device, claimed in claims.items() if len(claimed) == 1}
+def link_of(name: str) -> dict[ParameterName, Parameter]:
+    """Return what a machine of the catalogue states of the link to the host, such as ``pcie4-x16``; nothing for an empty name."""
+    if not name:
+        return {}
+    machine = _named(name)
+    stated = {change.parameter: change.set for change in machine.changes if change.set is not None} or machine.parameters
+    ways = tuple(f"link.{way}." for way in HOST_WAYS)
+    return {parameter: value for parameter, value in stated.items() if parameter.startswith(ways)}
 
 
 def _is_path(text: str) -> bool:

@@ -61,13 +61,14 @@ from .machine import (
     Parameter,
     schema,
 )
+from .recognition.families import families
 
 LIMIT_BYTES = 1_000_000
 """Larger files are refused."""
 
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-_HEAD = ("name", "title", "summary", "year", "coupling", "base", "chip", "recognise", "copies_vanish", "instruction_set")
+_HEAD = ("name", "title", "summary", "year", "coupling", "base", "chip", "family", "alias", "recognise", "copies_vanish", "instruction_set")
 _PARTS = ("value", "error", "nature", "source", "note", "common")
 _CHANGES = tuple(word for word in CHANGES if word != "set")
 
@@ -102,17 +103,17 @@ def read(path: Path, called: str | None = None) -> Machine:
     return machine
 
 
-def devices_of(path: Path, called: str) -> tuple[str, ...]:
-    """Return the device names of one machine file, without reading its numbers: what else is wrong with it is told when it is loaded.
+def texts_of_head(path: Path, called: str, key: str) -> tuple[str, ...]:
+    """Return a list of texts of a machine file's head, without its numbers: what else is wrong with it is told when it is loaded.
 
     Raises
     ------
     MachineError : M002, M003, M004.
     """
     raw = _bytes(path, called)
-    head = _document(raw, called)[0].get("machine") if b"recognise" in raw else None
-    devices = head.get("recognise") if isinstance(head, dict) else None
-    return tuple(name for name in devices if isinstance(name, str)) if isinstance(devices, list) else ()
+    head = _document(raw, called)[0].get("machine") if key.encode() in raw else None
+    texts = head.get(key) if isinstance(head, dict) else None
+    return tuple(text for text in texts if isinstance(text, str)) if isinstance(texts, list) else ()
 
 
 def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[TurnbuckleError]]:
@@ -192,6 +193,8 @@ class _Reader:
         instructions = (
             self._word(("machine", "instruction_set"), head, "instruction_set", INSTRUCTION_SETS) if "instruction_set" in head else ""
         )
+        family = self._word(("machine", "family"), head, "family", tuple(families())) if "family" in head else ""
+        self._texts(("machine", "alias"), head.get("alias", []))
         recognise = self._texts(("machine", "recognise"), head.get("recognise", []))
         given = dict(self._parameters((), {k: v for k, v in self.document.items() if k not in ("machine", "change")}))
         changes = self._changes(given, base)
@@ -205,6 +208,7 @@ class _Reader:
             coupling=cast(Coupling, coupling),
             base=base,
             chip=self._text(head, "chip", required=False),
+            family=family,
             parameters={} if base else {n: given[n] for n in schema() if n in given},
             changes=changes,
             recognise=recognise,

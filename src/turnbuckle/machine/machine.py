@@ -162,6 +162,7 @@ class Machine:
     year : year of first use; 0 where it has none.
     coupling : coupling of GPU and CPU, one of `COUPLINGS`.
     chip : the machine whose numbers of the chip hold where this one states none; empty where this one states its own.
+    family : compute capability or gfx name of the GPU, as `recognition.families` has them; empty where it is not stated.
     base : ``""`` (complete) or ``"source"`` (relative; not yet resolved).
     parameters : known parameters by dotted name of the schema; empty while relative.
     changes : changes to the source machine; kept after resolving, for the report.
@@ -179,6 +180,7 @@ class Machine:
     coupling: Coupling
     base: str = ""
     chip: str = ""
+    family: str = ""
     parameters: Mapping[ParameterName, Parameter] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     recognise: tuple[str, ...] = ()
@@ -267,10 +269,12 @@ class Machine:
         """Return this machine with the numbers of `other`'s chip where it states none of its own."""
         shared = {n: p for n, p in other.parameters.items() if schema()[n].scope in OF_A_CHIP}
         lineage = (*self.lineage, (other.file, other.sha256), *other.lineage)
+        family = self.family or other.family
         if self.relative:
-            return replace(self, changes=(*(Change(n, set=p) for n, p in shared.items()), *self.changes), lineage=lineage)
+            changes = (*(Change(n, set=p) for n, p in shared.items()), *self.changes)
+            return replace(self, changes=changes, lineage=lineage, family=family)
         stated = {**shared, **self.parameters}
-        return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage)
+        return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage, family=family)
 
     def on(self, below: Machine) -> Machine:
         """Return this machine's changes applied to `below`.  If `below` is relative, so is the result, with both lists of changes."""
@@ -282,6 +286,7 @@ class Machine:
             memory_shared=self.memory_shared or (below.memory_shared if inherits else None),
             year=self.year or below.year,
             instruction_set=self.instruction_set or below.instruction_set,
+            family=self.family or below.family,
             lineage=(*self.lineage, (below.file, below.sha256), *below.lineage),
         )
         if below.relative:

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 import polars as pl
 
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.machine import Coupling, Machine, Parameter, recognise
+from turnbuckle.machine import Coupling, Device, Machine, Parameter, Recognised, fastest_link, machine_of
 from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, LinkTerm, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
@@ -37,20 +37,23 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     fits : fitted links.
     findings : findings on facts that could not be recognised or fitted.
     """
-    names = [n for n in profile.trace.devices["name"].drop_nulls().to_list()]
-    base = named or recognise(names)
+    devices = _devices_at_work(profile)
+    names = [device.name for device in devices if device.name]
+    recognised = Recognised(named, "name") if named else machine_of(devices)
+    base = recognised.machine
     launches = launch(profile)
     # without work on a device no answer asks for its machine
-    unknown = base is None and not profile.has.isdisjoint(DEVICE_TABLES)
-    findings: list[Finding] = [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")] if unknown else []
+    worked = not profile.has.isdisjoint(DEVICE_TABLES)
+    findings = _source_findings(recognised, devices) if worked else []
     fits = fit_links(profile)
+    limit = fastest_link(base)
     parameters: dict[ParameterName, Parameter] = {}
     nominal: dict[str, float] = {}
     for direction in HOST_WAYS:
         stated = base.get(link_parameter(direction, "bandwidth")) if base else None
         if stated:
             nominal[direction] = stated.value
-        parameters |= _link_parameters(fits, direction, base, names)
+        parameters |= _link_parameters(fits, direction, base, names, limit)
     parameters |= _unseen_ways(parameters, base)
     parameters |= _peer_parameters(fits, base)
     parameters |= _call_parameters(profile, launches)
@@ -72,9 +75,31 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
             recognise=tuple(dict.fromkeys(names)),
         )
     )
+    if machine.copies_vanish and any(direction in HOST_WAYS for direction, _ in fits):
+        # one memory, and yet this program copies: that copies vanish is what a target may assume, not what was recorded
+        machine = replace(machine, memory_shared=None)
     if launches["count"] and not launches["idle_count"]:
         findings.append(finding("P204", launches["count"]))
-    return machine, fits, findings + link_findings(fits, nominal)
+    return machine, fits, findings + link_findings(fits, nominal, machine.coupling == "apu")
+
+
+def _devices_at_work(profile: Profile) -> list[Device]:
+    """Return the described devices that the recording has work of; all of them where it does not tell."""
+    devices = profile.trace.devices
+    rows = [profile.trace.tables[name]["device"] for name in DEVICE_TABLES if name in profile.trace.tables]
+    worked = {number for column in rows for number in column.unique().to_list()}
+    used = devices.filter(pl.col("device").is_in(list(worked))) if worked else devices
+    return [Device.of(row) for row in (used if used.height else devices).rows(named=True)]
+
+
+def _source_findings(recognised: Recognised, devices: Sequence[Device]) -> list[Finding]:
+    """Return how the machine of the recording was recognised, where its name did not tell."""
+    names = ", ".join(dict.fromkeys(device.name for device in devices if device.name))
+    code = {"": "M101", "facts": "M110", "family": "M111"}.get(recognised.how)
+    out = [finding(code, 1, recognised.words or names or "no device description")] if code else []
+    if recognised.machine is not None and recognised.machine.coupling == "apu":
+        out.append(finding("M113", 1, names))
+    return out
 
 
 def machine_of_copies(
@@ -121,7 +146,7 @@ def _rate_error(fit: LinkFit) -> float:
 
 
 def _link_parameters(
-    fits: dict[tuple[str, str], LinkFit], direction: HostWay, base: Machine | None, devices: Sequence[str]
+    fits: dict[tuple[str, str], LinkFit], direction: HostWay, base: Machine | None, devices: Sequence[str], limit: float | None = None
 ) -> dict[ParameterName, Parameter]:
     stated = base.get(link_parameter(direction, "bandwidth")) if base else None
     latency_known = base.get(link_parameter(direction, "latency")) if base else None
@@ -132,7 +157,7 @@ def _link_parameters(
         reference = None
     if reference and reference.bandwidth and reference.bandwidth_error is not None:
         where = f"{reference.count} {reference.memory} copies {direction}"
-        named = looks_like(reference.bandwidth, devices, base.coupling if base else "pcie")
+        named = looks_like(reference.bandwidth, devices, base.coupling if base else "pcie", limit)
         rate = stated.value if stated and stated.value >= reference.bandwidth else (named[0].bandwidth if named else reference.bandwidth)
         if not stated or stated.value < reference.bandwidth:
             source = "; ".join(dict.fromkeys(n.source for n in named)) or f"this profile: {where}"
@@ -148,7 +173,12 @@ def _link_parameters(
             )
     staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
     if not reference and not stated and staged:
-        out |= _assumed_link(direction, staged)
+        one_memory = base is not None and base.coupling == "apu"
+        out |= _inside_package(direction, staged) if one_memory else _assumed_link(direction, staged)
+    if not reference and stated and staged and latency_known is None:
+        # the link is that of the name or of the chip; without a fixed part no copy could be priced
+        name = link_parameter(direction, "latency")
+        out[name] = _assumed_link(direction, staged)[name]
     for (d, memory), fit in fits.items():
         # the reference class is the link itself; the others carry what they cost beyond it
         matches = d == direction or d == f"migration_{direction}"
@@ -215,7 +245,7 @@ def _fixed_part(name: ParameterName, fit: LinkFit, where: str) -> dict[Parameter
 def _assumed_link(direction: HostWay, staged: LinkFit) -> dict[ParameterName, Parameter]:
     rate, share, latency = ASSUMED_LINK
     seen = staged.latency_s if 0 < staged.latency_s < latency else latency
-    source = "assumed: only pageable copies or migrations were recorded, on an unknown machine; PCIe 4 x16 stands for its link"
+    source = "assumed: only pageable copies or migrations were recorded; where nothing states the link, PCIe 4 x16 stands for it"
 
     def assumed(value: float, unit: str, error: float) -> Parameter:
         return Parameter(value=value, error=error, unit=unit, nature="assumption", source=source)
@@ -225,6 +255,17 @@ def _assumed_link(direction: HostWay, staged: LinkFit) -> dict[ParameterName, Pa
         link_parameter(direction, "efficiency"): assumed(share, "1", 0.1),
         link_parameter(direction, "latency"): assumed(seen, "s", ASSUMED_ERROR),
     }
+
+
+def _inside_package(direction: HostWay, staged: LinkFit) -> dict[ParameterName, Parameter]:
+    """Return what stands for a link where CPU and GPU share one memory: the copies that the driver made inside it."""
+    if not staged.bandwidth:
+        return {}
+    where = f"{staged.count} {staged.memory} copies {direction}"
+    rate = _measured(staged.bandwidth, "B/s", _rate_error(staged), where)
+    whole = _measured(1.0, "1", 0.01, where)
+    fixed = _fixed_part(link_parameter(direction, "latency"), staged, where)
+    return {link_parameter(direction, "bandwidth"): rate, link_parameter(direction, "efficiency"): whole} | fixed
 
 
 def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[ParameterName, Parameter]:

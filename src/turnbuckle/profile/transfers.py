@@ -234,7 +234,7 @@ def known_links() -> tuple[NamedLink, ...]:
     )
 
 
-def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie") -> tuple[NamedLink, ...]:
+def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie", limit: float | None = None) -> tuple[NamedLink, ...]:
     """Return the links that a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
 
     Parameters
@@ -242,11 +242,14 @@ def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "p
     bandwidth : rate that copies reached [B/s].
     devices : names of the recording's GPUs.  A link that only some GPUs have is named for these alone.
     coupling : coupling of the machine.  Any but PCIe is a fact of the machine, and no link of another kind is named.
+    limit : rate of the fastest slot that the GPU fits [B/s]; only links that such GPUs have are named beyond it.
 
     >>> [link.name for link in looks_like(24.1e9)]
     ['PCIe 4 x16', 'PCIe 5 x8']
     >>> [link.name for link in looks_like(34e9)], [link.name for link in looks_like(34e9, ["AMD Instinct MI250X"])]
     (['PCIe 5 x16'], ['Infinity Fabric CPU to GCD'])
+    >>> [link.name for link in looks_like(14e9, limit=15.754e9)], looks_like(24.1e9, limit=15.754e9)
+    (['PCIe 3 x16', 'PCIe 4 x8'], ())
     >>> looks_like(900e9), looks_like(55e9, coupling="apu")
     ((), ())
     """
@@ -256,6 +259,8 @@ def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "p
         having = [link for link in known_links() if link.kind == coupling]
     elif any(link.kind == "c2c" for link in having):  # such a GPU is in no slot
         having = [link for link in having if link.kind == "c2c"]
+    if limit is not None:
+        having = [link for link in having if link.bandwidth <= 1.02 * limit or link.gpus]
     above = [link for link in having if link.bandwidth * 1.02 >= bandwidth]
     if not above:
         return ()
@@ -263,14 +268,20 @@ def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "p
     return tuple(link for link in above if link.bandwidth == nominal)
 
 
-def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float]) -> list[Finding]:
-    """Return the findings on the observed link; `nominal` maps a direction to the nominal rate of its link [B/s]."""
+def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float], one_memory: bool = False) -> list[Finding]:
+    """Return the findings on the observed link.
+
+    Parameters
+    ----------
+    nominal : nominal rate of the link by direction [B/s].
+    one_memory : whether CPU and GPU share one memory, so that there is no link to show.
+    """
     out: list[Finding] = []
     if not any(d in ("h2d", "d2h") for d, _ in fits):
         out.append(finding("P203"))
     for direction in ("h2d", "d2h"):
         staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
-        if staged and reference_fit(fits, direction) is None:
+        if staged and not one_memory and reference_fit(fits, direction) is None:
             out.append(finding("P206", staged.count, direction))
     for (direction, memory), fit in fits.items():
         where = f"{direction} {memory}"

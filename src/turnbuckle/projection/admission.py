@@ -6,11 +6,12 @@ from typing import Final
 
 from turnbuckle.foundation.errors import CannotAnswer, error_of
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.projection import SOURCE_GPU, Projection
 from turnbuckle.trace.recorders import with_calls
 
 #: Tables of a trace of which at least one must hold rows for a coupling to matter.
@@ -31,22 +32,56 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
         raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
 
 
+#: Asked when the user names no target: tighter, then farther and farther.
+DEFAULT_TARGETS: Final = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+#: The same for a machine whose CPU and GPU share one memory: no link to replace, and no slot to be far from.
+DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+
+
 def require_numbers(projection: Projection) -> None:
     """Refuse a projection that has no numbers, because what decides it is not stated (A395)."""
     if projection.unknown:
-        raise error_of("A395", unknown=projection.unknown, name=projection.target)
+        fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
+        raise error_of("A395", fix=fix, unknown=projection.unknown, name=projection.target)
 
 
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.
 COHERENT: Final = ("apu", "c2c")
+#: Couplings by a link between the memories of CPU and GPU.
+LINKS: Final = ("c2c", "nvlink", "xgmi", "pcie")
 
 
 def require(profile: Profile, pair: Pair, port: str = "") -> None:
     """Refuse before any work what the profile cannot answer, and a port that the target does not allow (A149)."""
     if pair.target is not pair.source:
         require_activity(profile)
+        _require_link(pair)
         if port and port not in ports(pair.target):
             raise error_of("A149.memory" if port == "zero-copy" else "A149.managed", where=pair.target.file, name=pair.target.name)
+
+
+def one_memory(machine: Machine) -> bool:
+    """Return whether CPU and GPU of a machine share one memory, so that no link carries its copies."""
+    return machine.coupling == "apu"
+
+
+def with_link_of(source: Machine, declared: Machine) -> Machine:
+    """Return a target whose copies take what they take in the one memory of the source: no link makes them faster."""
+    ways = tuple(f"link.{way}." for way in HOST_WAYS)
+    return declared.with_parameters({name: value for name, value in source.parameters.items() if name.startswith(ways)})
+
+
+def default_targets(source: Machine) -> tuple[str, ...]:
+    """Return the machines asked when the user names none."""
+    return DEFAULT_OF_ONE_MEMORY if one_memory(source) else DEFAULT_TARGETS
+
+
+def _require_link(pair: Pair) -> None:
+    """Refuse to replace the link of a machine that has none (M031)."""
+    linked = (link_parameter(way, "bandwidth") for way in HOST_WAYS)
+    replaced = {change.parameter for change in pair.target.changes if change.set is not None}
+    if one_memory(pair.source) and pair.target.coupling in LINKS and not replaced.isdisjoint(linked):
+        raise error_of("M031", where=pair.target.name, found=pair.source.title)
 
 
 def ports(target: Machine) -> tuple[Port, ...]:

@@ -28,7 +28,7 @@ from turnbuckle.profile.summary.describe import untold
 from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, require_calls
+from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, default_targets, require_calls
 from turnbuckle.projection.clean import cleaned
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
     from turnbuckle.questions.whatif.question import Whatif
 
-#: Asked when the user names no target: tighter, then farther and farther.
-DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
 #: The target of the additive model: the lambdas say all there is.
 LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
 
@@ -297,7 +295,7 @@ class Run(Shown):
 
         Parameters
         ----------
-        on : machines, or their names or files; ``"self"`` is the source; None asks `DEFAULT_TARGETS`.
+        on : machines, or their names or files; ``"self"`` is the source; None asks `admission.default_targets`.
         model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
         draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
         seed : of the draws.
@@ -326,7 +324,7 @@ class Run(Shown):
                 raise error_of("A014", found=f"--on {names}")
             targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
         else:
-            targets = tuple(self.source if m == "self" else load(m) for m in (DEFAULT_TARGETS if asked is None else asked))
+            targets = tuple(self.source if m == "self" else load(m) for m in (default_targets(self.source) if asked is None else asked))
         if pcie == "local":
             targets = tuple(t if t is self.source else ended_locally(t) for t in targets)
         if any(target is not self.source for target in targets):

@@ -17,12 +17,14 @@ import numpy as np
 
 from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.findings import finding
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces, thinned
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
@@ -516,7 +518,11 @@ def project_many(
         pair = Pair(source, declared)
         asked = {"": model} if not details or _of_recording(pair, model) else {"": model, "alone": coupling_alone(model)}
         answers = {}
+        linkless = one_memory(source) and not pair.target.copies_vanish
         for name, by in asked.items():
+            if name == "alone" and linkless:
+                declared = with_link_of(source, declared)
+                pair = Pair(source, declared)
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
             if answer.unknown:
@@ -527,6 +533,8 @@ def project_many(
             if details:
                 parts = copy_times(copies, declared, pair, by, made=made), kernel_times(kernels, declared, pair, by, made=made)
                 answer = replace(answer, copies=parts[0], kernels=parts[1])
+            if name == "alone" and linkless:
+                answer = replace(answer, findings=[*answer.findings, finding("M112", 1, source.title)])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
         out.append(replace(answers[""], alone=answers.get("alone")))
     return out

@@ -193,6 +193,9 @@ def link_words(run: Run) -> dict[str, str]:
         # a fit with zero latency could not separate latency from rate
         fixed = number(link["latency_s"], "s") if link["latency_s"] else "unknown"
         text, like = f"{rate} with {memory} copies, fixed copy cost (o+L) {fixed}", link["looks_like"]
+        if run.source.coupling == "apu":
+            out[direction] = text.replace("copies,", "copies inside the one memory of CPU and GPU,", 1)
+            continue
         if like:
             reached = f"{number(rates[like[0]], 'B/s')} ({percent(link['bandwidth'] / rates[like[0]], 2)})"
             text = f"looks like {' or '.join(like)}: {rate} of {reached}{text.removeprefix(rate)}"

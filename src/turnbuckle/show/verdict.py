@@ -165,6 +165,8 @@ def _verdict(p: Projection, name: str, colour: str) -> Verdict:
     withheld = next((why for code, why in _WITHHELD.items() if kind == "inside" and any(f.code == code for f in p.findings)), "")
     if withheld:
         kind, words = "undecided", f"undecided, {withheld}"
+    if any(f.code == "M112" for f in p.findings):
+        kind, words, withheld = "undecided", "cannot say", "the source has one memory and no link"
     return Verdict(p, p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from turnbuckle.machine import Machine
+from turnbuckle.machine import Machine, fastest_link
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
@@ -96,6 +96,7 @@ def scope(part: Mapping[str, Any]) -> str:
 def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
     """Describe the link in each direction: observed and nominal rate, share reached, links with this rate, every fitted class."""
     out: dict[str, Any] = {}
+    limit = fastest_link(source)
     for direction in ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"):
         reference = reference_fit(dict(fits), direction) or fits.get((direction, "pageable"))
         if reference is None:
@@ -104,6 +105,7 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
         host_way = next((candidate for candidate in HOST_WAYS if candidate == direction and reference.memory != "pageable"), None)
         nominal = None if host_way is None else source.value(link_parameter(host_way, "bandwidth"))
         bandwidth = reference.bandwidth
+        named = looks_like(bandwidth, source.recognise, source.coupling, limit) if bandwidth and host_way else ()
         out[direction] = {
             "latency_s": reference.latency_s,
             "latency_error_s": reference.latency_error,
@@ -113,7 +115,7 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
             "nominal": nominal,
             "r2": reference.r2,
             "memory": reference.memory,
-            "looks_like": [n.name for n in looks_like(bandwidth, source.recognise, source.coupling)] if bandwidth and host_way else [],
+            "looks_like": [link.name for link in named],
             "classes": [fit.as_dict() for (d, _), fit in fits.items() if d == direction],
         }
     return out

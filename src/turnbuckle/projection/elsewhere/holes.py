@@ -17,6 +17,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, other_gpu
+from turnbuckle.projection.projection import SOURCE_GPU
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model
@@ -31,6 +32,7 @@ _FEWEST_OTHER: Final = 128.0
 _LONGEST: Final = 64.0
 MEMORY: Final = "memory bandwidth"
 _MEMORY: Final[ParameterName] = "gpu.memory_bandwidth"
+_RATES: Final = tuple(dict.fromkeys(name for peaks in PEAKS.values() for name in peaks))
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,23 @@ def holes(run: Pieces, seconds: float, pair: Pair, model: Model) -> list[Hole]:
 
 def hole(run: Pieces, seconds: float, pair: Pair, model: Model) -> str:
     """Return what an answer hangs on and no file states, as ``FP64 of gb300``; empty where nothing decides that is not stated."""
+    if _unknown_source(run, pair, model):
+        return SOURCE_GPU
     missing = holes(run, seconds, pair, model)
     every = sum(each.effect for each in missing)
     if every <= NEGLIGIBLE:
         return ""
     return " and ".join(_of_machines(each for each in missing if each.effect > NEGLIGIBLE * every))
+
+
+def _unknown_source(run: Pieces, pair: Pair, model: Model) -> bool:
+    """Return whether kernels would keep their time on another GPU because no rate of the recording's is known."""
+    if not other_gpu(pair) or not isinstance(model.alpha, str) or model.alpha == "hold":
+        return False
+    if any(name in pair.source.parameters for name in (*_RATES, _MEMORY)):
+        return False
+    kinds = [kind for kind in run.kernel if kind is not None]
+    return model.alpha != "auto" or any(basis_of(kind, pair, model.kernels) not in ("given", "kept") for kind in kinds)
 
 
 def _of_machines(missing: Iterable[Hole]) -> list[str]:
@@ -90,7 +104,7 @@ def _of_machines(missing: Iterable[Hole]) -> list[str]:
 
 def _designed(machine: Machine) -> bool:
     """Return whether a machine is a design point that states one peak alone: its authors meant kernels to scale by it."""
-    rates = [name for name in (*dict.fromkeys(name for peaks in PEAKS.values() for name in peaks), _MEMORY) if name in machine.parameters]
+    rates = [name for name in (*_RATES, _MEMORY) if name in machine.parameters]
     return len(rates) == 1 and rates[0] != _MEMORY and machine.parameters[rates[0]].nature == "assumption"
 
 

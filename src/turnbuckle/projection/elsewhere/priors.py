@@ -346,7 +346,9 @@ def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers:
 
 
 def vendor(machine: Machine) -> str:
-    """Return the vendor of a machine's GPUs: ``nvidia``, ``amd``, ``intel``, or empty where no name shows it."""
+    """Return the vendor of a machine's GPUs: ``nvidia``, ``amd``, ``intel``, or empty where neither family nor name shows it."""
+    if machine.family:
+        return "amd" if machine.family.startswith("gfx") else "nvidia"
     return _named(" ".join((*machine.recognise, machine.title, machine.name.replace("-", " "))))
 
 

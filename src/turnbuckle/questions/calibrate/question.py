@@ -24,10 +24,10 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, load
-from turnbuckle.machine.device_names import device_words, is_slice
 from turnbuckle.machine.machine import schema
 from turnbuckle.machine.measured.logs import Curve, Measured, Quantity, read_measured, split_part
 from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter, parameter_name
+from turnbuckle.machine.recognition.device_names import device_words, is_slice
 from turnbuckle.questions.calibrate.calibration import DIRECT, NINETY, QUANTITIES, STATED, Calibration, Estimate, Origin
 from turnbuckle.questions.calibrate.curve_fit import CurveFit, fit_curve, step_of
 

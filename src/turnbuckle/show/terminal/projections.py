@@ -21,7 +21,8 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
-from turnbuckle.projection.run import DEFAULT_TARGETS, Answer, Run
+from turnbuckle.projection.admission import default_targets
+from turnbuckle.projection.run import Answer, Run
 from turnbuckle.show.findings_table import findings_table
 from turnbuckle.show.rendered import is_markup
 from turnbuckle.show.run_tables import (
@@ -236,12 +237,13 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
     """Say what to do next."""
     file = clean(answer.run.profile.trace.name, 200)
     asked = tuple(p.target for p in answer.projections)
+    default = asked == default_targets(answer.run.source)
     following = {
         "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
-        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and asked != DEFAULT_TARGETS else ""),
+        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and not default else ""),
     }[what]
     if not answer.run.projectable and what != "demo":
         # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made

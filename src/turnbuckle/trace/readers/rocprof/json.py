@@ -131,7 +131,7 @@ class _Process:
         id, kind = number(handle(agent.get("id"))), agent.get("type")
         word = {_CPU: "CPU", _GPU: "GPU"}.get(kind if isinstance(kind, int) else 0, "")
         description = {"name": agent.get("product_name"), "chip": agent.get("name"), **agent_facts(agent, self.rows)}
-        self.agents.add(id, word, number(agent.get("logical_node_type_id")), **description)
+        self.agents.add(id, word, number(agent.get("logical_node_type_id")), number(agent.get("cpu_cores_count")) > 0, **description)
 
     def _strings(self) -> None:
         if self.text.peek() != "{":

@@ -29,13 +29,17 @@ class Agents:
     device: dict[int, int] = field(default_factory=dict)  #: a GPU's number among the GPUs
     rows: list[tuple[Any, ...]] = field(default_factory=list)  #: the table ``devices`` to be
 
-    def add(self, agent: int, kind: str, number: int, **description: Any) -> None:
-        """Add one agent; of a GPU `number` is its place among the GPUs, and `description` holds further columns of ``devices``."""
+    def add(self, agent: int, kind: str, number: int, integrated: bool = False, /, **description: Any) -> None:
+        """Add one agent; of a GPU `number` is its place among the GPUs, and `description` holds further columns of ``devices``.
+
+        A GPU whose agent has CPU cores as well is `integrated`; of others nothing is said, since those of an APU may stand apart.
+        """
         self.kind[agent] = kind
         if kind == "GPU":
             self.device[agent] = number if number >= 0 else len(self.device)
-            row = [_cell(description.get(c), text=t == pl.String) for c, t in dtypes("devices").items()]
-            self.rows.append((self.device[agent], *row[1:]))
+            row = {c: _cell(description.get(c), text=t == pl.String) for c, t in dtypes("devices").items()}
+            row |= {"device": self.device[agent], "discrete": 0 if integrated else None}
+            self.rows.append(tuple(row.values()))
 
     def gpu(self, agent: int) -> int:
         """Return the number of a GPU among the GPUs; `NO` for any other agent."""

@@ -177,8 +177,10 @@ class _Process:
         cells = ", ".join(quoted(c) if c in columns else "NULL" for c in wanted)
         for id, kind, place, chip, name, extra in self.connection.execute(f"SELECT {cells} FROM {quoted(table)}"):
             if isinstance(id, int):
-                description = {"chip": chip, "name": name} | {k: v for k, v in agent_facts(_json(extra), self.rows).items() if v}
-                self.agents.add(id, kind if kind in ("CPU", "GPU") else "", place if isinstance(place, int) else NO, **description)
+                told = _json(extra)
+                description = {"chip": chip, "name": name} | {k: v for k, v in agent_facts(told, self.rows).items() if v}
+                cores = self.rows.number(told.get("cpu_cores_count")) > 0
+                self.agents.add(id, kind if kind in ("CPU", "GPU") else "", place if isinstance(place, int) else NO, cores, **description)
 
     def _categories(self) -> dict[int, str]:
         if not self._has("event"):
