@@ -5,6 +5,8 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
     M001  no machine of that name
     M012  machines that are each other's base
     M013  a base or a chip that does not exist
+    M035  a host that does not exist
+    M036  a file named as a host that changes more than a host
 """
 
 from __future__ import annotations
@@ -84,10 +86,31 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
         if other.relative:
             raise error_of("M013.chip", where=called, chip=clipped(machine.chip))
         machine = machine.with_chip(other)
+    if machine.host:
+        machine = machine.with_host(_host(machine.host, path, called))
     if machine.base in ("", SOURCE):
         return machine
     upon = machine.on(_below(machine.base, path, called, above, resolved))
     return upon if upon.relative else replace(upon, changes=())
+
+
+@cache
+def hosts() -> tuple[str, ...]:
+    """Return the names of the hosts that machines may name, in alphabetical order."""
+    return tuple(sorted(path.stem for path in (folder() / "hosts").glob("*.toml")))
+
+
+def _host(name: str, path: Path, called: str) -> Machine:
+    """Return the host that a file names: a list of changes to any machine, all of the host alone."""
+    if _is_path(name):
+        host = read(path.parent / name, str(Path(called).parent / name))
+    elif name in hosts():
+        host = read(folder() / "hosts" / f"{name}.toml", f"hosts/{name}.toml")
+    else:
+        raise error_of("M035", where=called, fix=did_you_mean(name, hosts()) or None, host=clipped(name), hosts=", ".join(hosts()))
+    if host.base != SOURCE or not all(change.parameter.startswith("host.") for change in host.changes):
+        raise error_of("M036", where=called, host=clipped(name))
+    return host
 
 
 def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved: Path) -> Machine:

@@ -17,6 +17,7 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.elsewhere.hosts import HostWork, work_between_calls
 from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Between, Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
@@ -48,6 +49,7 @@ class Prepared:
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     staging : copies that stage messages; None where nobody looked.
+    work : kind of the host's work between calls.
     network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
@@ -60,6 +62,7 @@ class Prepared:
     nic_bound: Mapping[str, float] = field(default_factory=dict)
     network: Carried | None = None
     staging: StagingPairs | None = None
+    work: HostWork = "code"
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
 
     @property
@@ -96,7 +99,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
-        return Prepared(run, profile.seconds, sharers=sharers(profile))
+        return Prepared(run, profile.seconds, sharers=sharers(profile), work=work_between_calls(profile.trace))
     # what is looked for before there is a graph does not add to the memory of one
     copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
@@ -104,7 +107,9 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     returned(len(graph.time_ns))
     timeline = TimelineReplay.compiled(graph, run, piece)
     returned(len(graph.time_ns))
-    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged)
+    ready = Prepared(
+        run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged, work=work_between_calls(profile.trace)
+    )
     returned(len(graph.time_ns))
     return ready.to(model.replay)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
@@ -25,6 +26,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
+from turnbuckle.projection.elsewhere.hosts import SPEEDS, HostWork, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
@@ -33,14 +35,13 @@ from turnbuckle.projection.elsewhere.priors import (
     VENDOR_ERROR,
     Draws,
     elsewhere,
-    host_longer,
     other_gpu,
     other_vendor,
     unstated,
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, run_times, unsure
 from turnbuckle.projection.project import answered, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
@@ -55,6 +56,9 @@ CELLS = 1_000_000
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
+#: Share of the run time by which the speed of a host must move an answer for both of its ends to be told: the line of a verdict.
+HANGS: Final = 0.05
+_WORK: Final = {"framework": "a framework's work", "code": "compiled code", "driver": "calls"}
 #: Names of two unknowns of the model's form; `turnbuckle.projection.elsewhere.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
@@ -179,9 +183,10 @@ class Uncertain:
         if kept.any():
             scaled[..., kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
-        longer = host_longer(pair, drawn, source, draws, model.host)
+        kinds: tuple[HostWork, HostWork] = (self.ready.work, "driver")
+        work, calls = (host_longer(pair, drawn, source, draws, model.host, kind) for kind in kinds)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
-        return nic_kept(on_host(durations, longer, kept), self.ready.nic_bound)
+        return nic_kept(on_host(durations, work, calls, kept), self.ready.nic_bound)
 
     @cached_property
     def _drawn_source(self) -> DrawnMachine:
@@ -447,7 +452,7 @@ def copy_question(
 
 def _part(ready: Prepared, rows: Bool) -> Prepared:
     """Return some pieces of a run, without an order."""
-    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
+    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound, work=ready.work)
 
 
 def _most(draws: int) -> int:
@@ -524,8 +529,36 @@ def project_many(
                 parts = copy_times(copies, declared, pair, by, made=made), kernel_times(kernels, declared, pair, by, made=made)
                 answer = replace(answer, copies=parts[0], kernels=parts[1])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
-        out.append(replace(answers[""], alone=answers.get("alone")))
+        whole = replace(answers[""], alone=answers.get("alone"))
+        hangs = hanging_on_host(whole, question, declared, pair, model) if details and draws else []
+        out.append(replace(whole, findings=[*whole.findings, *hangs]))
     return out
+
+
+def hanging_on_host(projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model) -> list[Finding]:
+    """Return finding A396 where the speed of the target's host moves the answer by more than `HANGS`: the run times at both of its ends."""
+    measured = projection.measured_seconds
+    if projection.host is None or model.host is not None or projection.unknown or not measured:
+        return []
+    draws = Draws(question.draws, question.seed)
+    source = drawn_source(question.source, draws)
+    target = drawn_target(declared, pair.target, source, draws)
+    kinds: tuple[HostWork, HostWork] = (question.ready.work, "driver")
+    longer = [host_longer(pair, target, source, draws, None, kind) for kind in kinds]
+    far = [_farther(ratios, question.level) for ratios in longer if ratios is not None]
+    hosts = ((1.0, 1.0), (far[0], far[1]))
+    ends = [float(replayed(question.ready, priced(question.ready, pair, model, host=host)).seconds) / measured for host in hosts]
+    if abs(ends[1] - ends[0]) < HANGS:
+        return []
+    name = pair.target.host or "the target's host"
+    times = f"{ends[0]:.3f} times the recorded run time if {name} were as fast, {ends[1]:.3f} if it took {far[0]:.2f} times as long"
+    return [finding("A396", 1, f"{name} taken as {projection.host:.2f} times as long at {_WORK[kinds[0]]}; {times}")]
+
+
+def _farther(longer: Float, level: float) -> float:
+    """Return the end of a range of ratios that lies farther from 1."""
+    ends = np.quantile(longer, [(1.0 - level) / 2, (1.0 + level) / 2]).tolist()
+    return float(max(ends, key=lambda end: abs(np.log(end))))
 
 
 def _of_recording(pair: Pair, model: Model) -> bool:
@@ -537,4 +570,4 @@ def _of_recording(pair: Pair, model: Model) -> bool:
 
 
 def _host_kept(pair: Pair) -> bool:
-    return all(change.parameter != "host.speed" for change in pair.target.changes)
+    return all(change.parameter not in SPEEDS for change in pair.target.changes)
