@@ -165,8 +165,8 @@ def test_the_recording_tells_the_kind_of_work() -> None:
 
 
 def test_every_host_states_every_kind_with_a_source_and_an_error() -> None:
-    for name in hosts():
-        entry = read(folder() / "hosts" / f"{name}.toml")
+    for name, path in hosts().items():
+        entry = read(path)
         stated = {change.parameter: change.set for change in entry.changes}
         assert set(stated) == {"host.framework", "host.driver", "host.code"} and entry.instruction_set, name
         assert all(p is not None and p.error > 0 and p.source for p in stated.values()), name
@@ -184,7 +184,7 @@ def test_a_host_of_ones_own_is_named_by_its_path(tmp_path: Path) -> None:
     text = (
         (folder() / "gh200.toml").read_text(encoding="utf-8").replace('host = "grace"', 'host = "ours.toml"').replace('"gh200"', '"mine"')
     )
-    ours = (folder() / "hosts" / "grace.toml").read_text(encoding="utf-8").replace('"38.5 %"', '"77 %"').replace('"grace"', '"ours"')
+    ours = hosts()["grace"].read_text(encoding="utf-8").replace('"38.5 %"', '"77 %"').replace('"grace"', '"ours"')
     (tmp_path / "ours.toml").write_text(ours, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     assert load(str(tmp_path / "mine.toml")).value("host.framework") == pytest.approx(0.77)

@@ -95,9 +95,10 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
 
 
 @cache
-def hosts() -> tuple[str, ...]:
-    """Return the names of the hosts that machines may name, in alphabetical order."""
-    return tuple(sorted(path.stem for path in (folder() / "hosts").glob("*.toml")))
+def hosts() -> Mapping[str, Path]:
+    """Return the files of the hosts that machines may name, by name, in alphabetical order."""
+    place = Path(str(files("turnbuckle") / "machine" / "measured" / "hosts"))
+    return {path.stem: path for path in sorted(place.glob("*.toml"))}
 
 
 def _host(name: str, path: Path, called: str) -> Machine:
@@ -105,7 +106,7 @@ def _host(name: str, path: Path, called: str) -> Machine:
     if _is_path(name):
         host = read(path.parent / name, str(Path(called).parent / name))
     elif name in hosts():
-        host = read(folder() / "hosts" / f"{name}.toml", f"hosts/{name}.toml")
+        host = read(hosts()[name], f"hosts/{name}.toml")
     else:
         raise error_of("M035", where=called, fix=did_you_mean(name, hosts()) or None, host=clipped(name), hosts=", ".join(hosts()))
     if host.base != SOURCE or not all(change.parameter.startswith("host.") for change in host.changes):

@@ -66,6 +66,11 @@ class Prepared:
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
 
     @property
+    def works(self) -> tuple[HostWork, HostWork]:
+        """Return the kinds of what a host does: the program's own work, and calls."""
+        return self.work, "driver"
+
+    @property
     def network_unknowns(self) -> list[str]:
         """Return the names of what is drawn of the network."""
         return [KERNEL_PRICE] if self.network is not None and self.network.error else []

@@ -23,7 +23,7 @@ from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.holes import hole
-from turnbuckle.projection.elsewhere.hosts import HostWork, host_longer
+from turnbuckle.projection.elsewhere.hosts import host_longer
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
@@ -120,11 +120,15 @@ def priced(
     takes for the program's work and for calls; None as the machines state it.
     """
     durations = anchored(ready.run, pair.source, stated(ready, pair), model, on_source)
-    kinds: tuple[HostWork, HostWork] = (ready.work, "driver")
-    middles = (host_longer(pair, pair.target, pair.source, Draws(), model.host, kind) for kind in kinds)
+    middles = (host_longer(pair, pair.target, pair.source, Draws(), model.host, kind) for kind in ready.works)
     work, calls = middles if host is None else (np.asarray(longer) for longer in host)
     durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
     return nic_kept(on_host(durations, work, calls, launches_kept(ready.run, pair)), ready.nic_bound)
+
+
+def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> float:
+    """Return projected over recorded run time if the target's host took so many times longer for the program's work, and for calls."""
+    return float(replayed(ready, priced(ready, pair, model, host=(work, calls))).seconds) / ready.measured
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:

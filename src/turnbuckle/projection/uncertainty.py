@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
 from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
-from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
@@ -26,7 +25,8 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
-from turnbuckle.projection.elsewhere.hosts import SPEEDS, HostWork, host_longer
+from turnbuckle.projection.elsewhere.host_ends import hanging_on_host
+from turnbuckle.projection.elsewhere.hosts import SPEEDS, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
@@ -41,8 +41,8 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, replayed, run_times, unsure
-from turnbuckle.projection.project import answered, launches_kept, priced
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure
+from turnbuckle.projection.project import answered, host_penalty, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
 
@@ -56,9 +56,6 @@ CELLS = 1_000_000
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
-#: Share of the run time by which the speed of a host must move an answer for both of its ends to be told: the line of a verdict.
-HANGS: Final = 0.05
-_WORK: Final = {"framework": "a framework's work", "code": "compiled code", "driver": "calls"}
 #: Names of two unknowns of the model's form; `turnbuckle.projection.elsewhere.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
@@ -183,8 +180,7 @@ class Uncertain:
         if kept.any():
             scaled[..., kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
-        kinds: tuple[HostWork, HostWork] = (self.ready.work, "driver")
-        work, calls = (host_longer(pair, drawn, source, draws, model.host, kind) for kind in kinds)
+        work, calls = (host_longer(pair, drawn, source, draws, model.host, kind) for kind in self.ready.works)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
         return nic_kept(on_host(durations, work, calls, kept), self.ready.nic_bound)
 
@@ -196,6 +192,13 @@ class Uncertain:
     def _on_source(self) -> Prices:
         """Return the prices on the drawn source that were asked for so far."""
         return {}
+
+    def hosts(self, declared: Machine, pair: Pair, model: Model) -> tuple[Float, Float] | None:
+        """Draw how many times longer the target's host takes for the program's work, and for calls; None where it is the source's host."""
+        draws = Draws(self.draws, self.seed)
+        target = drawn_target(declared, pair.target, self._drawn_source, draws)
+        work, calls = (host_longer(pair, target, self._drawn_source, draws, model.host, kind) for kind in self.ready.works)
+        return None if work is None or calls is None else (work, calls)
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -215,9 +218,8 @@ class Uncertain:
                 drawn = draws.rows(name)
                 out[..., drawn, row] = below(draw[drawn]) * kept[row]
             elif name == KERNEL_ALPHA:
-                least, most = rates_allow(pair)
-                ratio = out[..., row] * np.exp(alpha_spread(pair, model) * draw)
-                out[..., row] = np.clip(ratio, old[row] / most, old[row] / least)
+                ends = [old[row] / ratio for ratio in rates_allow(pair)]
+                out[..., row] = np.clip(out[..., row] * np.exp(alpha_spread(pair, model) * draw), *ends[::-1])
             elif changed[..., row].any():
                 weight = np.minimum(np.abs(np.log2(np.maximum(out[..., row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
                 factor = np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
@@ -521,7 +523,8 @@ def project_many(
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
             if answer.unknown:
-                answers[name] = replace(answer, copies=copy_times(copies, declared, pair, by) if details else None).drawn(draws)
+                copied = copy_times(copies, declared, pair, by) if details else None
+                answers[name] = replace(answer, copies=copied).drawn(draws)
                 continue
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
@@ -530,35 +533,12 @@ def project_many(
                 answer = replace(answer, copies=parts[0], kernels=parts[1])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
         whole = replace(answers[""], alone=answers.get("alone"))
-        hangs = hanging_on_host(whole, question, declared, pair, model) if details and draws else []
-        out.append(replace(whole, findings=[*whole.findings, *hangs]))
+        hosts = question.hosts(declared, pair, model) if details and draws and profile.seconds and not whole.unknown else None
+        if hosts is not None and model.host is None:
+            hangs = hanging_on_host(partial(host_penalty, ready, pair, model), hosts, pair.target.host, ready.work)
+            whole = replace(whole, findings=[*whole.findings, *hangs])
+        out.append(whole)
     return out
-
-
-def hanging_on_host(projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model) -> list[Finding]:
-    """Return finding A396 where the speed of the target's host moves the answer by more than `HANGS`: the run times at both of its ends."""
-    measured = projection.measured_seconds
-    if projection.host is None or model.host is not None or projection.unknown or not measured:
-        return []
-    draws = Draws(question.draws, question.seed)
-    source = drawn_source(question.source, draws)
-    target = drawn_target(declared, pair.target, source, draws)
-    kinds: tuple[HostWork, HostWork] = (question.ready.work, "driver")
-    longer = [host_longer(pair, target, source, draws, None, kind) for kind in kinds]
-    far = [_farther(ratios, question.level) for ratios in longer if ratios is not None]
-    hosts = ((1.0, 1.0), (far[0], far[1]))
-    ends = [float(replayed(question.ready, priced(question.ready, pair, model, host=host)).seconds) / measured for host in hosts]
-    if abs(ends[1] - ends[0]) < HANGS:
-        return []
-    name = pair.target.host or "the target's host"
-    times = f"{ends[0]:.3f} times the recorded run time if {name} were as fast, {ends[1]:.3f} if it took {far[0]:.2f} times as long"
-    return [finding("A396", 1, f"{name} taken as {projection.host:.2f} times as long at {_WORK[kinds[0]]}; {times}")]
-
-
-def _farther(longer: Float, level: float) -> float:
-    """Return the end of a range of ratios that lies farther from 1."""
-    ends = np.quantile(longer, [(1.0 - level) / 2, (1.0 + level) / 2]).tolist()
-    return float(max(ends, key=lambda end: abs(np.log(end))))
 
 
 def _of_recording(pair: Pair, model: Model) -> bool:
@@ -566,8 +546,5 @@ def _of_recording(pair: Pair, model: Model) -> bool:
     if model.machine_free or pair.target is pair.source:
         return True
     kept = kernel_ratio(pair, model) in (None, 1.0) if model.alpha != "auto" else model.kernels is None and not other_gpu(pair)
-    return bool(pair.target.changes) and model.host is None and kept and _host_kept(pair)
-
-
-def _host_kept(pair: Pair) -> bool:
-    return all(change.parameter not in SPEEDS for change in pair.target.changes)
+    host_kept = all(change.parameter not in SPEEDS for change in pair.target.changes)
+    return bool(pair.target.changes) and model.host is None and kept and host_kept
