@@ -12,8 +12,9 @@ import pytest
 from turnbuckle.foundation.errors import MachineError
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
+from turnbuckle.machine.catalog import hosts
 from turnbuckle.machine.check import check
-from turnbuckle.machine.load import devices_of
+from turnbuckle.machine.load import devices_of, read
 from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 
 ASKED = [
@@ -451,3 +452,11 @@ def test_the_manual_lists_every_parameter_and_every_machine() -> None:
         assert f"| `{name}` | {meaning.unit} | {meaning.scope} | {meaning.meaning} |" in text
     for machine in all_machines():
         assert f"| `{machine.name}` | {machine.coupling} | {machine.title} |" in text
+
+
+def test_the_manual_lists_every_host() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    for name, path in hosts().items():
+        entry = read(path)
+        speeds = [c.set.value for c in entry.changes if c.set is not None]
+        assert f"| `{name}` | {entry.instruction_set} | {' | '.join(f'{speed:g}' for speed in speeds)} |" in text
