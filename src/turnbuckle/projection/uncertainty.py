@@ -535,7 +535,7 @@ def project_many(
         whole = replace(answers[""], alone=answers.get("alone"))
         hosts = question.hosts(declared, pair, model) if details and draws and profile.seconds and not whole.unknown else None
         if hosts is not None and model.host is None:
-            hangs = hanging_on_host(partial(host_penalty, ready, pair, model), hosts, pair.target.host, ready.work)
+            hangs = hanging_on_host(partial(host_penalty, ready, pair, model), whole.host or 1.0, hosts, pair.target.host, ready.work)
             whole = replace(whole, findings=[*whole.findings, *hangs])
         out.append(whole)
     return out

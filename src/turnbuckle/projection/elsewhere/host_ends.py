@@ -19,27 +19,26 @@ _TAILS: Final = (0.05, 0.95)
 _WORK: Final[Mapping[HostWork, str]] = {"framework": "a framework's work", "code": "compiled code", "driver": "calls"}
 
 
-def hanging_on_host(seconds: Callable[[float, float], float], hosts: tuple[Float, Float], name: str, work: HostWork) -> list[Finding]:
+def hanging_on_host(
+    seconds: Callable[[float, float], float], taken: float, hosts: tuple[Float, Float], name: str, work: HostWork
+) -> list[Finding]:
     """Return finding A396 where the speed of the target's host moves the answer by more than `HANGS`: the run times at both of its ends.
 
     Parameters
     ----------
     seconds : projected over recorded run time, by how many times longer the host takes for the program's own work, and for calls.
+    taken : how many times longer the answer takes it to be for the program's own work.
     hosts : draws of both.
     name, work : of the host, empty where none is named, and the kind of the program's own work.
     """
-    middle, far = ([of(longer) for longer in hosts] for of in (_middle, _farther))
+    far = [_farther(longer) for longer in hosts]
     ends = seconds(1.0, 1.0), seconds(*far)
     if abs(ends[1] - ends[0]) < HANGS:
         return []
     name = name or "the target's host"
-    taken = f"{name} taken as {middle[0]:.2f} times as long at {_WORK[work]} and {middle[1]:.2f} at calls"
-    slow = f"{ends[1]:.3f} if it took {far[0]:.2f} and {far[1]:.2f} times as long"
-    return [finding("A396", 1, f"{taken}; {ends[0]:.3f} times the recorded run time if {name} were as fast, {slow}")]
-
-
-def _middle(longer: Float) -> float:
-    return float(np.median(longer))
+    middle = f"{name} taken as {taken:.2f} times as long at {_WORK[work]}"
+    slow = f"{ends[1]:.3f} if it took {far[0]:.2f} times as long, and {far[1]:.2f} at calls"
+    return [finding("A396", 1, f"{middle}; {ends[0]:.3f} times the recorded run time if {name} were as fast, {slow}")]
 
 
 def _farther(longer: Float) -> float:
