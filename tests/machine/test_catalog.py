@@ -12,8 +12,9 @@ import pytest
 from turnbuckle.foundation.errors import MachineError
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
+from turnbuckle.machine.catalog import hosts
 from turnbuckle.machine.check import check
-from turnbuckle.machine.load import texts_of_head
+from turnbuckle.machine.load import read, texts_of_head
 from turnbuckle.machine.parameter_names import REMOTING_CLASSES
 
 ASKED = [
@@ -212,7 +213,13 @@ def test_measured_shares_agree_with_the_collected_facts(
 OUR_OWN = (
     "Wang et al., Characterizing Network Requirements for GPU API Remoting",
     "NVIDIA/TransformerEngine issue 2053",
-    "the host of a DGX H100, by which",
+    "by definition: the processor that speeds are relative to",
+    "prior: no measurement of this processor was found",
+    "between both kinds that were measured: NVIDIA/TransformerEngine issue 2053",
+    "The Next Platform, 2024-02-06",
+    "Geekbench 5, one thread, as shared by @BenchLeaks",
+    "AnandTech, Assessing IBM's POWER8",
+    "AMD, Instinct MI355X product page",
     "by construction",
     "ProjectPhysX/FluidX3D, single-GPU benchmark table",
     "NVIDIA open-gpu-doc, manuals/volta/gv100/dev_pbdma.ref.txt",
@@ -457,3 +464,11 @@ def test_the_manual_lists_every_parameter_and_every_machine() -> None:
         assert f"| `{name}` | {meaning.unit} | {meaning.scope} | {meaning.meaning} |" in text
     for machine in all_machines():
         assert f"| `{machine.name}` | {machine.coupling} | {machine.title} |" in text
+
+
+def test_the_manual_lists_every_host() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    for name, path in hosts().items():
+        entry = read(path)
+        speeds = [c.set.value for c in entry.changes if c.set is not None]
+        assert f"| `{name}` | {entry.instruction_set} | {' | '.join(f'{speed:g}' for speed in speeds)} |" in text

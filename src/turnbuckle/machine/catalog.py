@@ -6,6 +6,8 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
     M030  several machines of that short name
     M012  machines that are each other's base
     M013  a base or a chip that does not exist
+    M035  a host that does not exist
+    M036  a file named as a host that changes more than a host
 """
 
 from __future__ import annotations
@@ -165,6 +167,8 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
         machine = machine.with_chip(other)
     if machine.family and not machine.base and machine.has.isdisjoint(RATES):
         machine = _of_family(machine)
+    if machine.host:
+        machine = machine.with_host(_host(machine.host, path, called))
     if machine.base in ("", SOURCE):
         return machine
     upon = machine.on(_below(machine.base, path, called, above, resolved))
@@ -178,6 +182,26 @@ def _of_family(machine: Machine) -> Machine:
     rates = {} if units is None or clock is None else family.parameters(units, clock, " ".join((*machine.recognise, machine.title)))
     stated = {**rates, **link_of(family.link), **machine.parameters}
     return replace(machine, parameters={n: stated[n] for n in schema() if n in stated})
+
+
+@cache
+def hosts() -> Mapping[str, Path]:
+    """Return the files of the hosts that machines may name, by name, in alphabetical order."""
+    place = Path(str(files("turnbuckle") / "machine" / "measured" / "hosts"))
+    return {path.stem: path for path in sorted(place.glob("*.toml"))}
+
+
+def _host(name: str, path: Path, called: str) -> Machine:
+    """Return the host that a file names: a list of changes to any machine, all of the host alone."""
+    if _is_path(name):
+        host = read(path.parent / name, str(Path(called).parent / name))
+    elif name in hosts():
+        host = read(hosts()[name], f"hosts/{name}.toml")
+    else:
+        raise error_of("M035", where=called, fix=did_you_mean(name, hosts()) or None, host=clipped(name), hosts=", ".join(hosts()))
+    if host.base != SOURCE or not all(change.parameter.startswith("host.") for change in host.changes):
+        raise error_of("M036", where=called, host=clipped(name))
+    return host
 
 
 def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved: Path) -> Machine:

@@ -68,7 +68,10 @@ LIMIT_BYTES = 1_000_000
 
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-_HEAD = ("name", "title", "summary", "year", "coupling", "base", "chip", "family", "alias", "recognise", "copies_vanish", "instruction_set")
+_HEAD = (
+    *("name", "title", "summary", "year", "coupling", "base", "chip", "family", "alias", "recognise"),
+    *("copies_vanish", "instruction_set", "host"),
+)
 _PARTS = ("value", "error", "nature", "source", "note", "common")
 _CHANGES = tuple(word for word in CHANGES if word != "set")
 
@@ -214,6 +217,7 @@ class _Reader:
             recognise=recognise,
             memory_shared=shared,
             instruction_set=cast(InstructionSet, instructions),
+            host=self._text(head, "host", required=False),
             file=self.file,
             sha256=sha256,
         )

@@ -169,6 +169,7 @@ class Machine:
     recognise : device names, as profilers write them, that identify this machine.
     memory_shared : set where CPU and GPU share one memory, so that copies between them vanish.
     instruction_set : instruction set of the host, one of `INSTRUCTION_SETS`; empty where it is not stated.
+    host : the entry of the host, whose speeds hold where this machine states none of its own; empty where no host is named.
     file, sha256 : file of the machine, and its hash.
     lineage : (file, sha256) of the machines that it is based on, nearest first.
     """
@@ -186,6 +187,7 @@ class Machine:
     recognise: tuple[str, ...] = ()
     memory_shared: Fact | None = None
     instruction_set: InstructionSet = ""
+    host: str = ""
     file: str = ""
     sha256: str = ""
     lineage: tuple[tuple[str, str], ...] = ()
@@ -276,6 +278,24 @@ class Machine:
         stated = {**shared, **self.parameters}
         return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage, family=family)
 
+    def with_host(self, other: Machine) -> Machine:
+        """Return this machine with the speeds of a host that it names, where it states none; machines of one host share their errors."""
+        speeds = {
+            change.parameter: replace(change.set, common=f"host {other.name}, {change.parameter.removeprefix('host.')}")
+            for change in other.changes
+            if change.set is not None
+        }
+        upon = replace(
+            self,
+            host=other.name,
+            instruction_set=self.instruction_set or other.instruction_set,
+            lineage=(*self.lineage, (other.file, other.sha256)),
+        )
+        if self.relative:
+            return replace(upon, changes=(*(Change(n, set=p) for n, p in speeds.items()), *self.changes))
+        stated = {**speeds, **self.parameters}
+        return replace(upon, parameters={n: stated[n] for n in schema() if n in stated})
+
     def on(self, below: Machine) -> Machine:
         """Return this machine's changes applied to `below`.  If `below` is relative, so is the result, with both lists of changes."""
         inherits = self.coupling in ("relative", "apu", below.coupling)
@@ -287,6 +307,7 @@ class Machine:
             year=self.year or below.year,
             instruction_set=self.instruction_set or below.instruction_set,
             family=self.family or below.family,
+            host=self.host or below.host,
             lineage=(*self.lineage, (below.file, below.sha256), *below.lineage),
         )
         if below.relative:

@@ -113,24 +113,25 @@ def in_every_draw(mask: Bool) -> Bool:
     return np.asarray(mask.all(axis=-2, keepdims=True) if mask.ndim > 1 else mask)
 
 
-def on_host(durations: Durations, longer: Float | None, untouched: Bool) -> Durations:
+def on_host(durations: Durations, work: Float | None, calls: Float | None, untouched: Bool) -> Durations:
     """Let another host do the program's own work, and the calls that nothing prices.
 
     Parameters
     ----------
     durations : as priced.
-    longer : times that the host takes longer, a number or shape (draws, 1); None is the source's host.
+    work, calls : times that the host takes longer for the program's own work and for calls, a number or shape (draws, 1); None is the
+        source's host.
     untouched : pieces that keep the source's price for another reason.
 
     Waiting is not work: calls that wait keep their length.
     """
-    if longer is None:
+    if work is None or calls is None:
         return durations
     run = durations.run
     kept = in_every_draw(durations.scaled == run.seconds) & in_every_draw(durations.delay == 0)
     rows = np.isin(run.category, ("api", "cpu")) & (run.kind != "sync") & kept & ~untouched
-    factor = np.where(rows, longer, 1.0)
-    return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(longer))
+    factor = np.where(rows, np.where(run.category == "api", calls, work), 1.0)
+    return replace(durations, scaled=durations.scaled * factor, host=np.atleast_1d(work))
 
 
 def unchanged(run: Pieces) -> Durations:

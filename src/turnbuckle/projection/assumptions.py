@@ -15,8 +15,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterNa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
+from turnbuckle.projection.elsewhere.hosts import HOST_SPEED, INSTRUCTIONS, host_longer
 from turnbuckle.projection.elsewhere.kernels import kernel_rate
-from turnbuckle.projection.elsewhere.priors import HOST_SPEED, INSTRUCTIONS, Draws, host_longer, other_gpu, other_host, zero_copy_longer
+from turnbuckle.projection.elsewhere.priors import Draws, other_gpu, other_host, zero_copy_longer
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.recorders import recorder_of
@@ -91,8 +92,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if model.machine_free or any(c.parameter == "alloc.call" and c.scale is not None for c in pair.target.changes):
         out.append(finding("A304"))
     draws = Draws()
-    longer = host_longer(pair, pair.target, pair.source, draws, model.host)
-    if longer is not None and HOST_SPEED in draws.asked:
+    longer = host_longer(pair, pair.target, pair.source, draws, model.host, ready.work)
+    if longer is not None and HOST_SPEED in draws.asked and not pair.target.host:
         sets = [machine.instruction_set for machine in (pair.source, pair.target)]
         other = f", because its instruction set is {sets[1]} in place of {sets[0]}" if INSTRUCTIONS in draws.asked else ""
         out.append(finding("A364", 1, f"{float(longer):.2f} times the recorded time{other}"))

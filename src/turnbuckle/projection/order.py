@@ -17,6 +17,7 @@ from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations, host_shorter, unchanged
+from turnbuckle.projection.elsewhere.hosts import HostWork, work_between_calls
 from turnbuckle.projection.elsewhere.network import KERNEL_PRICE, Between, Carried, OnNetwork, other_network
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.elsewhere.staging import direct
@@ -54,6 +55,7 @@ class Prepared:
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     staging : copies that stage messages; None where nobody looked.
     noted : most of the host's own work that may be the profiler's notes, as a share (`turnbuckle.trace.noted`).
+    work : kind of the host's work between calls.
     network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
@@ -67,7 +69,13 @@ class Prepared:
     network: Carried | None = None
     staging: StagingPairs | None = None
     noted: float = 0.0
+    work: HostWork = "code"
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
+
+    @property
+    def works(self) -> tuple[HostWork, HostWork]:
+        """Return the kinds of what a host does: the program's own work, and calls."""
+        return self.work, "driver"
 
     @property
     def network_unknowns(self) -> list[str]:
@@ -95,7 +103,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound, noted=self.noted)
+            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound, noted=self.noted, work=self.work)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
@@ -103,7 +111,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
-        return Prepared(run, profile.seconds, sharers=sharers(profile), noted=_noted(profile, run))
+        return Prepared(run, profile.seconds, sharers=sharers(profile), noted=_noted(profile, run), work=work_between_calls(profile.trace))
     # what is looked for before there is a graph does not add to the memory of one
     copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
@@ -111,7 +119,16 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     returned(len(graph.time_ns))
     timeline = TimelineReplay.compiled(graph, run, piece)
     returned(len(graph.time_ns))
-    ready = Prepared(run, profile.seconds, timeline, trust(profile, timeline), copying, staging=staged, noted=_noted(profile, run))
+    ready = Prepared(
+        run,
+        profile.seconds,
+        timeline,
+        trust(profile, timeline),
+        copying,
+        staging=staged,
+        noted=_noted(profile, run),
+        work=work_between_calls(profile.trace),
+    )
     returned(len(graph.time_ns))
     return ready.to(model.replay)
 

@@ -23,7 +23,8 @@ from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.holes import hole
-from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, host_longer, unstated, zero_copy_longer
+from turnbuckle.projection.elsewhere.hosts import host_longer
+from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
 from turnbuckle.projection.order import Prepared, changed, plain_sums, prepared, replayed
@@ -66,6 +67,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
     network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows
+    longer = host_longer(pair, pair.target, pair.source, Draws(), model.host, ready.work)
     projection = Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
@@ -85,7 +87,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair, target),
         alpha=_kernel_ratio(durations, pair, model),
-        host=None if (longer := host_longer(pair, pair.target, pair.source, Draws(), model.host)) is None else float(longer),
+        host=None if longer is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),
         findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
         kernel_window_seconds=windows[0],
@@ -111,15 +113,24 @@ def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | Non
     return before / after if before > 0 and after > 0 and before != after else None
 
 
-def priced(ready: Prepared, pair: Pair, model: Model, on_source: Prices | None = None) -> Durations:
+def priced(
+    ready: Prepared, pair: Pair, model: Model, on_source: Prices | None = None, host: tuple[float, float] | None = None
+) -> Durations:
     """Return the durations of the pieces on the target as stated, with the middle of what no file says.
 
-    `on_source` holds prices on the source that are known, and is filled in; None keeps none.
+    `on_source` holds prices on the source that are known, and is filled in; None keeps none.  `host` says how many times longer the host
+    takes for the program's work and for calls; None as the machines state it.
     """
     durations = anchored(ready.run, pair.source, stated(ready, pair), model, on_source)
-    longer = host_longer(pair, pair.target, pair.source, Draws(), model.host)
+    middles = (host_longer(pair, pair.target, pair.source, Draws(), model.host, kind) for kind in ready.works)
+    work, calls = middles if host is None else (np.asarray(longer) for longer in host)
     durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
-    return nic_kept(on_host(durations, longer, launches_kept(ready.run, pair)), ready.nic_bound)
+    return nic_kept(on_host(durations, work, calls, launches_kept(ready.run, pair)), ready.nic_bound)
+
+
+def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> float:
+    """Return projected over recorded run time if the target's host took so many times longer for the program's work, and for calls."""
+    return float(replayed(ready, priced(ready, pair, model, host=(work, calls))).seconds) / ready.measured
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,8 @@ from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
+from turnbuckle.projection.elsewhere.host_ends import hanging_on_host
+from turnbuckle.projection.elsewhere.hosts import SPEEDS, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
@@ -36,7 +38,6 @@ from turnbuckle.projection.elsewhere.priors import (
     VENDOR_ERROR,
     Draws,
     elsewhere,
-    host_longer,
     other_gpu,
     other_vendor,
     unstated,
@@ -44,7 +45,7 @@ from turnbuckle.projection.elsewhere.priors import (
 )
 from turnbuckle.projection.model import Model, coupling_alone
 from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure, with_fewer_notes
-from turnbuckle.projection.project import answered, launches_kept, priced
+from turnbuckle.projection.project import answered, host_penalty, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
 
@@ -184,9 +185,9 @@ class Uncertain:
         if kept.any():
             scaled[..., kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
-        longer = host_longer(pair, drawn, source, draws, model.host)
+        work, calls = (host_longer(pair, drawn, source, draws, model.host, kind) for kind in self.ready.works)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
-        return nic_kept(on_host(durations, longer, kept), self.ready.nic_bound)
+        return nic_kept(on_host(durations, work, calls, kept), self.ready.nic_bound)
 
     @cached_property
     def _drawn_source(self) -> DrawnMachine:
@@ -196,6 +197,13 @@ class Uncertain:
     def _on_source(self) -> Prices:
         """Return the prices on the drawn source that were asked for so far."""
         return {}
+
+    def hosts(self, declared: Machine, pair: Pair, model: Model) -> tuple[Float, Float] | None:
+        """Draw how many times longer the target's host takes for the program's work, and for calls; None where it is the source's host."""
+        draws = Draws(self.draws, self.seed)
+        target = drawn_target(declared, pair.target, self._drawn_source, draws)
+        work, calls = (host_longer(pair, target, self._drawn_source, draws, model.host, kind) for kind in self.ready.works)
+        return None if work is None or calls is None else (work, calls)
 
     def _form(self, seconds: Float, pair: Pair, model: Model, draws: Draws) -> Float:
         """Draw the error of the model's form: one factor a class of copy and size decade, one for kernels.
@@ -215,9 +223,8 @@ class Uncertain:
                 drawn = draws.rows(name)
                 out[..., drawn, row] = below(draw[drawn]) * kept[row]
             elif name == KERNEL_ALPHA:
-                least, most = rates_allow(pair)
-                ratio = out[..., row] * np.exp(alpha_spread(pair, model) * draw)
-                out[..., row] = np.clip(ratio, old[row] / most, old[row] / least)
+                ends = [old[row] / ratio for ratio in rates_allow(pair)]
+                out[..., row] = np.clip(out[..., row] * np.exp(alpha_spread(pair, model) * draw), *ends[::-1])
             elif changed[..., row].any():
                 weight = np.minimum(np.abs(np.log2(np.maximum(out[..., row], 1e-300) / old[row])), 1.0) if self.recorded else 1.0
                 factor = np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
@@ -453,7 +460,7 @@ def copy_question(
 
 def _part(ready: Prepared, rows: Bool) -> Prepared:
     """Return some pieces of a run, without an order."""
-    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound)
+    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound, work=ready.work)
 
 
 def _most(draws: int) -> int:
@@ -526,7 +533,8 @@ def project_many(
             stated = priced(ready, pair, by)
             answer = answered(profile, ready, pair, by, stated)
             if answer.unknown:
-                answers[name] = replace(answer, copies=copy_times(copies, declared, pair, by) if details else None).drawn(draws)
+                copied = copy_times(copies, declared, pair, by) if details else None
+                answers[name] = replace(answer, copies=copied).drawn(draws)
                 continue
             # draws of all pieces are those of the copies and kernels among them, unless a run has fewer draws or pieces of its own
             made = made_of(question, declared, pair, by, stated) if draws == DRAWS and question.run is ready.run else None
@@ -536,7 +544,12 @@ def project_many(
             if name == "alone" and linkless:
                 answer = replace(answer, findings=[*answer.findings, finding("M112", 1, source.title)])
             answers[name] = with_interval(answer, question, declared, pair, by, details, made) if draws else answer
-        out.append(replace(answers[""], alone=answers.get("alone")))
+        whole = replace(answers[""], alone=answers.get("alone"))
+        hosts = question.hosts(declared, pair, model) if details and draws and profile.seconds and not whole.unknown else None
+        if hosts is not None and model.host is None:
+            hangs = hanging_on_host(partial(host_penalty, ready, pair, model), whole.host or 1.0, hosts, pair.target.host, ready.work)
+            whole = replace(whole, findings=[*whole.findings, *hangs])
+        out.append(whole)
     return out
 
 
@@ -545,8 +558,5 @@ def _of_recording(pair: Pair, model: Model) -> bool:
     if model.machine_free or pair.target is pair.source:
         return True
     kept = kernel_ratio(pair, model) in (None, 1.0) if model.alpha != "auto" else model.kernels is None and not other_gpu(pair)
-    return bool(pair.target.changes) and model.host is None and kept and _host_kept(pair)
-
-
-def _host_kept(pair: Pair) -> bool:
-    return all(change.parameter != "host.speed" for change in pair.target.changes)
+    host_kept = all(change.parameter not in SPEEDS for change in pair.target.changes)
+    return bool(pair.target.changes) and model.host is None and kept and host_kept

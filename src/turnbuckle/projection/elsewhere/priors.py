@@ -6,7 +6,7 @@ measured.  None of the facts is a validation case, and no constant is fitted to 
     share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm
     staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link
     fixed part of a copy     log-normal around that of A
-    host of the other node   log-normal around that of A; between instruction sets one-sided: x86 runs the code between calls faster
+    host of the other node   `turnbuckle.projection.elsewhere.hosts`
     launches                 log-normal around those of A, where the machine does not say them
     GPUs of another vendor   log-normal around a ratio of peak rates
     copies at the same time  each gets between all of the link and an equal share of it
@@ -56,13 +56,6 @@ STAGED_SPREAD: Final = 0.64
 COPY_LATENCY_SD: Final = 0.58
 #: Launches between two machines (log-sd): root of 2 times 0.47, that of the launch call on eight machines (Siefert 2023, empty kernel).
 LAUNCH_ERROR: Final = 0.67
-#: Relative error (log-sd) of what another host of the same instruction set takes for the program's own work and for calls that nothing
-#: prices: processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy).
-HOST_ERROR: Final = 0.15
-#: Hosts of Arm and Power against x86 (log-sd of the half-normal by which they take longer): 95 of 100 within 2.75, the larger of the two
-#: that were measured (a framework's CPU time on Grace, 2.46 and 2.75 times that of a Xeon 8480C: NVIDIA/TransformerEngine issue 2053);
-#: compiled codes were about as fast (The Next Platform, 2024-02-06).
-OTHER_SET: Final = 0.516
 #: Kernels on another vendor's GPU against a ratio of peak rates (log-sd): root of 2 times 0.59, that of the shares of its peak that a
 #: GPU reaches: 42 and 38 % (FMA chains and DGEMM, Max 1550), 63 % (HPL, MI300A), 16 % (an SGEMM, A100).  One vendor's share mostly cancels.
 VENDOR_ERROR: Final = 0.83
@@ -81,9 +74,6 @@ STAGED: Final = "staging by the other machine's host"
 STAGED_BELOW: Final = "whether small pageable copies are staged"
 LATENCY: Final = "fixed part of a copy on the target"
 LAUNCHES: Final = "launches on the target"
-HOST_SPEED: Final = "host of the other machine"
-HOST_LOOP: Final = "the program's work against the loop that both hosts were timed with"
-INSTRUCTIONS: Final = "instruction set of the other machine's host"
 NOTES: Final = "what the profiler's notes of the host took"
 SHARING: Final = "copies of other ranks on the same link"
 ZERO_COPY: Final = "kernels on memory that the host allocated"
@@ -300,36 +290,6 @@ _OF_LINK: Final[dict[ParameterName, LinkWay]] = {
     **{link_parameter(direction, "latency"): direction for direction in LINK_WAYS},
     **{link_parameter(direction, "efficiency"): direction for direction in LINK_WAYS},
 }
-
-
-def host_longer(pair: Pair, target: Priced, source: Priced, draws: Draws, given: float | None = None) -> Float | None:
-    """Return how many times longer the target's host takes for the same work; None where it is the source's host.
-
-    Parameters
-    ----------
-    pair, target, source : as stated, and as values or draws.
-    draws : of what neither machine states.
-    given : how many times faster the target's host is, as the user states it; it has no error.
-    """
-    if given is not None:
-        return np.asarray(1.0 / given)
-    before, after = source.value("host.speed"), target.value("host.speed")
-    if before is not None and after is not None:
-        states = other_host(pair) or any(change.parameter == "host.speed" for change in pair.target.changes)
-        return np.asarray(before / after) if states else None
-    if not other_host(pair):
-        return None
-    loop_before, loop_after = source.value("host.loop"), target.value("host.loop")
-    if loop_before is not None and loop_after is not None:
-        return np.asarray(loop_after / loop_before * np.exp(HOST_ERROR * draws.of(HOST_LOOP)))
-    longer = np.exp(HOST_ERROR * draws.of(HOST_SPEED))
-    sets = [machine.instruction_set for machine in (pair.source, pair.target)]
-    if "" in sets or sets[0] == sets[1]:
-        return np.asarray(longer)
-    slower = half_normal(draws.of(INSTRUCTIONS), OTHER_SET)
-    if "x86" not in sets:
-        return np.asarray(longer * np.exp(OTHER_SET * draws.of(INSTRUCTIONS)))
-    return np.asarray(longer * slower if sets[0] == "x86" else longer / slower)
 
 
 def zero_copy_longer(pair: Pair, port: str, draws: Draws) -> Float | None:
