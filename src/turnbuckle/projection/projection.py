@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -25,7 +25,10 @@ NOISE: Final = 0.005
 
 @dataclass(frozen=True)
 class Interval:
-    """Quantiles of the projected run time [s] over the drawn parameters."""
+    """Quantiles of the projected run time [s] over the drawn parameters.
+
+    `apart` are two ranges that it holds, by the timeline and by the sum, where these have nothing in common; None elsewhere.
+    """
 
     low: float
     median: float
@@ -33,6 +36,15 @@ class Interval:
     level: float
     draws: int
     seed: int
+    apart: tuple[tuple[float, float], tuple[float, float]] | None = None
+
+    def joined(self, low: float, high: float) -> Interval:
+        """Return the interval that holds another replay's range [s] too, if the two lie apart by more than `NOISE`."""
+        gap = max(self.low, low) - min(self.high, high)
+        if gap <= NOISE * max(self.low, low):
+            return self
+        both = ((self.low, self.high), (low, high))
+        return replace(self, low=min(self.low, low), high=max(self.high, high), apart=both)
 
 
 @dataclass(frozen=True)

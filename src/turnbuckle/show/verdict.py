@@ -3,7 +3,8 @@
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
 says how likely it is inside, and which number to measure.  No target is called inside where host calls are missing (finding A365),
 since changes are larger than computed, or where the run is all start-up (finding P220), since it says nothing of a longer one; a
-target that is faster or over the line stays so.
+target that is faster or over the line stays so.  Where the two replays disagree (finding A390) and their common range lets the target be
+faster or not, it cannot be told.
 
 ``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
 """
@@ -28,6 +29,9 @@ FAR: Final = 0.10
 
 #: Findings that withhold a verdict, and why.
 _WITHHELD: Final = {"A365": "host calls are missing", "P220": "the run is all start-up"}
+
+#: The finding that two replays disagree, and the verdict where what they share decides nothing.
+_APART: Final = ("A390", "cannot say, the two replays disagree")
 
 Kind = Literal["self", "faster", "inside", "undecided", "over"]
 
@@ -114,6 +118,9 @@ def _verdict(whole: Projection, name: str, colour: str) -> Verdict:
     withheld = next((why for code, why in _WITHHELD.items() if kind == "inside" and any(f.code == code for f in p.findings)), "")
     if withheld:
         kind, words = "undecided", f"undecided, {withheld}"
+    code, cannot = _APART
+    if not decided(kind, low) and any(f.code == code for f in p.findings):
+        kind, words, withheld = "undecided", cannot, cannot.partition(", ")[2]
     return Verdict(p, whole, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 
@@ -125,6 +132,11 @@ def _kind(p: Projection, low: float, high: float) -> Kind:
     if high <= LINE:
         return "inside"
     return "over" if low > LINE else "undecided"
+
+
+def decided(kind: Kind, low: float) -> bool:
+    """Return whether the whole interval of a change, from `low`, lies on one side of no change at all, or of the line."""
+    return kind in ("self", "faster", "over") or (kind == "inside" and low >= -NOISE)
 
 
 def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:

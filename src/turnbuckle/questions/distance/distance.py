@@ -179,7 +179,7 @@ class Distance:
     def _at_once(self, question: Uncertain, slack: Float) -> tuple[Float, Float]:
         """Draw the same with a leading axis of latencies."""
         declared = self.machine_at(slack[:, None, None])
-        replay, unsure = question.samples(declared, Pair(self.seen.source, declared), self.model)
+        replay, unsure, _ = question.samples(declared, Pair(self.seen.source, declared), self.model)
         shape = len(slack), question.draws
         return np.broadcast_to(replay, shape), np.broadcast_to(unsure, shape)
 
