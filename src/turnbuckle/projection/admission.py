@@ -9,7 +9,8 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
-from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.order import Prepared, timeline_of
+from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls
 
 #: Tables of a trace of which at least one must hold rows for a coupling to matter.
@@ -28,6 +29,16 @@ def require_order(ready: Prepared, otherwise: str = "") -> None:
     """Refuse a timeline whose recorded order cannot be trusted (A122); `otherwise` names a way that needs no order."""
     if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
         raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
+
+
+def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:
+    """Return the timeline of a run, for a question that needs it; refuse an order that cannot be trusted (A122), as `require_order`.
+
+    A run prepared as ``auto`` has none there, since the sum takes its place.
+    """
+    if ready.trust is not None and ready.trust.refused:
+        raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
+    return timeline_of(ready)
 
 
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.

@@ -109,6 +109,12 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     return ready.to(model.replay)
 
 
+def timeline_of(ready: Prepared) -> TimelineReplay:
+    """Return the timeline that a run was prepared for, whether or not its order can be trusted."""
+    assert ready.timeline is not None, "the run was prepared for the sum"
+    return ready.timeline
+
+
 def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
     other = other_network(between, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
