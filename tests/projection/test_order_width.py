@@ -155,10 +155,20 @@ def test_replays_that_disagree_beyond_both_ranges_make_one_range_that_holds_both
 
 
 @FEWER
-@given(gpu_traces(), st.floats(0.0, 500.0))
-def test_the_range_of_auto_meets_that_of_the_sum(trace: Trace, slack: float) -> None:
-    profile, target = build(trace), slower(slack)
-    (answer,) = project_many(profile, SOURCE, [target], replace(MODEL, replay="auto"), {}, draws=20)
-    (by_sum,) = project_many(profile, SOURCE, [target], replace(MODEL, replay="sum"), {}, draws=20)
+@given(gpu_traces(), st.floats(1.1, 20.0))
+def test_the_range_of_auto_meets_that_of_the_sum(trace: Trace, times: float) -> None:
+    """Kernels some times as fast, and nothing slower: whatever the order, the two have something in common."""
+    profile, model = build(trace), with_kernels(times)
+    (answer,) = project_many(profile, SOURCE, [other_gpu()], model, {}, draws=20)
+    (by_sum,) = project_many(profile, SOURCE, [other_gpu()], replace(model, replay="sum"), {}, draws=20)
     (low, high), (least, most) = answer.ends, by_sum.ends
-    assert max(low, least) - min(high, most) <= NOISE * max(low, least) * (1 + 1e-9) or answer.replay == "sum"
+    faster = min(low, least) < answer.measured_seconds * (1.0 - NOISE)
+    apart = max(low, least) - min(high, most)
+    assert apart <= NOISE * max(low, least) * (1 + 1e-9) or not faster or answer.replay == "sum"
+
+
+@FEWER
+@given(gpu_traces(), st.floats(0.0, 500.0))
+def test_delays_alone_are_no_disagreement(trace: Trace, slack: float) -> None:
+    (answer,) = project_many(build(trace), SOURCE, [slower(slack)], replace(MODEL, replay="auto"), {}, draws=20)
+    assert answer.interval is None or answer.interval.apart is None

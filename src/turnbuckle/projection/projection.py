@@ -38,10 +38,14 @@ class Interval:
     seed: int
     apart: tuple[tuple[float, float], tuple[float, float]] | None = None
 
-    def joined(self, low: float, high: float) -> Interval:
-        """Return the interval that holds another replay's range [s] too, if the two lie apart by more than `NOISE`."""
+    def joined(self, low: float, high: float, measured: float) -> Interval:
+        """Return the interval that holds the sum's range [s] too, if the two lie apart by more than `NOISE` and one is faster.
+
+        Of delays alone the sum is the worst case by what it is: there the two differ by what overlap hides, and do not contradict.
+        """
         gap = max(self.low, low) - min(self.high, high)
-        if gap <= NOISE * max(self.low, low):
+        faster = min(self.low, low) < measured * (1.0 - NOISE)
+        if gap <= NOISE * max(self.low, low) or not faster:
             return self
         both = ((self.low, self.high), (low, high))
         return replace(self, low=min(self.low, low), high=max(self.high, high), apart=both)

@@ -160,7 +160,7 @@ class Uncertain:
     def intervals(self, replay: Float, sample: Float, by_sum: Float | None, seconds: Sequence[float]) -> list[Interval]:
         """Return the interval of each answer [s] from its `samples`, shapes (answers, draws).
 
-        Where the sum's lies apart from it by more than two runs of one configuration do, it holds both (decision 57).
+        Where the sum's lies apart from it, it holds both (`Interval.joined`, decision 57).
         """
         tail = (1.0 - self.level) / 2
         ends = [np.quantile(of, [tail, 0.5, 1.0 - tail], axis=-1).T.tolist() for of in (sample, replay)]
@@ -172,7 +172,7 @@ class Uncertain:
         if by_sum is None:
             return by_timeline
         sums = np.quantile(by_sum, [tail, 1.0 - tail], axis=-1).T.tolist()
-        return [interval.joined(low, high) for interval, (low, high) in zip(by_timeline, sums, strict=True)]
+        return [interval.joined(low, high, self.ready.measured) for interval, (low, high) in zip(by_timeline, sums, strict=True)]
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
