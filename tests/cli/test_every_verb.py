@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from build_nsys import THREAD, call, copy, kernel, make
+from build_nsys import STRINGS, THREAD, call, copy, kernel, make
 from hostile_names import SAMPLE, Ran
 from runs import read_once
 
 from turnbuckle.projection.run import Run
 
 US: Final = 1_000
-NAMES: Final = {10: "cudaDeviceSynchronize_v3020", 11: "cudaMemcpyAsync_v3020", 12: "cuCtxSynchronize"}
+NAMES: Final = STRINGS | {10: "cudaDeviceSynchronize_v3020", 11: "cudaMemcpyAsync_v3020", 12: "cuCtxSynchronize"}
 _FEW: Final = ("--draws", "5")
 #: Questions about one recording, ``{f}``; a verb with several forms has each.
 QUESTIONS: Final = (
@@ -181,3 +181,29 @@ def test_what_cannot_be_ordered_is_refused_by_all_who_need_an_order(tmp_path: Pa
         assert ran.code == 3 and ran.err.startswith("error[A122]") and "record with one clock" in ran.err, words
     assert "turnbuckle project --replay sum" in turnbuckle("whatif", file).err
     assert turnbuckle("project", file, "--on", "gh200", "--replay", "sum", *_FEW).code == 0
+
+
+@pytest.mark.parametrize("more", ["", "--on gh200", "--on self", "--on gh200 --replay timeline", "--network perlmutter"])
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_report_and_project_end_alike(name: str, more: str, tmp_path: Path, turnbuckle: Callable[..., Ran]) -> None:
+    """One exit status for one question; a recording that cannot be projected has its report all the same."""
+    file = written(tmp_path, name)
+    project, report = (turnbuckle(verb, file, *more.split(), *_FEW, *out) for verb, out in (("project", ()), ("report", ("-o", "r.html"))))
+    assert (project.code, project.err[:11]) == (report.code, report.err[:11])
+    assert more or name == "nothing" or Path("r.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("others", [[], [copy(900 * US, 905 * US, None)]], ids=["nothing", "a copy"])
+def test_a_device_whose_kernels_were_not_recorded_is_not_called_idle(
+    others: list[dict[str, Any]], tmp_path: Path, turnbuckle: Callable[..., Ran]
+) -> None:
+    """Waits after launches show that it worked, whatever else has rows."""
+    rows = {k: v for k, v in {**without("KERNEL"), "CUPTI_ACTIVITY_KIND_MEMCPY": others}.items() if v}
+    missing = {f"CUPTI_ACTIVITY_KIND_{table}" for table in ("KERNEL", "MEMCPY")} - rows.keys()
+    file = make(tmp_path / "run.sqlite", strings=NAMES, **rows, **dict.fromkeys(missing))
+    for verb in ((), ("inspect",)):
+        said = turnbuckle(*verb, file).out
+        assert "device idle" not in said.partition("where the run time goes")[2].partition("findings")[0]
+        assert re.search(r"kernels +not recorded +-", said) and "GPU calls, device not recorded" in said
+    turnbuckle("report", file, *_FEW, "-o", "r.html")
+    assert "GPU calls, device idle" not in Path("r.html").read_text(encoding="utf-8")
