@@ -118,8 +118,8 @@ def priced(ready: Prepared, pair: Pair, model: Model, on_source: Prices | None =
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:
-    """Return the mask of launches that keep the source's price because the target's file states none."""
-    return np.asarray((run.kind == "launch") & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
+    """Return the mask of launches that keep the source's price because the target's file states none; loading code has no such price."""
+    return np.asarray((run.kind == "launch") & ~run.one_off & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
 
 
 _LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
