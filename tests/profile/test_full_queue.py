@@ -98,3 +98,49 @@ def test_launches_ahead_of_a_queue_that_is_not_full_are_not_held() -> None:
     """900 launches ahead of one long kernel return at once: no rule for them."""
     times = simulated(900, 100_000)
     assert not (dependencies(run_of(times)).kind == EDGE["queue"]).any()
+
+
+def window(times: np.ndarray, begin: float, end: float, wait: tuple[int, int]) -> Profile:
+    """What a recorder that runs from `begin` to `end` keeps: calls and kernels that ran meanwhile, and one wait for the device."""
+    rows = [(i, *row) for i, row in enumerate(np.rint(times).astype(int).tolist(), 1)]
+    return profile_of(
+        api=[
+            *(call(row[1], row[2], row[0]) for row in rows if row[1] >= begin and row[2] <= end),
+            call(*wait, len(rows) + 1, "cudaDeviceSynchronize"),
+        ],
+        kernels=[on_device(row[3], row[4], row[0]) for row in rows if row[3] >= begin and row[4] <= end],
+    )
+
+
+@pytest.mark.parametrize("kernel", [40_000, 100_000])
+def test_a_window_of_a_long_run_whose_queue_holds_work_from_before_and_after_it(kernel: int) -> None:
+    """Kernels launched before the window have no call, launches at its end no kernel: both have their place in the queue.
+
+    The program launches twice and waits in between; the window lies from the middle of the one to the middle of the other.
+    """
+    once = simulated(4_000, kernel)
+    called, over = (int(value) + BACK for value in once[-1, [1, 3]])
+    profile = window(np.concatenate([once, once + over]), over / 2, over * 3 / 2, (called, over))
+    assert profile.trace.kernels.height == pytest.approx(4_000, abs=2)
+    timeline = compiled(profile)
+    assert (timeline.graph.kind == EDGE["queue"]).sum() > 2_000
+    for ratio in (0.2, 0.5):
+        assert replayed(timeline, ratio=ratio) == pytest.approx(ratio * replayed(timeline), rel=0.03)
+
+
+def test_what_takes_a_place_without_being_work_does_not_part_a_slow_launch_from_what_held_it() -> None:
+    """Each hundredth launch finds three places taken by events: it waits for the kernel three later."""
+    kernel, count = 40_000, 3_000
+    rows: list[tuple[float, float, float, float]] = []
+    host = end = 0.0
+    for i in range(count):
+        begin, ahead = host + OWN, DEPTH - (3 if i % 100 < 50 else 0)
+        host = begin + LAUNCH
+        if i >= ahead:
+            host = max(host, rows[i - ahead][3] + BACK)
+        start = max(begin + DELIVERY, end)
+        end = start + kernel
+        rows.append((begin, host, start, end))
+    recorded = np.array(rows)
+    timeline = compiled(run_of(recorded))
+    assert replayed(timeline, ratio=0.2) == pytest.approx(0.2 * replayed(timeline), rel=0.01)

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from rows import call, on_device, profile_of
+from rows import OTHER, call, on_device, profile_of
 
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
 from turnbuckle.profile.dependencies.threads import handed_over
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.order import prepared
+from turnbuckle.questions.distance.distance import MODEL
 
 #: Begins and ends of the calls of a thread [ns].
 Calls = tuple[Int, Int]
@@ -189,3 +192,32 @@ def test_work_handed_over_moves_with_what_was_before_it() -> None:
     longest = int(graph.lag_ns[host].max())
     assert longest < 20_000, "a turn of the other thread takes 320 us"
     assert (graph.residual_ns == 0).all() and (graph.kind == EDGE["origin"]).sum() == 1
+
+
+# --- a task that moves to another thread ------------------------------------------------------------------------------
+
+
+def moved_task(*, waits: bool, launches: bool = False) -> Profile:
+    """Launch and wait on one thread; 3 ms later the first call of another, which waits, launches, or asks for something."""
+    name = "cudaDeviceSynchronize" if waits else "cudaLaunchKernel" if launches else "cudaMalloc"
+    calls = [call(0, 120_000, 1), call(130_000, 1_000_000, 2, "cudaDeviceSynchronize"), call(4_000_000, 4_010_000, 3, name, OTHER)]
+    kernels = [on_device(125_000, 990_000, 1), *([on_device(4_012_000, 4_100_000, 3)] if launches else [])]
+    return profile_of(api=calls, kernels=kernels)
+
+
+@pytest.mark.parametrize(("waits", "launches", "goes_on"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_a_thread_that_goes_on_with_the_work_of_another_begins_after_it(waits: bool, launches: bool, goes_on: bool) -> None:
+    """A wait without work of its own, or work on a stream of the other thread: the time between them is a gap, and moves with it."""
+    profile = moved_task(waits=waits, launches=launches)
+    graph = dependencies(profile)
+    source, target = (graph.time_ns[ends[graph.kind == EDGE["host"]]] for ends in (graph.source, graph.target))
+    assert ((1_000_000, 4_000_000) in zip(source.tolist(), target.tolist(), strict=True)) == goes_on
+    ready = prepared(profile, MODEL)
+    assert ready.trust is not None and ready.trust.refused == "", "nothing is missing from the recording"
+    assert ready.trust.doubts[0].kind == "gap" and ready.trust.doubts[0].track == "host thread 2"
+
+
+def test_work_that_no_call_explains_is_still_late() -> None:
+    calls, late = [call(0, 4_000, 1)], [on_device(4_000_000 + 20_000 * i, 4_012_000 + 20_000 * i) for i in range(3)]
+    ready = prepared(profile_of(api=calls, kernels=[on_device(6_000, 9_000, 1), *late]), MODEL)
+    assert ready.trust is not None and "later than the dependency rules say" in ready.trust.refused

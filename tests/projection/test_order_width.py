@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import call, on_device, profile_of
+from rows import OTHER, call, on_device, profile_of
 from strategies import FEWER, FULL, gpu_traces, machine
 
 from turnbuckle.machine import Change, Machine, Pair
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.elsewhere.priors import Draws
-from turnbuckle.projection.model import nething
+from turnbuckle.projection.model import Model, Replay, nething
 from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, prepared, replayed, unsure
 from turnbuckle.projection.project import priced, project
-from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.projection import NOISE, Projection
 from turnbuckle.projection.uncertainty import project_many, uncertain
 from turnbuckle.trace.trace import Trace
 
@@ -113,3 +113,62 @@ def test_another_host_is_not_counted_twice() -> None:
     seconds = replayed(ready, durations).seconds
     drawn = unsure(ready, durations, np.full(100, seconds), Draws(100, 1, (UNEXPLAINED,)))
     assert seconds > 1.8 * profile.seconds and np.allclose(drawn, seconds, rtol=1e-12)
+
+
+# --- two replays ------------------------------------------------------------------------------------------------------
+
+
+def watched() -> Profile:
+    """One kernel of 9 ms beside a thread with two long calls of its own, half a millisecond between them."""
+    asks = [call(t, t + 4_750_000, 50 + k, "cudaEventQuery", OTHER) for k, t in enumerate((0, 5_250_000))]
+    wait = call(5_000, 9_100_000, 2, "cudaDeviceSynchronize")
+    return profile_of(api=[call(0, 4_000, 1), wait, *asks], kernels=[on_device(8_000, 9_090_000, 1)])
+
+
+def with_kernels(factor: float) -> Model:
+    return replace(nething(factor), replay="auto")
+
+
+def other_gpu() -> Machine:
+    return machine(FULL, "other")
+
+
+@pytest.mark.parametrize("replay", ["auto", "timeline", "sum"])
+def test_replays_that_disagree_beyond_both_ranges_make_one_range_that_holds_both(replay: Replay) -> None:
+    """Kernels ten times as fast: the sum takes their time off, on the time line the other thread goes on as recorded."""
+    profile = watched()
+    answers = {
+        kind: project_many(profile, SOURCE, [other_gpu()], replace(with_kernels(10.0), replay=kind), {}, draws=100)[0]
+        for kind in ("timeline", "sum")
+    }
+    (answer,) = project_many(profile, SOURCE, [other_gpu()], replace(with_kernels(10.0), replay=replay), {}, draws=100)
+    apart = [f for f in answer.findings if f.code == "A390"]
+    assert answers["timeline"].ends[0] > answers["sum"].ends[1] * 1.5
+    assert bool(apart) == (replay == "auto")
+    low, high = answer.ends
+    both = low <= answers["sum"].seconds and answers["timeline"].seconds <= high
+    assert both == (replay == "auto")
+    if apart:
+        assert "gap on host thread" in apart[0].detail
+        assert replace(answer, alone=None).verdict == "cannot say, the two replays disagree"
+        assert answer.verdict == "within 1 %", "the coupling alone changes nothing, by both"
+
+
+@FEWER
+@given(gpu_traces(), st.floats(1.1, 20.0))
+def test_the_range_of_auto_meets_that_of_the_sum(trace: Trace, times: float) -> None:
+    """Kernels some times as fast, and nothing slower: whatever the order, the two have something in common."""
+    profile, model = build(trace), with_kernels(times)
+    (answer,) = project_many(profile, SOURCE, [other_gpu()], model, {}, draws=20)
+    (by_sum,) = project_many(profile, SOURCE, [other_gpu()], replace(model, replay="sum"), {}, draws=20)
+    (low, high), (least, most) = answer.ends, by_sum.ends
+    faster = min(low, least) < answer.measured_seconds * (1.0 - NOISE)
+    apart = max(low, least) - min(high, most)
+    assert apart <= NOISE * max(low, least) * (1 + 1e-9) or not faster or answer.replay == "sum"
+
+
+@FEWER
+@given(gpu_traces(), st.floats(0.0, 500.0))
+def test_delays_alone_are_no_disagreement(trace: Trace, slack: float) -> None:
+    (answer,) = project_many(build(trace), SOURCE, [slower(slack)], replace(MODEL, replay="auto"), {}, draws=20)
+    assert answer.interval is None or answer.interval.apart is None

@@ -91,7 +91,8 @@ def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
             met.add(chance)
     withheld = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding(code)]) for code in ("A365", "P220")])
     (itself,) = verdicts([projection("self", 0.0, 0.0, 0.0)])
-    met |= {*(v.words for v in withheld), itself.words}
+    (apart,) = verdicts([projection("t", 0.0, -0.5, 0.0, findings=[finding("A390")])])
+    met |= {*(v.words for v in withheld), itself.words, apart.words}
     assert {words for words in page_verdicts() if not words.startswith("...")} <= met
     assert {words.partition(", perhaps")[0] for words in met} <= set(page_verdicts())
 
@@ -124,6 +125,26 @@ def test_nothing_is_inside_where_a_finding_withholds_it(change: float, kind: str
         assert v.words == f"undecided, {why}"
         assert f"gh200 is undecided at 5\xa0% ({why})" in sentence([v], 1.0)
         assert "likely" not in sentence([v], 1.0) and not any("decides" in line for line in what_would_change([v]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-0.8, 0.2, "cannot say, the two replays disagree"),
+        (-0.8, 0.0, "cannot say, the two replays disagree"),
+        (0.0, 0.2, "cannot say, the two replays disagree"),
+        (-0.89, -0.82, "faster"),
+        (0.0, 0.012, "within 2\xa0%"),
+        (0.12, 0.9, "over 10\xa0%"),
+    ],
+)
+def test_replays_that_disagree_decide_only_what_both_say(low: float, high: float, words: str) -> None:
+    apart = projection("t", (low + high) / 2, low, high, findings=[finding("A390", 1, "by the timeline, by the sum")])
+    (v,) = verdicts([apart])
+    assert v.words == words
+    if words.startswith("cannot"):
+        assert (v.kind, v.withheld) == ("undecided", "the two replays disagree")
+        assert "t is undecided at 5\xa0% (the two replays disagree)" in sentence([v], 1.0)
 
 
 def test_the_sentence_names_every_target_once() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.show.terminal.asked import (
     Alpha,
     Draws,
@@ -66,19 +67,27 @@ def report(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
+    """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance.
+
+    A recording that no projection can be made of has a report of what was recorded; the exit status is that of ``project``.
+    """
     from turnbuckle.page.html import write
 
     chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     seen, machines = judged(profile, source, no_cache, part), targets(on)
     carried_by = network_of(network, network_set, source_network)
-    # a recording without GPU activity has a report; only a question about targets is refused
-    if machines is None and carried_by is None and not seen.projectable:
-        answer: Answer | Run = seen
-    else:
+    answer: Answer | Run = seen
+    refused: CannotAnswer | None = None
+    try:
         answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by)
+    except CannotAnswer as error:
+        if machines is not None or carried_by is not None:
+            raise
+        refused = error
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question, brief=brief)
     print(path)
+    if refused is not None:
+        raise refused
     return 0
 
 

@@ -26,6 +26,9 @@ from turnbuckle.profile.profile import DIRECTIONS, MEMORIES, Profile
 UNSIZED: Final = "unsized"
 #: Kinds whose size tells pieces apart.
 _SIZED: Final = ("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration")
+#: A launch so many times as long as nearly all launches is a one-off, and the share that nearly all are.
+_FAR: Final = 10.0
+_NEARLY_ALL: Final = 0.95
 #: Stands for what is not recorded among codes, which start at 0.
 _NONE: Final = -1
 
@@ -79,6 +82,18 @@ class Pieces:
         return Pieces(**{name: getattr(self, name)[rows] for name in Pieces.__dataclass_fields__})
 
     @cached_property
+    def one_off(self) -> Bool:
+        """Return a mask of the launches that are far longer than launches are: they load code, and no price of a launch scales them."""
+        launches = self.kind == "launch"
+        if not launches.any():
+            return np.asarray(launches)
+        mean = np.divide(self.seconds, self.count, out=np.zeros(len(self)), where=self.count > 0)
+        count = np.where(launches, self.count, 0.0)
+        few = count <= max((1.0 - _NEARLY_ALL) * count.sum(), 1.0)
+        usual = mean[launches & (count == count.max())].min()
+        return np.asarray(launches & few & (mean > _FAR * usual))
+
+    @cached_property
     def crosses(self) -> Bool:
         """Return a mask of the host calls that cross to the device."""
         return np.isin(self.call_class, BOUNDARY_CLASSES)
@@ -99,7 +114,7 @@ def grouped(profile: Profile, given: Callable[[str], int] | None = None) -> tupl
     of = np.full(profile.activities.height, -1, dtype=np.int32)
     of[kernels.to_numpy()] = of_row[profile.activities["row"].filter(kernels).to_numpy()]
     copied = _copied(profile)
-    number, first = alike(*_keys(profile.activities, copied, of))
+    number, first = alike(*_keys(profile.activities, copied, of), _one_offs(profile.activities))
     sized = pl.col("kind").is_in(_SIZED)
     directions = pl.Series([*DIRECTIONS, None], dtype=profile.activities["direction"].dtype)
     rows = profile.activities[first].with_columns(
@@ -131,7 +146,8 @@ def thinned(run: Pieces, most: int) -> Pieces:
     if len(run) <= most:
         return run
     fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
-    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, run.kernel, fine, strict=True)]
+    words = (run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, run.one_off)
+    keys = [*zip(*words, run.kernel, fine, strict=True)]
     index = {k: i for i, k in enumerate(dict.fromkeys(keys))}
     group = np.array([index[k] for k in keys])
     first = np.full(len(index), -1)
@@ -172,6 +188,16 @@ def _keys(activities: pl.DataFrame, copied: NDArray[np.int8], kernel: NDArray[np
     for part in parts:
         narrow = (narrow << 8) | (part - _NONE)
     return [narrow, np.where(sized, size, _NONE), kernel.astype(np.int64)]
+
+
+def _one_offs(activities: pl.DataFrame) -> Int:
+    """Return 1 for each launch whose call is far longer than nearly all launches, by their own quantile; 0 for all else."""
+    launches = np.flatnonzero((activities["kind"] == "launch").fill_null(False).to_numpy())
+    out = np.zeros(activities.height, dtype=np.int64)
+    if len(launches):
+        length = (activities["end_ns"] - activities["start_ns"]).to_numpy()[launches]
+        out[launches] = length > _FAR * np.quantile(length, _NEARLY_ALL, method="lower")
+    return out
 
 
 def _copied(profile: Profile) -> NDArray[np.int8]:

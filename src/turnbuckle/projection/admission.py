@@ -10,8 +10,9 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.model import Port
-from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.projection import SOURCE_GPU, Projection
+from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls
 
 #: Tables of a trace of which at least one must hold rows for a coupling to matter.
@@ -43,6 +44,16 @@ def require_numbers(projection: Projection) -> None:
     if projection.unknown:
         fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
         raise error_of("A395", fix=fix, unknown=projection.unknown, name=projection.target)
+
+
+def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:
+    """Return the timeline of a run, for a question that needs it; refuse an order that cannot be trusted (A122), as `require_order`.
+
+    A run prepared as ``auto`` has none there, since the sum takes its place.
+    """
+    if ready.trust is not None and ready.trust.refused:
+        raise error_of("A122", found=ready.trust.refused, fix=ready.trust.record + otherwise)
+    return timeline_of(ready)
 
 
 #: Couplings over which a GPU works on any memory of the host, as it does on its own.

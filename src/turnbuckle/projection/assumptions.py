@@ -20,6 +20,7 @@ from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.elsewhere.priors import Draws, other_gpu, other_host, zero_copy_longer
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth
 from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.projection import Projection
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -108,6 +109,14 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if held is not None and (peak := peak_memory_bytes(profile)) > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return advised(merge(out), recorder_of(profile.trace.facts))
+
+
+def replays_apart(projection: Projection, apart: tuple[tuple[float, float], tuple[float, float]]) -> Finding:
+    """Return finding A390: what timeline and sum say of the run time, and where the order is least known."""
+    words = [f"{low / projection.measured_seconds:.3g} to {high / projection.measured_seconds:.3g}" for low, high in apart]
+    doubts = projection.order.get("unexplained", [])
+    least = f"; least known: {doubts[0]['kind']} on {doubts[0]['track']}, {doubts[0]['share']:.1%}" if doubts else ""
+    return finding("A390", 1, f"{words[0]} times the recorded time by the timeline, {words[1]} by the sum{least}")
 
 
 def uncalled(profile: Profile) -> list[Finding]:

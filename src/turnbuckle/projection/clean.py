@@ -31,6 +31,7 @@ from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
 from turnbuckle.profile.dependencies.sides import TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.admission import trusted_timeline
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared
 from turnbuckle.replay.timeline import no_change
@@ -75,8 +76,7 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     wanted_ns = float(round(seconds * 1e9))
     if wanted_ns == profile.run_time_ns:
         return profile
-    timeline = prepared(profile, replace(nething(), replay="timeline")).timeline
-    assert timeline is not None
+    timeline = trusted_timeline(prepared(profile, replace(nething(), replay="timeline")))
     nothing = no_change(len(timeline.run))
 
     # a part of a recording may end after its last activity; what lies there is the program's own

@@ -142,6 +142,12 @@ def _noted(profile: Profile, run: Pieces) -> float:
     return min(notes.most_seconds / own, MOST_NOTED)
 
 
+def timeline_of(ready: Prepared) -> TimelineReplay:
+    """Return the timeline that a run was prepared for, whether or not its order can be trusted."""
+    assert ready.timeline is not None, "the run was prepared for the sum"
+    return ready.timeline
+
+
 def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
     other = other_network(between, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
@@ -234,15 +240,16 @@ def sum_times(ready: Prepared, durations: Durations) -> Float:
     return _summed(ready, durations).seconds
 
 
-def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
-    """Return `doubted` of some durations whose run times by the timeline are `seconds` [s]."""
+def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, by_sum: Float | None = None) -> Float:
+    """Return `doubted` of some durations whose run times by the timeline are `seconds` [s], and by the sum `by_sum` where known."""
     if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
     plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
     # what another host makes of the time between calls is priced already
     kept = replace(durations, host=np.ones_like(durations.host))
     around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
-    return doubted(ready, seconds, draws, sum_times(ready, durations), around, plain)
+    by_sum = sum_times(ready, durations) if by_sum is None else by_sum
+    return doubted(ready, seconds, draws, by_sum, around, plain)
 
 
 def doubted(ready: Prepared, seconds: Float, draws: Draws, by_sum: Float, around: Float, plain: Float | None) -> Float:

@@ -134,8 +134,8 @@ def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: 
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:
-    """Return the mask of launches that keep the source's price because the target's file states none."""
-    return np.asarray((run.kind == "launch") & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
+    """Return the mask of launches that keep the source's price because the target's file states none; loading code has no such price."""
+    return np.asarray((run.kind == "launch") & ~run.one_off & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
 
 
 _LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")

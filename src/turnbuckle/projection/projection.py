@@ -33,7 +33,10 @@ NOISE: Final = 0.005
 
 @dataclass(frozen=True)
 class Interval:
-    """Quantiles of the projected run time [s] over the drawn parameters."""
+    """Quantiles of the projected run time [s] over the drawn parameters.
+
+    `apart` are two ranges that it holds, by the timeline and by the sum, where these have nothing in common; None elsewhere.
+    """
 
     low: float
     median: float
@@ -41,6 +44,19 @@ class Interval:
     level: float
     draws: int
     seed: int
+    apart: tuple[tuple[float, float], tuple[float, float]] | None = None
+
+    def joined(self, low: float, high: float, measured: float) -> Interval:
+        """Return the interval that holds the sum's range [s] too, if the two lie apart by more than `NOISE` and one is faster.
+
+        Of delays alone the sum is the worst case by what it is: there the two differ by what overlap hides, and do not contradict.
+        """
+        gap = max(self.low, low) - min(self.high, high)
+        faster = min(self.low, low) < measured * (1.0 - NOISE)
+        if gap <= NOISE * max(self.low, low) or not faster:
+            return self
+        both = ((self.low, self.high), (low, high))
+        return replace(self, low=min(self.low, low), high=max(self.high, high), apart=both)
 
 
 @dataclass(frozen=True)

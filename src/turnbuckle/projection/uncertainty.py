@@ -17,7 +17,7 @@ import numpy as np
 
 from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
-from turnbuckle.foundation.findings import finding
+from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
@@ -26,7 +26,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
-from turnbuckle.projection.assumptions import copy_basis, kernel_ratio
+from turnbuckle.projection.assumptions import copy_basis, kernel_ratio, replays_apart
 from turnbuckle.projection.elsewhere.host_ends import hanging_on_host
 from turnbuckle.projection.elsewhere.hosts import SPEEDS, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
@@ -44,7 +44,7 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, unsure, with_fewer_notes
+from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, Prepared, prepared, run_times, sum_times, unsure, with_fewer_notes
 from turnbuckle.projection.project import answered, host_penalty, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
@@ -144,10 +144,11 @@ class Uncertain:
 
     def samples(
         self, declared: Machine, pair: Pair, model: Model, alone: tuple[str, ...] = (), drawn: tuple[Draws, Durations] | None = None
-    ) -> tuple[Float, Float]:
-        """Draw run times [s] as the replay has them, and with what the rules do not derive of its order, shapes (draws,).
+    ) -> tuple[Float, Float, Float | None]:
+        """Draw run times [s] as the replay has them, with what the rules do not derive of its order, and by the sum; shapes (draws,).
 
-        `drawn` are draws of every number and the durations that they make, where those are known.
+        The last is None where the model asks for one replay, and on another network, which the sum does not know.  `drawn` are draws of
+        every number and the durations that they make, where those are known.
         """
         draws = Draws(self.draws * max(len(alone), 1), self.seed, alone) if drawn is None else drawn[0]
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
@@ -156,17 +157,27 @@ class Uncertain:
         if ready.noted and pair.target is not pair.source:
             seconds = with_fewer_notes(ready, durations, below(draws.of(NOTES)), seconds)
         seconds = np.broadcast_to(seconds, (*seconds.shape[:-1], draws.draws)).copy()
-        return seconds, unsure(ready, durations, seconds, draws)
+        if ready.timeline is None or model.replay != "auto" or ready.network is not None:
+            return seconds, unsure(ready, durations, seconds, draws), None
+        by_sum = np.broadcast_to(sum_times(ready, durations), seconds.shape)
+        return seconds, unsure(ready, durations, seconds, draws, by_sum), by_sum
 
-    def intervals(self, replay: Float, sample: Float, seconds: Sequence[float]) -> list[Interval]:
-        """Return the interval of each answer [s] from its `samples`, shapes (answers, draws)."""
+    def intervals(self, replay: Float, sample: Float, by_sum: Float | None, seconds: Sequence[float]) -> list[Interval]:
+        """Return the interval of each answer [s] from its `samples`, shapes (answers, draws).
+
+        Where the sum's lies apart from it, it holds both (`Interval.joined`, decision 57).
+        """
         tail = (1.0 - self.level) / 2
         ends = [np.quantile(of, [tail, 0.5, 1.0 - tail], axis=-1).T.tolist() for of in (sample, replay)]
         # an order that may be wrong only ever widens what the replay says; thinning moves it by a hair, and the exact answer is inside
-        return [
+        by_timeline = [
             Interval(min(low, least, exact), median, max(high, most, exact), self.level, self.draws, self.seed)
             for (low, median, high), (least, _, most), exact in zip(*ends, seconds, strict=True)
         ]
+        if by_sum is None:
+            return by_timeline
+        sums = np.quantile(by_sum, [tail, 1.0 - tail], axis=-1).T.tolist()
+        return [interval.joined(low, high, self.ready.measured) for interval, (low, high) in zip(by_timeline, sums, strict=True)]
 
     def durations(self, declared: Machine, pair: Pair, model: Model, draws: Draws) -> Durations:
         """Draw the durations of the pieces, shape (draws, pieces); as stated, with every unknown at its middle, for no draws."""
@@ -487,8 +498,10 @@ def with_interval(
     drivers : also draw each number alone, for the shares of variance.
     made : durations of all pieces, where they are known.
     """
-    replay, sample = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
-    interval = question.intervals(replay[None], sample[None], [projection.seconds])[0]
+    replay, sample, by_sum = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
+    sums = None if by_sum is None else by_sum[None]
+    interval = question.intervals(replay[None], sample[None], sums, [projection.seconds])[0]
+    findings = projection.findings if interval.apart is None else merge([*projection.findings, replays_apart(projection, interval.apart)])
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
         names = question.names(declared, pair, model, None if made is None else made.draws)
@@ -496,7 +509,7 @@ def with_interval(
         shares = variance_shares(
             sample, names, question.seed, lambda few, of: replace(question, draws=few).sample(declared, pair, model, of), most
         )
-    return replace(projection, interval=interval, drivers=shares, sample=sample)
+    return replace(projection, interval=interval, drivers=shares, sample=sample, findings=findings)
 
 
 def project_many(

@@ -84,8 +84,8 @@ def trust(profile: Profile, replay: TimelineReplay) -> Trust:
 def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...], float]:
     """Return what the rules leave of the recorded critical path, by track and kind, and the share that comes later than they say.
 
-    That is residuals, origins and cut edges; the rest is time taken as recorded: between calls, and in launches that are far longer than
-    launches are.
+    That is residuals, origins of device work and cut edges; the rest is time taken as recorded: between calls and before the first of a
+    thread, and in launches that are far longer than launches are.
     """
     graph, last = replay.graph, float(replay.graph.time_ns.max())
     if not last:
@@ -93,14 +93,17 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...]
     _, whole = replay.unchanged_path
     words, code_of_piece = np.unique(np.append(replay.run.kind.astype(str), "gap"), return_inverse=True)
     no_work, launch, typical = int(code_of_piece[-1]), np.searchsorted(words, "launch"), _SLOW * _launch_ns(replay)
+    calls = np.isin(replay.run.category.astype(str), ("api", "mpi"))
     track_of, sums, all_late = profile.activities["track"].to_numpy(), dict[int, int](), 0
     # block by block: a path is as long as a run, and each of a dozen columns of it as well
     for path in np.split(whole, range(_BLOCK, len(whole), _BLOCK)):
         target, edge, lag = graph.target[path], graph.kind[path], graph.lag_ns[path]
         owner = (target - 1) // 2
-        late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(edge == EDGE["origin"], lag, 0)
+        # what a thread does before its first call is the application's own, as between two calls
+        first, of_host = edge == EDGE["origin"], calls[replay.piece[owner]]
+        late = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(first & ~of_host, lag, 0)
         kinds, tracks = code_of_piece[replay.piece[owner]], track_of[graph.activity[owner]].astype(np.int64) * len(words)
-        gap = np.where(edge == EDGE["host"], lag, 0)
+        gap = np.where((edge == EDGE["host"]) | (first & of_host), lag, 0)
         slow = np.where((edge == EDGE["call"]) & (kinds == launch), lag - typical, 0)
         for kind, taken in ((kinds, late), (no_work, gap), (kinds, np.maximum(slow, 0).astype(np.int64))):
             some = np.flatnonzero(taken > 0)

@@ -20,12 +20,16 @@ from turnbuckle.show.unknowns import DIRECTION
 TOP, MOST = 15, 200
 CATEGORY_WORDS: Final = terms("category")
 _MEANING: Final = terms("meaning of a category")
+#: The same where nothing tells whether the device is idle.
+_BESIDE_UNRECORDED: Final = terms("category beside an unrecorded device")
+_MEANING_UNRECORDED: Final = terms("meaning beside an unrecorded device")
 
 
 def category_words(run: Run) -> dict[str, str]:
-    """Return the categories of the time line that were recorded, in words."""
+    """Return the categories of the time line that were recorded, in words; without kernels nothing tells that the device is idle."""
     shares = summary.categories_ns(run.profile)
-    words = {name: text for name, text in CATEGORY_WORDS.items() if shares[name] or name not in run.untold}
+    named = {**CATEGORY_WORDS, **(_BESIDE_UNRECORDED if "kernel" in run.untold else {})}
+    words = {name: text for name, text in named.items() if shares[name] or name not in run.untold}
     if run.on_device and not run.projectable:
         words["cpu"] = "nothing recorded"
     return words
@@ -51,11 +55,13 @@ def run_time_table(run: Run) -> Table:
     """Return where the run time goes: each instant belongs to one category.  The steady part stands beside a run of much start-up."""
     shares, words = summary.categories_ns(run.profile), category_words(run)
     total = max(run.profile.run_time_ns, 1)
-    meaning = dict(_MEANING)
-    if words["cpu"] != CATEGORY_WORDS["cpu"]:
+    meaning = {**_MEANING, **(_MEANING_UNRECORDED if "kernel" in run.untold else {})}
+    if words["cpu"] == "nothing recorded":
         meaning["cpu"] = "the rest: what the host did was not recorded"
+    # without the device's share the others are no picture of the run
+    bars = {} if "kernel" in run.untold else {name: value / total for name, value in shares.items()}
     rows = [
-        cells(words[name], meaning[name], number(value * 1e-9, "s"), Cell(percent(value / total), bar=value / total))
+        cells(words[name], meaning[name], number(value * 1e-9, "s"), Cell(percent(value / total), bar=bars.get(name)))
         if name in words
         else cells(CATEGORY_WORDS[name], meaning[name], "not recorded", DASH)
         for name, value in shares.items()

@@ -3,7 +3,8 @@
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
 says how likely it is inside, and which number to measure.  No target is called inside where host calls are missing (finding A365),
 since changes are larger than computed, or where the run is all start-up (finding P220), since it says nothing of a longer one; a
-target that is faster or over the line stays so.
+target that is faster or over the line stays so.  Where the two replays disagree (finding A390) and their common range lets the target be
+faster or not, it cannot be told.
 
 ``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
 """
@@ -32,6 +33,8 @@ _WITHHELD: Final = {"A365": "host calls are missing", "P220": "the run is all st
 
 Kind = Literal["self", "faster", "inside", "undecided", "over", "unknown"]
 
+#: The finding that two replays disagree, and the verdict where what they share decides nothing.
+_APART: Final = ("A390", "cannot say, the two replays disagree")
 #: Which of the two answers of a target is told, in words: of one target, and of several.
 OWN: Final = ("with its own GPU and host", "with their own GPUs and hosts")
 ALONE: Final = "by the coupling alone"
@@ -167,6 +170,9 @@ def _verdict(p: Projection, name: str, colour: str) -> Verdict:
         kind, words = "undecided", f"undecided, {withheld}"
     if any(f.code == "M112" for f in p.findings):
         kind, words, withheld = "undecided", "cannot say", "the source has one memory and no link"
+    code, cannot = _APART
+    if not decided(kind, low) and any(f.code == code for f in p.findings):
+        kind, words, withheld = "undecided", cannot, cannot.partition(", ")[2]
     return Verdict(p, p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 
 
@@ -178,6 +184,11 @@ def _kind(p: Projection, low: float, high: float) -> Kind:
     if high <= LINE:
         return "inside"
     return "over" if low > LINE else "undecided"
+
+
+def decided(kind: Kind, low: float) -> bool:
+    """Return whether the whole interval of a change, from `low`, lies on one side of no change at all, or of the line."""
+    return kind in ("self", "faster", "over") or (kind == "inside" and low >= -NOISE)
 
 
 def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:

@@ -29,7 +29,7 @@ from turnbuckle.papers.row_slack.proxy import Proxy, slack_change
 from turnbuckle.papers.row_slack.surface import Surface, modelled_surface, read_surface
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.compared import bin_counts
-from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.admission import trusted_timeline
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared
 from turnbuckle.trace.intervals import union_ns
@@ -218,9 +218,7 @@ def beside(
     surface = surface or published_surface(slack_seconds, (threads,))
     guesses = [binned(profile, surface, s, threads=threads, equation=equation) for s in slack_seconds]
     ready = prepared(profile, replace(nething("hold"), replay="timeline"))
-    require_order(ready)
-    assert ready.timeline is not None
-    seconds = ready.timeline.seconds(slack_change(ready.run, np.array([0.0, *slack_seconds])))
+    seconds = trusted_timeline(ready).seconds(slack_change(ready.run, np.array([0.0, *slack_seconds])))
     calls, at_rest = int(ready.run.count[ready.run.crosses].sum()), profile.seconds
     return [
         Beside(s, at_rest, 1.0 + felt / at_rest, calls, felt, guess)

@@ -4,7 +4,8 @@ Every activity has two instants, its start and its end; instant 0 is the run's s
 of what it waits for has happened, plus the edge's lag, plus a residual no rule explains.  Rules, one kind of edge each:
 
 ========  ==================================================================================================
-host      a call begins when the thread's last call has returned and the application's own work is done
+host      a call begins when the thread's last call has returned and the application's own work is done; the first call of a thread
+          that goes on with the work of others, when the last call of its process has that returned before it
 call      a call takes what it takes; of a call that waits, only what is left when the wait is over
 deliver   device work begins at the earliest one delivery after its call began; or after a call that had to prepare it ended
 stream    work on one stream keeps its order
@@ -39,7 +40,7 @@ from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.stream_waits import unrecorded_waits
-from turnbuckle.profile.dependencies.threads import handed_over
+from turnbuckle.profile.dependencies.threads import first_calls, handed_over
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, named_waits, waited_for
 from turnbuckle.profile.messages.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
@@ -167,6 +168,7 @@ def dependencies(profile: Profile) -> Graph:
     own_ns = np.maximum(ends - latest, 0)
     edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
     own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
+    _goes_on(edges, host, device, starts, ends)
     before, after = turns(device, rows, profile.trace, starts, ends)
     edges.add(finish(before), begin(after), 0, "engine")
     _device_order(edges, device, after, starts, ends)
@@ -222,6 +224,23 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, 
     worked[taker[mutual]] = (starts[taker] - lag)[mutual]
     edges.add(finish(before), begin(after), starts[after] - np.maximum(ends[before], worked[after]), "host")
     return _nested(edges, order, outer, starts, ends, latest, own_ns) if not outer.all() else own_ns
+
+
+def _goes_on(edges: _Edges, host: Host, device: Device, starts: Int, ends: Int) -> None:
+    """Make a thread that goes on with the work of others begin after their last call: a task moved to it (Julia, thread pools).
+
+    Its first call waits, though the thread has started nothing; or what that starts is on a stream that others have used.
+    """
+    order = host.rows[np.lexsort((starts[host.rows], host.thread[host.rows]))]
+    before, first = first_calls(order, host.thread, host.process, starts, ends)
+    others = np.zeros(len(starts), dtype=np.bool_)
+    for stream in device.streams:
+        called = stream[device.call[stream] >= 0]
+        calls = device.call[called]
+        others[calls[1:]] |= (host.thread[calls[1:]] != host.thread[calls[:-1]]) & (starts[calls[1:]] > starts[calls[:-1]])
+    started = np.min(starts[device.call[device.call >= 0]], initial=np.iinfo(np.int64).max)
+    on = others[first] | ((host.waits[first] | (host.scope[first] > 0)) & (starts[first] > started))
+    edges.add(finish(before[on]), begin(first[on]), (starts[first] - ends[before])[on], "host")
 
 
 def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own_ns: Int) -> Int:

@@ -252,9 +252,18 @@ class Device:
     def issued(self) -> list[Int]:
         """Return per stream when the latest call up to each of its activities began: what a call finds issued before it.
 
-        Work whose call was not recorded was issued before it began.
+        Work whose call was not recorded was issued before it began, and before whatever lies behind it on its stream.
         """
-        return [np.maximum.accumulate(self._issued_at[s]) for s in self.streams]
+        return [np.maximum.accumulate(self.issued_at[s]) for s in self.streams]
+
+    @cached_property
+    def issued_at(self) -> Int:
+        """Return when the call of each activity began; of work whose call was not recorded, the latest that its place allows."""
+        at = self._issued_at.copy()
+        for stream in self.streams:
+            behind = np.minimum.accumulate(at[stream][::-1])[::-1]
+            at[stream] = np.where(self.call[stream] >= 0, at[stream], behind)
+        return at
 
     def before(self, stream: int, time: Int) -> Int:
         """Return the position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""

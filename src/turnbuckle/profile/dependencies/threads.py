@@ -122,6 +122,29 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
     return giver[kept], taker[kept], (starts[taker] - last[taker])[kept], mutual[kept]
 
 
+def first_calls(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """Return the calls that returned last before the first call of a thread, and those first calls; arguments as `handed_over`.
+
+    A thread is made, or a task of a pool moves to it: something in its process came before.  What, no recording says, so the time between
+    them is a gap like that between two calls of one thread.
+
+    >>> first_calls(np.arange(3), np.array([1, 1, 2]), np.array([7, 7, 7]), np.array([0, 5, 8]), np.array([2, 6, 9]))
+    (array([1]), array([2]))
+    """
+    heads = calls[np.diff(thread[calls], prepend=thread[calls[:1]] - 1) != 0]
+    before, after = [heads[:0]], [heads[:0]]
+    for number in np.unique(process[heads]):
+        first = heads[process[heads] == number]
+        of_process = calls[process[calls] == number]
+        returned = of_process[np.argsort(ends[of_process], kind="stable")]
+        place = np.searchsorted(ends[returned], starts[first], side="right") - 1
+        last = returned[np.maximum(place, 0)]
+        found = (place >= 0) & (thread[last] != thread[first]) & (starts[last] < starts[first])
+        before.append(last[found])
+        after.append(first[found])
+    return np.concatenate(before), np.concatenate(after)
+
+
 def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list[tuple[Int, Int, _Turns, bool]]:
     """Return the pairs of threads of one process of which the first hands over to the second: calls of both, turns, whether both ways."""
     hand_overs: list[tuple[Int, Int, _Turns, bool]] = []

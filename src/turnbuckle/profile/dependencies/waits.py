@@ -316,13 +316,15 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
     """
     nothing = np.zeros(0, dtype=np.int64)
     launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
-    called_rows = device.rows[device.call[device.rows] >= 0]
-    if not len(launches) or not len(called_rows):
+    if not len(launches) or not (device.call[device.rows] >= 0).any():
         return nothing, nothing, nothing, 0
     # few streams, many rows: contexts are told apart by their streams
     contexts, context_of = np.unique(device.where[:, :2], axis=0, return_inverse=True)
-    context = context_of.reshape(-1)[device.place[called_rows]]
-    queues = [_queue_of(device, host, called_rows[context == number], starts) for number in range(len(contexts))]
+    context = context_of.reshape(-1)[device.place[device.rows]]
+    queues = []
+    for number in range(len(contexts)):
+        work = device.rows[context == number]
+        queues.append(_queue_of(device, host, work, _beyond(device, host, work, starts), starts))
     crowded = np.concatenate([queue.call[queue.behind >= _QUEUED] for queue in queues])
     alone = by_itself((ends - starts)[launches], np.isin(launches, crowded))
     blocked, made_room, held = [nothing], [nothing], [nothing]
@@ -338,9 +340,15 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
         # work ends in about the order in which it was launched: the last that a slow launch can have waited for
         last_over = np.searchsorted(np.maximum.accumulate(ends[queue.work]), ends[queue.call[slow]], side="right") - 1
         depth = int(max(np.median(queue.behind[slow]), np.median(queue.position[slow] - last_over)))
-        far = queue.position >= depth
+        room = queue.position - depth
+        # events and waits take places too and move the depth by a few: where it does not explain a slow launch, its return does
+        there = np.clip(room[slow], 0, len(queue.work) - 1)
+        since = ends[queue.call[slow]] - ends[queue.work[there]]
+        unexplained = (last_over >= 0) & ((since < 0) | (since >= _SLOW_LAUNCH * alone))
+        room[slow] = np.where(unexplained, last_over, room[slow])
+        far = (room >= 0) & (room < len(queue.work))
         blocked.append(queue.call[far])
-        made_room.append(queue.work[queue.position[far] - depth])
+        made_room.append(queue.work[room[far]])
         held.append(queue.call[slow])
     return np.concatenate(blocked), np.concatenate(made_room), np.concatenate(held), int(alone)
 
@@ -380,9 +388,26 @@ class _Queue:
     behind: Int
 
 
-def _queue_of(device: Device, host: Host, work: Int, starts: Int) -> _Queue:
-    """Return the queue of one context's work."""
-    work = work[np.lexsort((starts[work], device.called[work]))]
-    position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
-    begun = np.searchsorted(np.sort(starts[work]), device.called[work][position], side="right")
-    return _Queue(work, device.call[work[position]], position, position - begun)
+def _queue_of(device: Device, host: Host, work: Int, beyond: Int, starts: Int) -> _Queue:
+    """Return the queue of one context's work; work whose call was not recorded has its place in it too.
+
+    `beyond` are launches after all of them, whose work was not recorded: it began when the recording was over.
+    """
+    work = work[np.lexsort((starts[work], device.issued_at[work]))]
+    launched = (device.call[work] >= 0) & (host.call_class[device.call[work]] == CALL_CLASS["launch"])
+    position = np.concatenate([np.flatnonzero(launched), len(work) + np.arange(len(beyond))])
+    call = np.concatenate([device.call[work[launched]], beyond])
+    begun = np.searchsorted(np.sort(starts[work]), starts[call], side="right")
+    return _Queue(work, call, position, position - begun)
+
+
+def _beyond(device: Device, host: Host, work: Int, starts: Int) -> Int:
+    """Return the launches of one context that come after all whose work was recorded, in their order."""
+    called = work[device.call[work] >= 0]
+    if not len(called):
+        return called
+    threads = np.unique(host.thread[device.call[called]])
+    launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
+    later = launches[(starts[launches] > device.called[called].max()) & np.isin(host.thread[launches], threads)]
+    later = later[~np.isin(later, device.call)]
+    return later[np.argsort(starts[later], kind="stable")]

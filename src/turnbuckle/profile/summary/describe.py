@@ -70,9 +70,14 @@ _PARTS = {"nvtx": "an NVTX range", "steps": "steps", "steady": "without start-up
 
 
 def untold(profile: Profile) -> frozenset[str]:
-    """Return the categories of the time line that were not recorded; their time is missing, not zero."""
+    """Return the categories of the time line that were not recorded; their time is missing, not zero.
+
+    Kernels were not recorded where calls launch them and none has a row.
+    """
     trace = profile.trace
     out = set() if trace.api.height else {"api"}
+    if not trace.has & {"kernels", "graphs"} and (profile.activities["call_class"] == "launch").any():
+        out.add("kernel")
     if not trace.has & set(DEVICE_TABLES):
         out |= {"kernel", "copy"}
     elif not trace.copies.height and "copies" not in trace.facts.get("recorded", ("copies",)):

@@ -26,10 +26,10 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.admission import require, require_calls, require_numbers
+from turnbuckle.projection.admission import require, require_calls, require_numbers, trusted_timeline
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork
 from turnbuckle.projection.model import Model
-from turnbuckle.projection.order import Prepared, changed, on_network, prepared
+from turnbuckle.projection.order import Prepared, changed, on_network, prepared, timeline_of
 from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay
@@ -112,11 +112,11 @@ def on_both(
     ready = ready or prepared(profile, model)
     if network is not None:
         ready = on_network(Between.of(profile), ready, network)
-    recorded = ready.timeline
+    another = target is not source or network is not None or edited is not None
+    recorded = trusted_timeline(ready) if another else timeline_of(ready)
     if edited is not None:
         ready = edited[0]
-    assert recorded is not None and ready.timeline is not None and ready.trust is not None
-    return Both(pair, model, recorded, ready, ready.timeline, changed(ready, priced(ready, pair, model)))
+    return Both(pair, model, recorded, ready, timeline_of(ready), changed(ready, priced(ready, pair, model)))
 
 
 def moved(

@@ -18,7 +18,7 @@ from turnbuckle.machine.fabric import Pcie, ended_locally
 from turnbuckle.machine.parameter_names import FABRIC, READS_IN_FLIGHT, ParameterName
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
-from turnbuckle.projection.admission import require_activity, require_calls, require_order
+from turnbuckle.projection.admission import require_activity, require_calls, trusted_timeline
 from turnbuckle.projection.anchor import Durations, anchored
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
@@ -111,12 +111,11 @@ class Distance:
         require_activity(seen.profile)
         require_calls(seen.profile)
         ready = ready or seen.prepared(MODEL)
-        require_order(ready)
-        assert ready.timeline is not None
+        timeline = trusted_timeline(ready)
         fabric = {c.parameter: c.set or c.assume for c in _fabric(pcie).changes}
         missing = {n: p for n in FABRIC if (seen.source.value(n) is None or pcie == "local") and (p := fabric[n]) is not None}
         source = covered(seen.source.with_parameters(missing))
-        return cls(mode, seen, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL, layer, pcie)
+        return cls(mode, seen, ready, timeline, source, missing, delaying(classes) if classes else MODEL, layer, pcie)
 
     def change(self, slack: Float) -> Change:
         """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
@@ -179,7 +178,7 @@ class Distance:
     def _at_once(self, question: Uncertain, slack: Float) -> tuple[Float, Float]:
         """Draw the same with a leading axis of latencies."""
         declared = self.machine_at(slack[:, None, None])
-        replay, unsure = question.samples(declared, Pair(self.seen.source, declared), self.model)
+        replay, unsure, _ = question.samples(declared, Pair(self.seen.source, declared), self.model)
         shape = len(slack), question.draws
         return np.broadcast_to(replay, shape), np.broadcast_to(unsure, shape)
 

@@ -18,7 +18,7 @@ import numpy as np
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import finding
-from turnbuckle.projection.admission import require_order
+from turnbuckle.projection.admission import trusted_timeline
 from turnbuckle.projection.elsewhere.network import OBSERVED, Carried, OnNetwork, Other, on_other, other_network
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.run import Run
@@ -65,14 +65,14 @@ def tolerate_network(
     sound_repeats(repeats)
     asked = on_other(network) or OnNetwork(OBSERVED)
     ready, other = _on(seen, asked)
-    assert ready.timeline is not None and ready.trust is not None
-    measured = seen.profile.seconds
-    curve = exact_curve(other, other.added_ns, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(ready.timeline))
-    curve = replace(curve, seconds=curve.seconds + (measured - ready.timeline.unchanged_seconds))
+    assert ready.trust is not None
+    timeline, measured = trusted_timeline(ready), seen.profile.seconds
+    curve = exact_curve(other, other.added_ns, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(timeline))
+    curve = replace(curve, seconds=curve.seconds + (measured - timeline.unchanged_seconds))
     tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
-    beyond = measured - float(ready.timeline.graph.time_ns.max()) * 1e-9
+    beyond = measured - float(timeline.graph.time_ns.max()) * 1e-9
     carried_at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
-    attribution, runs = shares(ready.timeline, beyond), (measured, *repeats) if repeats else ()
+    attribution, runs = shares(timeline, beyond), (measured, *repeats) if repeats else ()
     slack = Slack(seen, "network", measured, curve, tolerances, (), carried_at, ready.trust, attribution, runs)
     return replace(slack, findings=[finding("A309", 1, ready.trust.words()), *other.carried.findings], network=other.carried)
 
@@ -83,9 +83,9 @@ def bandwidth_curve(seen: Run, network: OnNetwork | str | None, ends: Sequence[f
     Raises as `tolerate_network`; A195, the network has no known bandwidth.
     """
     ready, other = _on(seen, on_other(network) or OnNetwork(OBSERVED))
-    assert ready.timeline is not None
-    curve = exact_curve(other, other.slowed_ns, ends, breakpoints_affordable(ready.timeline))
-    return replace(curve, seconds=curve.seconds + (seen.profile.seconds - ready.timeline.unchanged_seconds)), other.carried
+    timeline = trusted_timeline(ready)
+    curve = exact_curve(other, other.slowed_ns, ends, breakpoints_affordable(timeline))
+    return replace(curve, seconds=curve.seconds + (seen.profile.seconds - timeline.unchanged_seconds)), other.carried
 
 
 def _on(seen: Run, asked: OnNetwork) -> tuple[Prepared, Other]:
@@ -93,8 +93,7 @@ def _on(seen: Run, asked: OnNetwork) -> tuple[Prepared, Other]:
     if any(word.partition("=")[0].strip() == "fidelity" for word in asked.settings):
         raise error_of("A099.curve", found="fidelity")
     ready = seen.prepared(MODEL)
-    require_order(ready)
-    other = other_network(seen.between, ready.timeline, asked)
+    other = other_network(seen.between, trusted_timeline(ready), asked)
     if other.carried.shared_kernels:
         raise error_of("A099.curve", found=f"{other.carried.ranks_per_gpu} ranks on a GPU")
     return ready, other

@@ -29,7 +29,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.dependencies.dependencies import Graph
-from turnbuckle.projection.admission import require_activity, require_order
+from turnbuckle.projection.admission import require_activity, trusted_timeline
 from turnbuckle.projection.model import link_bandwidth
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
@@ -273,9 +273,7 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
     profile = run.profile
     require_activity(profile)
     made = run.ordered
-    require_order(made)
-    assert made.timeline is not None
-    graph = made.timeline.graph
+    graph = trusted_timeline(made).graph
     moved = copies(profile, graph, apart=apart)
     held = kernels(profile, graph, apart=apart)
     if not len(moved.activity) and not len(held.activity):

@@ -212,8 +212,10 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     if first.draws:
         drawn = ("drawn", *variant, first.source, first.draws, first.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed))
-        replay, sample = (np.broadcast_to(each, (len(asked), first.draws)) for each in question.samples(target, pair, model))
-        intervals[:] = question.intervals(replay, sample, [seconds for seconds, _ in exact])
+        samples = question.samples(target, pair, model)
+        replay, sample, by_sum = (None if s is None else np.broadcast_to(s, (len(asked), first.draws)) for s in samples)
+        assert replay is not None and sample is not None
+        intervals[:] = question.intervals(replay, sample, by_sum, [seconds for seconds, _ in exact])
     limited = np.broadcast_to(reads_limited(pair, stated(ready, pair)).ravel(), len(asked)).tolist()
     codes = {}
     for cut in set(limited):  # of all that is found, only this depends on numbers
@@ -229,7 +231,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
             "penalty": penalty(seconds, seen.seconds),
             **{f"{part}_seconds": value for part, value in breakdown.items()},
             "replayed": ready.replay,
-            "findings": codes[cut],
+            "findings": f"{codes[cut]} A390".strip() if interval and interval.apart else codes[cut],
         }
         for (seconds, breakdown), interval, cut in zip(exact, intervals, limited, strict=True)
     ]

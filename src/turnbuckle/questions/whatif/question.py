@@ -22,7 +22,7 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
-from turnbuckle.projection.admission import require_numbers, require_order
+from turnbuckle.projection.admission import require_activity, require_calls, require_numbers, trusted_timeline
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, nething
@@ -184,15 +184,17 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A122, without an order nothing tells what waits for what; A395, a number that decides is not stated; A196.
+    CannotAnswer : A121, A140; A122, without an order nothing tells what waits for what; A395, a number that decides is not stated; A196.
     UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot be moved so.
     """
     run = run.judged
-    ready = run.prepared(_MODEL)
-    require_order(ready)
-    assert ready.timeline is not None
     named = [on] if isinstance(on, str | Machine) else on
     targets = [run.source, *(load(m) if isinstance(m, str) else m for m in named if m != "self")]
+    require_activity(run.profile)
+    if len(targets) > 1 or not run.projectable:
+        require_calls(run.profile)
+    ready = run.prepared(_MODEL)
+    trusted_timeline(ready, "; turnbuckle transfers and turnbuckle project --replay sum need no order")
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
     offered, chosen = _chosen(seen, apply)
@@ -209,7 +211,7 @@ def of_run(
 def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
     """Return the run with some edits made together, by the end of most gain, ready for the timeline.  Raises as `of_run`."""
     ready = run.prepared(replace(model, replay="timeline"))
-    require_order(ready)
+    trusted_timeline(ready)
     return combined(_chosen(seen_of(run, ready, model), apply)[1], ready, most=True)
 
 
