@@ -489,11 +489,10 @@ class Answer(Shown):
 
     def __getitem__(self, target: str) -> Projection:
         """Return the projection on a machine, by its name; KeyError names the nearest."""
-        for projection in self.projections:
-            if projection.target == target:
-                return projection
-        names = [p.target for p in self.projections]
-        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, names) or ', '.join(names)}")
+        named = {p.target: p for p in self.projections}
+        if target in named:
+            return named[target]
+        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, named) or ', '.join(named)}")
 
     def __len__(self) -> int:
         return len(self.projections)
@@ -541,7 +540,8 @@ class Answer(Shown):
 
     def headline(self) -> str:
         """Return the answer in one line."""
-        return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {', '.join(p.target for p in self.projections) or 'nothing'}"
+        names = ", ".join(p.target for p in self.projections) or "nothing"
+        return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
 
 
 def part_of(trace: Trace, part: Part | str | None) -> Trace:
