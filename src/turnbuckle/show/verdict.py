@@ -133,7 +133,7 @@ def which(targets: list[Verdict]) -> str:
     if not own:
         return ALONE
     with_own = OWN[len(own) > 1]
-    return f"{listed(own)} {with_own}, {listed(alone)} {ALONE}" if alone else with_own
+    return f"{listed(own)}: {with_own}; {listed(alone)}: {ALONE}" if alone else with_own
 
 
 def names(projections: list[Projection]) -> list[str]:
