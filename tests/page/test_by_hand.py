@@ -14,6 +14,7 @@ from pages import Page
 
 from turnbuckle.page import by_hand
 from turnbuckle.page.html import page
+from turnbuckle.projection.order import projected_parts
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium, break_even_utilisation
 from turnbuckle.projection.run import Answer, Run
 from turnbuckle.questions.distance.question import tolerate
@@ -38,6 +39,7 @@ setTimeout(() => {
     });
     told.push({
       seconds: Number(section.dataset.seconds),
+      parts: JSON.parse(section.dataset.parts),
       words: section.querySelector(".moved-to").textContent,
       bars: section.querySelectorAll(".bar").length,
     });
@@ -139,8 +141,11 @@ def test_the_browser_says_what_the_command_line_says(moved: Visit, seen: Run) ->
     *told, unticked = moved.told()
     timeline, by_hand_ = levers(seen)
     for at, one in zip(POSITIONS, told, strict=True):
-        expected = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
+        values = by_hand_.values_at(**costs(at))
+        expected = float(timeline.seconds_at(values)) + by_hand_.beyond
         assert one["seconds"] == pytest.approx(expected, rel=1e-9), at
+        bars = projected_parts(timeline, values, *timeline.replayed(values), by_hand_.beyond)
+        assert one["parts"] == pytest.approx([bars[part] for part in PARTS], abs=1e-9 * expected), at
         assert "NaN" not in one["words"] and one["bars"] == told[0]["bars"]
     assert "as recorded" in told[0]["words"] and "as recorded" not in told[1]["words"]
     assert unticked["bars"] == told[0]["bars"] - 1

@@ -92,7 +92,8 @@ def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
     withheld = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding(code)]) for code in ("A365", "P220")])
     (itself,) = verdicts([projection("self", 0.0, 0.0, 0.0)])
     (apart,) = verdicts([projection("t", 0.0, -0.5, 0.0, findings=[finding("A390")])])
-    met |= {*(v.words for v in withheld), itself.words, apart.words}
+    (unsaid,) = verdicts([projection("gb300", 0.0, 0.0, 0.0).unanswered("FP64 of gb300")])
+    met |= {*(v.words for v in withheld), itself.words, apart.words, unsaid.words}
     assert {words for words in page_verdicts() if not words.startswith("...")} <= met
     assert {words.partition(", perhaps")[0] for words in met} <= set(page_verdicts())
 
@@ -167,7 +168,8 @@ OPEN = projection("row", 0.03, 0.01, 0.09)
         ([FAR, projection("self", 0, 0, 0)], "By the coupling alone, far costs more than 5 %, +20 % [+15, +30] %."),
         (
             [NEAR, NEAR, MID, OPEN, OPEN, FAR],
-            "By the coupling alone, 2 of 6 machines are faster, near most: 10 % faster (8.0 % to 12 %); mid stays within 5 % of the recorded time; "
+            "By the coupling alone, 2 of 6 machines are faster, near most: 10 % faster (8.0 % to 12 %); "
+            "mid stays within 5 % of the recorded time; "
             "2 are undecided at 5 % (50 % and 50 % likely within it); far costs more than 5 %, +20 % [+15, +30] %.",
         ),
         (
@@ -201,7 +203,7 @@ APART = projection("fast", -0.5, -0.6, -0.4, alone=projection("fast", 0.0, -0.01
         ([APART, APART], "With their own GPUs and hosts, both machines are faster, fast most: 50 % faster (40 % to 60 %)."),
         (
             [APART, NEAR],
-            "Both machines are faster, fast most: 50 % faster (40 % to 60 %). Fast with its own GPU and host, near by the coupling alone.",
+            "Both machines are faster, fast most: 50 % faster (40 % to 60 %). Fast: with its own GPU and host; near: by the coupling alone.",
         ),
         (
             [APART.unanswered("FP64 of gb300")],

@@ -14,7 +14,7 @@ from turnbuckle.page.dark import paint
 from turnbuckle.page.studied import PASSES, Studies
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium
 from turnbuckle.questions.distance.speeds import Levers, planes
-from turnbuckle.replay.timeline import Flat
+from turnbuckle.replay.timeline import Flat, way
 from turnbuckle.show.figures.look import PARTS as PART_COLOURS
 from turnbuckle.show.text import bounds, number, percent, signed
 from turnbuckle.show.verdict import Verdict
@@ -23,6 +23,8 @@ from turnbuckle.show.verdict import Verdict
 MOST_BYTES: Final = 1_500_000
 #: Most dependencies of a graph that is written at all, to see how large it is.
 MOST_EDGES: Final = 300_000
+#: Places on the way to what is set at which a page looks at the critical path.
+WALKED: Final = 8
 #: Distinct parameters that an edge can name.
 _MOST_PARAMETERS: Final = 1 << 16
 _WORDS: Final = {"launch": "launches", "kernel": "kernels", "copy": "copies", "other": "host and other"}
@@ -77,7 +79,7 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         words = _BOUNDED.format(edges=edges, points=len(limits.points))
     shown = [{"name": v.name, "seconds": v.whole.by_coupling.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
     parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
-    more = {"measured": studies.link.measured, "parts": parts, "targets": shown}
+    more = {"measured": studies.link.measured, "parts": parts, "targets": shown, "way": way(WALKED)}
     return {"graph": (graph or {}) | more, "words": words, "levers": sliders, "about": _ABOUT}
 
 

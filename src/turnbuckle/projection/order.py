@@ -191,7 +191,7 @@ def replayed_each(ready: Prepared, durations: Durations) -> list[tuple[float, di
     for row in values.reshape(-1, values.shape[-1]):
         instants, path = timeline.replayed(row)
         seconds = ready.measured + (instants.max() - timeline.unchanged_seconds)
-        out.append((float(seconds), _projected_parts(timeline, row, instants, path, beyond)))
+        out.append((float(seconds), projected_parts(timeline, row, instants, path, beyond)))
     return out
 
 
@@ -282,12 +282,12 @@ def _on_timeline(timeline: TimelineReplay, measured: float, change: Change) -> R
     # the run ends with its last instant: what `seconds` would replay once more
     seconds = instants.max()
     recorded = timeline.unchanged_parts(PART_OF_CATEGORY, measured - was)
-    projected = _projected_parts(timeline, change.values, instants, path, measured - was)
+    projected = projected_parts(timeline, change.values, instants, path, measured - was)
     windows = (timeline.kernel_window(instants), timeline.unchanged_window)
     return Replayed(measured + (seconds - was), lower, upper, projected, recorded, _difference(projected, recorded), windows)
 
 
-def _projected_parts(timeline: TimelineReplay, values: Float, instants: Float, path: Int, beyond: float) -> dict[str, float]:
+def projected_parts(timeline: TimelineReplay, values: Float, instants: Float, path: Int, beyond: float) -> dict[str, float]:
     """Return the recorded time of each part plus its change [s]; the parts add up to the run time on the target.
 
     The critical path on the target would show changes that did not happen: where paths tie, or nearly do, a small change sends it over

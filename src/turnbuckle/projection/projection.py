@@ -263,6 +263,20 @@ class Projection(Declared):
         """Return the keys `BOTH` of what the coupling alone changes, for the JSON document."""
         return declared(self.by_coupling, BOTH.split())
 
+    def as_row(self) -> dict[str, Any]:
+        """Return the columns of a table of projections; those that begin with ``coupling_`` are of what the coupling alone changes."""
+        about = {"cannot_say": self.unknown, "measured_seconds": self.measured_seconds, "kernel_alpha": self.alpha}
+        alone = {f"coupling_{name}": value for name, value in self.by_coupling._columns.items()}
+        return {"target": self.target, "title": self.title, **self._columns, **about, **alone}
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        """Return the columns that both answers have."""
+        low, high = self.ends
+        times = {"seconds": self.seconds, "low_seconds": low, "high_seconds": high, "kernel_window_seconds": self.kernel_window_seconds}
+        parts = {f"{part}_seconds": value for part, value in self.breakdown.items()}
+        return {"verdict": self.verdict, **times, "penalty": self.penalty, "benefit": self.benefit, **parts}
+
     @property
     def kernels_and_host(self) -> float:
         """Return how many times longer the run takes by the target's kernels and host; 1 where they are the recording's."""

@@ -557,11 +557,10 @@ class Answer(Shown):
 
     def __getitem__(self, target: str) -> Projection:
         """Return the projection on a machine, by its name; KeyError names the nearest."""
-        for projection in self.projections:
-            if projection.target == target:
-                return projection
-        names = [p.target for p in self.projections]
-        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, names) or ', '.join(names)}")
+        named = {p.target: p for p in self.projections}
+        if target in named:
+            return named[target]
+        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, named) or ', '.join(named)}")
 
     def __len__(self) -> int:
         return len(self.projections)
@@ -576,22 +575,13 @@ class Answer(Shown):
         return self.run.provenance(self.model, self.targets, self.seed, self.draws)
 
     def table(self) -> pl.DataFrame:
-        """Return the projections as a table, one row a target; `.to_pandas()`, `.to_arrow()` and `.write_parquet()` take it further.
-
-        Columns that begin with ``coupling_`` are of the answer by the coupling alone, the others of the machine as it is.
-        """
-        flat = []
-        for p in self.projections:
-            alone = {f"coupling_{name}": value for name, value in _flat(p.by_coupling).items()}
-            about = {"cannot_say": p.unknown, "measured_seconds": p.measured_seconds, "kernel_alpha": p.alpha}
-            flat.append({"target": p.target, "title": p.title, **_flat(p), **about, **alone})
-        return pl.DataFrame(flat, infer_schema_length=None)
+        """Return the projections as a table, one row a target; columns that begin with ``coupling_`` are of the coupling alone."""
+        return pl.DataFrame([p.as_row() for p in self.projections], infer_schema_length=None)
 
     @property
     def accuracy(self) -> str:
         """Return how good such predictions were, in words; empty for a question that the card has no kind for."""
-        in_words: Callable[[Answer], str] = registry.load("services", "accuracy in words")
-        return in_words(self)
+        return str(registry.load("services", "accuracy in words")(self))
 
     def faster(self) -> dict[str, dict[str, float]]:
         """Return the probability that one target is faster than another, machines as they are, by common draws."""
@@ -605,14 +595,6 @@ class Answer(Shown):
         """Return the answer in one line."""
         names = ", ".join(p.target for p in self.projections) or "nothing"
         return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
-
-
-def _flat(p: Projection) -> dict[str, Any]:
-    """Return the columns that both answers of a target have."""
-    low, high = p.ends
-    times = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "kernel_window_seconds": p.kernel_window_seconds}
-    ratios = {"penalty": p.penalty, "benefit": p.benefit}
-    return {"verdict": p.verdict, **times, **ratios, **{f"{part}_seconds": value for part, value in p.breakdown.items()}}
 
 
 def part_of(trace: Trace, part: Part | str | None) -> Trace:

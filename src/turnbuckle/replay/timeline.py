@@ -82,9 +82,10 @@ class Change:
 
 
 @cache
-def _gauss(points: int) -> tuple[Float, Float]:
-    """Return places between -1 and 1 and their weights, by Gauss and Legendre."""
-    return np.polynomial.legendre.leggauss(points)
+def way(points: int) -> list[tuple[float, float]]:
+    """Return places between 0 and 1 and their weights, by Gauss and Legendre."""
+    places, weights = np.polynomial.legendre.leggauss(points)
+    return list(zip(((1.0 + places) / 2.0).tolist(), (weights / 2.0).tolist(), strict=True))
 
 
 def parameters(pieces: int) -> int:
@@ -327,12 +328,12 @@ class TimelineReplay:
             return {part: changed[part] - recorded[part] for part in _PARTS}
         changes, slope = np.zeros(len(_PARTS)), np.zeros(len(_PARTS))
         walked: Int = np.full(1, -1)
-        for place, weight in zip(*_gauss(points), strict=True):
-            last, walked = walked, self.path_at(values * (1.0 + place) / 2.0)
+        for place, weight in way(points):
+            last, walked = walked, self.path_at(values * place)
             if not np.array_equal(walked, last):
                 slopes = self.slopes(walked, values)
                 slope[:] = np.bincount(self._part_of(walked, part_of_category), weights=slopes, minlength=len(_PARTS))
-            changes += weight / 2.0 * slope
+            changes += weight * slope
         missed = float(instants.max()) - self.unchanged_seconds - float(changes.sum())
         share = np.abs(changes) / np.abs(changes).sum() if changes.any() else np.eye(len(_PARTS))[-1]
         return dict(zip(_PARTS, (changes + missed * share).tolist(), strict=True))

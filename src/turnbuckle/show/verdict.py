@@ -136,7 +136,7 @@ def which(targets: list[Verdict]) -> str:
     if not own:
         return ALONE
     with_own = OWN[len(own) > 1]
-    return f"{listed(own)} {with_own}, {listed(alone)} {ALONE}" if alone else with_own
+    return f"{listed(own)}: {with_own}; {listed(alone)}: {ALONE}" if alone else with_own
 
 
 def names(projections: list[Projection]) -> list[str]:
@@ -150,7 +150,8 @@ def names(projections: list[Projection]) -> list[str]:
 def _verdict(p: Projection, name: str, colour: str) -> Verdict:
     """Return the verdict of one answer."""
     if p.unknown:
-        return Verdict(p, p, name, colour, *[math.nan] * 5, None, "unknown", cannot_say(p))
+        nan = math.nan
+        return Verdict(p, p, name, colour, nan, nan, nan, nan, nan, None, "unknown", cannot_say(p))
     measured = p.measured_seconds or 1.0
     change = p.penalty - 1.0
     low = high = half_low = half_high = change
@@ -233,7 +234,8 @@ def headline(targets: list[Verdict]) -> str:
         most = f"{worst.name} most: {loss}" if len(over) > 1 else loss
         parts.append(f"{counted[3]} {_verb(over, 'costs', 'cost')} more than {percent(LINE)}, {most}")
     parts += [_times(v) for v in unknown]
-    return _saying_which("; ".join(parts), asked) + "".join(f" {capital(OWN[0])} {_times(v.machine)}." for v in asked if _unsaid(v))
+    unsaid = [f" {capital(OWN[0])} {_times(v.machine)}." for v in asked if v.machine is not None and v.machine.kind == "unknown"]
+    return _saying_which("; ".join(parts), asked) + "".join(unsaid)
 
 
 def _saying_which(text: str, asked: list[Verdict]) -> str:
@@ -247,11 +249,6 @@ def _saying_which(text: str, asked: list[Verdict]) -> str:
 def capital(text: str) -> str:
     """Return a text with its first letter as a capital, and the others as they are."""
     return text[:1].upper() + text[1:]
-
-
-def _unsaid(v: Verdict) -> bool:
-    """Return whether nothing can be said of a target as it is, and its coupling is told."""
-    return bool(v.whole.unknown) and v.coupling is not None
 
 
 def _counted(groups: list[list[Verdict]], asked: int) -> list[str]:

@@ -70,21 +70,17 @@
     const time = new Float64Array(instants);
     const decided = new Int32Array(instants);
 
-    return ({ latency, byte, launch, kernel, host }) => {
-      for (let p = 0; p < parameters; p++) {
-        const link = rows[0][p] + latency * rows[1][p] + byte * rows[2][p];
-        const reads = rows[3][p] + latency * rows[4][p] + byte * rows[5][p];
-        values[p] = Math.max(link, reads) + (launch - 1) * rows[6][p] + (kernel - 1) * rows[7][p] + (host - 1) * rows[8][p];
-      }
+    const slope = (edge) =>
+      values[first[edge]] * (kind[edge] & 1 ? 1e9 : lag[edge]) + values[second[edge]] * (kind[edge] & 2 ? 1e9 : lag[edge]);
+    // Replays so much of the way to what is set, and returns the last instant.
+    const walk = (share) => {
       let edge = 0;
       let end = 0;
       for (let v = 0; v < instants; v++) {
         let latest = -Infinity;
         let by = -1;
         for (; edge < edges && target[edge] === v; edge++) {
-          const one = values[first[edge]] * (kind[edge] & 1 ? 1e9 : lag[edge]);
-          const two = values[second[edge]] * (kind[edge] & 2 ? 1e9 : lag[edge]);
-          const reached = time[source[edge]] + Math.max(lag[edge] + one + two, 0);
+          const reached = time[source[edge]] + Math.max(lag[edge] + share * slope(edge), 0);
           if (reached > latest) {
             latest = reached;
             by = edge;
@@ -94,13 +90,40 @@
         decided[v] = by;
         if (time[v] > time[end]) end = v;
       }
+      return end;
+    };
+    // Adds up what an edge of the critical path is worth, by part [s].
+    const byPart = (end, worth) => {
       const parts = told.parts.map(() => 0);
-      for (let v = end; decided[v] >= 0; v = source[decided[v]]) {
-        parts[(kind[decided[v]] >> 2) & 3] += (time[v] - time[source[decided[v]]]) * 1e-9;
+      for (let v = end; decided[v] >= 0; v = source[decided[v]]) parts[(kind[decided[v]] >> 2) & 3] += worth(decided[v], v) * 1e-9;
+      return parts;
+    };
+    const start = walk(0);
+    const unchanged = time[start];
+    const asRecorded = byPart(start, (edge, v) => time[v] - time[source[edge]]);
+    asRecorded[asRecorded.length - 1] += told.beyond;
+
+    // A bar is the recorded one plus its change along the way, as in the other figures: a tie of paths moves nothing between parts.
+    return ({ latency, byte, launch, kernel, host }) => {
+      for (let p = 0; p < parameters; p++) {
+        const link = rows[0][p] + latency * rows[1][p] + byte * rows[2][p];
+        const reads = rows[3][p] + latency * rows[4][p] + byte * rows[5][p];
+        values[p] = Math.max(link, reads) + (launch - 1) * rows[6][p] + (kernel - 1) * rows[7][p] + (host - 1) * rows[8][p];
       }
-      parts[parts.length - 1] += told.beyond;
-      const total = time[end] * 1e-9 + told.beyond;
-      return { seconds: total, low: total, high: total, parts };
+      const end = time[walk(1)];
+      const changes = told.parts.map(() => 0);
+      for (const [share, weight] of told.way) {
+        byPart(walk(share), slope).forEach((change, k) => { changes[k] += weight * change; });
+      }
+      const sum = (parts) => parts.reduce((all, part) => all + part, 0);
+      const missed = (end - unchanged) * 1e-9 - sum(changes);
+      const moved = sum(changes.map(Math.abs));
+      const last = changes.length - 1;
+      const parts = asRecorded.map((part, k) => part + changes[k] + missed * (moved ? Math.abs(changes[k]) / moved : Number(k === last)));
+      const kept = parts.map((part) => Math.max(part, 0));
+      const scale = Math.max(sum(parts), 0) / (sum(kept) || 1);
+      const total = end * 1e-9 + told.beyond;
+      return { seconds: total, low: total, high: total, parts: kept.map((part) => part * scale) };
     };
   };
 
@@ -158,7 +181,7 @@
     const sure = error < 5e-5 * now.seconds;
     put("seconds", sure ? seconds(now.seconds) : `${seconds(now.low)} to ${seconds(now.high)}`);
     put("change", against(now.seconds / told.measured - 1) + (sure ? "" : `, \u00b1${((100 * error) / told.measured).toPrecision(2)} %`));
-    Object.assign(section.dataset, { seconds: now.seconds, low: now.low, high: now.high, measured: told.measured });
+    Object.assign(section.dataset, { seconds: now.seconds, low: now.low, high: now.high, measured: told.measured, parts: JSON.stringify(now.parts) });
     const longest = Math.max(now.high, told.measured, ...told.targets.map((t) => t.seconds));
     const coloured = (answer) => answer.parts.map((length, i) => [length, told.parts[i].colour, told.parts[i].words]);
     bars.replaceChildren(
