@@ -153,11 +153,10 @@ _ANY = st.one_of(st.none(), st.integers(-(2**62), 2**62))
 _WORDS = st.one_of(st.none(), st.text(max_size=30), st.sampled_from(["NVIDIA A100-SXM4-40GB", "AMD Radeon", "gfx942", "gfx90a:x", "GA102"]))
 
 
-@given(
-    st.fixed_dictionaries(
-        {"name": _WORDS, "chip": _WORDS, "discrete": st.sampled_from([None, 0, 1, 7, -1]), **dict.fromkeys(COLUMNS, _ANY)}
-    )
-)
+_DESCRIBED = {"name": _WORDS, "chip": _WORDS, "discrete": st.sampled_from([None, 0, 1, 7, -1]), **dict.fromkeys(COLUMNS, _ANY)}
+
+
+@given(st.fixed_dictionaries(_DESCRIBED))
 def test_a_hostile_description_makes_no_number_that_cannot_be(row: dict[str, Any]) -> None:
     told = machine_of([Device.of(row)])
     if told.machine is not None and told.how == "family":
