@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from turnbuckle.machine.catalog import called, link_of
 from turnbuckle.machine.recognition.families import families, family_of
 
 GIB = 1 << 30
+COLUMNS = ("memory_bytes", "memory_bandwidth", "clock_hz", "multiprocessors", "compute_major", "compute_minor")
 GPUS = [m for m in all_machines() if m.recognise and m.family and {"gpu.multiprocessors", "gpu.memory_size", "gpu.fp32"} <= m.has]
 
 
@@ -144,6 +147,21 @@ def test_what_is_not_stated_has_a_wide_error() -> None:
     bandwidth, fp32 = (told.machine.parameters[n] for n in ("gpu.memory_bandwidth", "gpu.fp32"))
     assert bandwidth.error >= 0.3 and bandwidth.nature == "assumption" and bandwidth.value == pytest.approx(640e9, rel=0.3)
     assert fp32.error > 0.12 and fp32.value == pytest.approx(23.7e12, rel=0.15)
+
+
+_ANY = st.one_of(st.none(), st.integers(-(2**62), 2**62))
+_WORDS = st.one_of(st.none(), st.text(max_size=30), st.sampled_from(["NVIDIA A100-SXM4-40GB", "AMD Radeon", "gfx942", "gfx90a:x", "GA102"]))
+
+
+_DESCRIBED = {"name": _WORDS, "chip": _WORDS, "discrete": st.sampled_from([None, 0, 1, 7, -1]), **dict.fromkeys(COLUMNS, _ANY)}
+
+
+@given(st.fixed_dictionaries(_DESCRIBED))
+def test_a_hostile_description_makes_no_number_that_cannot_be(row: dict[str, Any]) -> None:
+    told = machine_of([Device.of(row)])
+    if told.machine is not None and told.how == "family":
+        for name, parameter in told.machine.parameters.items():
+            assert math.isfinite(parameter.value) and parameter.value > 0, name
 
 
 def test_nothing_is_made_of_nothing() -> None:

@@ -64,7 +64,7 @@ def test_ways_to_port_are_asked_on_the_same_network() -> None:
     of_rank = {"process": process_of(thread(0)), "correlation": 1}
     api = [{"start_ns": 200_000, "end_ns": 203_000, "thread": thread(0), "name": "cudaLaunchKernel", "result": 0, **of_rank}]
     kernels = [{"start_ns": 205_000, "end_ns": 300_000, "device": 0, "context": 1, "stream": 7, "name": "k", **of_rank}]
-    run = Run.of(build(recorded(sent, received, api=api, kernels=kernels)))
+    run = Run.of(build(recorded(sent, received, api=api, kernels=kernels)), source="a100-sxm4-40")
     table = others(run.project(["mi300a"], draws=0, network=OnNetwork("self", ("hop_seconds=0.5 s",))))["ways to port the program"]
     assert len(table.rows) == 2 and all(float(row[4].text.split("×")[0]) > 100 for row in table.rows)
 

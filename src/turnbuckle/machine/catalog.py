@@ -102,8 +102,10 @@ def called(text: str) -> tuple[str, ...]:
         return (word,)
     if word in _aliases():
         return (_aliases()[word],)
-    if claim := claimed(text) or _letters().get(squeezed(text), ""):
+    if claim := claimed(text):
         return (claim,)
+    if (closed := word.replace(" ", "")) in names():
+        return (closed,)
     if not any(letter.isdigit() for letter in word):
         return ()
     return tuple(name for name in names() if _begins(word, name))
@@ -125,12 +127,6 @@ def _begins(word: str, name: str) -> bool:
 def _aliases() -> Mapping[str, str]:
     """Return the machines by the short names that their files claim."""
     return {alias: name for name, path in _places().items() for alias in texts_of_head(path, f"{name}.toml", "alias")}
-
-
-@cache
-def _letters() -> Mapping[str, str]:
-    """Return the machines by the letters and digits of their names: ``RTX 3090`` is rtx3090."""
-    return {squeezed(name): name for name in names()}
 
 
 def claimed(device: str) -> str:

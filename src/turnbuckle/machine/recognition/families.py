@@ -151,11 +151,12 @@ def family_of(major: int | None, minor: int | None, chip: str | None, amd: bool)
         return by_chip
     if major is None or amd:
         return None
-    if exact := known.get(f"{major}.{minor or 0}"):
+    minor = minor if minor is not None and 0 <= minor <= 9 else 0
+    if exact := known.get(f"{major}.{minor}"):
         return exact
     # an unknown integrated chip must not pass for a discrete one, nor the other way round
     alike = [f for name, f in known.items() if name.split(".")[0] == str(major) and not f.integrated]
-    lower = [f for f in alike if float(f.name) <= float(f"{major}.{minor or 0}")]
+    lower = [f for f in alike if float(f.name) <= float(f"{major}.{minor}")]
     return lower[-1] if lower else next(iter(alike), None)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from turnbuckle.machine import catalog
-from turnbuckle.machine.machine import Coupling, Machine, Parameter
+from turnbuckle.machine.machine import Coupling, Machine, Parameter, schema
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 
 from .device_names import is_slice
@@ -63,10 +63,10 @@ class Device:
             name=row.get("name") or "",
             chip=row.get("chip") or "",
             discrete=None if row.get("discrete") is None else bool(row["discrete"]),
-            memory_bytes=row.get("memory_bytes") or None,
-            memory_bandwidth=row.get("memory_bandwidth") or None,
-            clock_hz=row.get("clock_hz") or None,
-            multiprocessors=row.get("multiprocessors") or None,
+            memory_bytes=_plausible(row.get("memory_bytes"), "gpu.memory_size"),
+            memory_bandwidth=_plausible(row.get("memory_bandwidth"), "gpu.memory_bandwidth"),
+            clock_hz=_plausible(row.get("clock_hz"), "gpu.clock"),
+            multiprocessors=_plausible(row.get("multiprocessors"), "gpu.multiprocessors"),
             major=row.get("compute_major"),
             minor=row.get("compute_minor"),
         )
@@ -87,6 +87,12 @@ class Device:
         if self.discrete is not None:
             return not self.discrete
         return self.family is not None and self.family.integrated
+
+
+def _plausible(amount: float | None, name: ParameterName) -> float | None:
+    """Return an amount of a recording, or None where no GPU can have it."""
+    meaning = schema()[name]
+    return amount if amount is not None and meaning.minimum <= amount <= meaning.maximum else None
 
 
 @dataclass(frozen=True)
