@@ -78,7 +78,7 @@ class Count(Declared):
 
 @dataclass(frozen=True)
 class MeasuredStep(Declared):
-    """The fewest measured cores that no larger measured number beats by as much as is worth it (ECP report, section 4.3.1).
+    """The fewest measured cores beyond which more do not pay (ECP report, section 4.3.1).
 
     Attributes
     ----------
@@ -93,7 +93,8 @@ class MeasuredStep(Declared):
     def words(self, most: float) -> str:
         """Return it in words; `most` are the most cores measured."""
         if self.cores < self.fastest_cores:
-            return f"{self.cores:g} measured cores reach {percent(self.share)} of the best ({self.fastest_cores:g} cores)"
+            best = f"the best ({self.fastest_cores:g} cores)"
+            return f"{self.cores:g} measured cores reach {percent(self.share)} of {best}"
         last = " (the most)" if self.cores == most else ""
         return f"{self.cores:g} measured cores{last} are the fastest"
 
@@ -240,11 +241,14 @@ def _sentence(answer: Cores) -> str:
         found = between(answer.low, answer.high, FARTHEST * answer.measured_cores[1])
         laws = "the laws fitted" if answer.ties else f"the {chosen.fit.law.name} law"
         counts = f"{answer.runs.core_counts} core counts are too few to choose a law"
-        return f"{name}{step}; {asked} of what any number of cores reaches takes {found} by {laws}: {counts}{after}"
+        needed = f"{asked} of what any number of cores reaches takes {found} by {laws}"
+        return f"{name}{step}; {needed}: {counts}{after}"
     enough, below = answer.whole, answer.below
     if enough is not None and below is None:
         verb = "is" if enough.cores == 1 else "are"
-        return f"{name}{shape(enough)} per GPU {verb} enough for {asked}: {reached(enough.efficiency, answer.efficiency)}"
+        likely = "" if enough.reaches >= 0.95 else f" ({enough.reaches:.0%} likely)"
+        efficiency = reached(enough.efficiency, answer.efficiency)
+        return f"{name}{shape(enough)} per GPU {verb} enough for {asked}: {efficiency}{likely}"
     head = f"{name}{span(answer.cores, answer.low, answer.high)} cores per GPU for {asked}"
     if enough is None:
         return f"{head}; no whole number that can be run reaches it"
@@ -296,7 +300,7 @@ def how_it_fits(c: Candidate) -> str:
 
 
 def apart(c: Candidate) -> str:
-    """Return how far the AICc of a law is above the lowest; a dash where the runs are too few for one."""
+    """Return how far the AICc of a law is above the lowest; a dash where it has none."""
     if c.fit.aicc is None or math.isinf(c.fit.aicc):
         return "-"
     return f"+{c.above:.1f}" if c.above else "lowest"
@@ -313,4 +317,5 @@ def node_sentence(answer: Cores) -> str:
         verdict = f"{likely:.0%} likely to be enough"
     else:
         verdict = "enough" if answer.have.efficiency >= answer.efficiency - EVEN else "not enough"
-    return f"{name}this node's {answer.have.cores:.3g} cores per GPU give {efficiency}: {verdict} for {percent(answer.efficiency)}"
+    given = f"this node's {answer.have.cores:.3g} cores per GPU give {efficiency}"
+    return f"{name}{given}: {verdict} for {percent(answer.efficiency)}"

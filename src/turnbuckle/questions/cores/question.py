@@ -9,8 +9,9 @@ of the same, is 5 % or more: which law holds is a doubt of its own.  The weight 
 correction of AICc sets a law of three unknowns back by 28, however well it fits.  Laws within 2 of the lowest AICc fit as well.  An answer
 beyond the counts that were measured is a finding (A337); one beyond twice the most is refused unless asked for.
 
-Fewer than six core counts tell no laws apart: the interval then holds the draws of every law that the runs do not contradict (A527), and
-the answer begins with what was measured.  A law that the runs contradict is neither chosen nor in the interval while another holds.
+Fewer than six core counts tell no laws apart: the interval then holds the draws of every law that the runs do not
+contradict (A527), and the answer begins with what was measured.  A law that the runs contradict is neither chosen nor in the
+interval while another holds.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ Choice = Literal["auto", "hybrid", "exponential", "usl", "floor"]
 
 EFFICIENCY: Final = 0.9
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
-#: The same of each law where fewer runs than these say how timings scatter: with the choice of a law the answer then holds 90 %.
-#: A law with a single run to spare needs no more than `LEVEL`: its draws have tails enough.
+#: The same of each law where fewer runs than these say how timings scatter: with the choice of a law the answer then holds
+#: 90 %.  A law with a single run to spare needs no more than `LEVEL`: its draws have tails enough.  Nor does an end that is
+#: out of reach: it tells of the law, not of the runs.
 FEW_LEVEL, FEW_RUNS = 0.96, 12
 #: Laws with a smaller Akaike weight are excluded.
 EXCLUDED: Final = 0.05
@@ -107,11 +109,11 @@ def cores_per_gpu(
         raise _too_few(runs, [f for f in fits if law in ("auto", f.law.name)])
     few = runs.core_counts < ENOUGH_COUNTS
     drawn = {f.law.name: redrawn(f, runs, draws, seed) for f in fits if f.aicc is not None}
-    candidates = _ranked(fits, few, drawn, t_mpi, efficiency, varies)
+    most = float(runs.cores.max())
+    candidates = _ranked(fits, few, drawn, t_mpi, efficiency, varies, FARTHEST * most)
     contradicted = {c.fit.law.name: misses(c.fit, runs, c.limit_seconds) for c in candidates if c.fitted}
     asked = [c for c in candidates if c.fit.law.name in usable]
     holding = [c for c in asked if not contradicted[c.fit.law.name]]
-    most = float(runs.cores.max())
     weights = dict.fromkeys(contradicted, 1.0) if few else _weights(candidates)
     likely = [c for c in holding if weights[c.fit.law.name] >= EXCLUDED]
     within = [c for c in likely if extrapolate or c.cores <= FARTHEST * most]
@@ -171,12 +173,12 @@ def _without_law(
 
 
 def measured_step(runs: Runs, worth: float = WORTH) -> MeasuredStep:
-    """Return the fewest measured cores that no larger measured number beats by `worth` of its performance or more.
+    """Return the fewest measured cores that no larger number beats by `worth` of its performance or more.
 
     Of several splits of one number of cores the fastest counts.
 
-    >>> flat = Runs("", np.ones(4), np.array([1.0, 2, 4, 8]), np.array([40.0, 22, 10.1, 10]), np.zeros(4), True, False, ("",) * 4)
-    >>> measured_step(flat)
+    >>> cores, seconds = np.array([1.0, 2, 4, 8]), np.array([40.0, 22, 10.1, 10])
+    >>> measured_step(Runs("", np.ones(4), cores, seconds, np.zeros(4), True, False, ("",) * 4))
     MeasuredStep(cores=4.0, fastest_cores=8.0, share=0.9900990099009901)
     """
     mean = runs.mean_of_repeats(runs.seconds)
@@ -194,10 +196,12 @@ def _ranked(
     t_mpi: Float,
     efficiency: float,
     varies: Axes,
+    farthest: float,
 ) -> list[Candidate]:
-    """Return the laws with their answers, best first: by AICc, of few core counts by AIC, whose correction has no end there."""
+    """Return the laws with their answers, best first: by AICc, or by AIC where few core counts leave AICc infinite."""
     lowest = min(f.aicc for f in fits if f.aicc is not None)
-    candidates = [_candidate(f, lowest, drawn.get(f.law.name), t_mpi, efficiency, varies) for f in fits]
+    about = t_mpi, efficiency, varies, farthest
+    candidates = [_candidate(f, lowest, drawn.get(f.law.name), *about) for f in fits]
 
     def criterion(c: Candidate) -> float:
         value = c.fit.aic if few else c.fit.aicc
@@ -206,14 +210,25 @@ def _ranked(
     return sorted(candidates, key=criterion)
 
 
-def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
-    """Return a law with its answer, or without one if it was not fitted."""
+def _candidate(
+    f: Fit,
+    lowest: float,
+    drawn: tuple[Float, Float] | None,
+    t_mpi: Float,
+    efficiency: float,
+    varies: Axes,
+    farthest: float,
+) -> Candidate:
+    """Return a law with its answer, or without one if it was not fitted; `farthest` are the most cores that an answer may have."""
     if f.aicc is None or drawn is None:
         return Candidate(f)
     values, mpi = drawn
     level = FEW_LEVEL if f.unknowns + 1 < f.runs < FEW_RUNS else LEVEL
-    ends = (1 - level) / 2, (1 + level) / 2
-    low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), ends, method="nearest")
+    ends = (1 - level) / 2, (1 + level) / 2, (1 + LEVEL) / 2
+    cores_drawn = f.law.cores(values, mpi, efficiency, varies)
+    low, high, nearer = np.quantile(cores_drawn, ends, method="nearest")
+    if high > farthest:
+        high = nearer
     cores = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
     limit = float(f.law.limit(f.values, t_mpi)[0])
     above = 0.0 if f.aicc == lowest else f.aicc - lowest
@@ -289,7 +304,8 @@ def _why(
     if not rivals:
         return f"{chosen.fit.law.name}: the only law that these runs can carry"
     if runs.core_counts < ENOUGH_COUNTS:
-        few = f"{runs.core_counts} core counts are too few to choose a law: the interval includes every law that fits them"
+        few = f"{runs.core_counts} core counts are too few to choose a law"
+        few += ": the interval includes every law that fits them"
         answers = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (chosen, *ties))
         return "; ".join(filter(None, [f"{few} ({answers})", _contradicted(contradicted)]))
     lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in rivals)
