@@ -102,8 +102,8 @@ def test_the_unit_of_time_changes_nothing() -> None:
 
 
 def test_too_few_runs_say_what_is_missing() -> None:
-    runs = planted("hybrid", np.ones(4), CORES[:4], PLANTED["hybrid"])
-    assert fits.fit(LAWS["exponential"], runs).missing == "6 runs"
+    runs = planted("hybrid", np.ones(3), CORES[:3], PLANTED["hybrid"])
+    assert fits.fit(LAWS["exponential"], runs).missing == "4 runs"
     same = planted("usl", np.ones(8), np.repeat(CORES[:2], 4), PLANTED["usl"])
     assert fits.fit(LAWS["usl"], same).missing == "3 different core counts"
     assert fits.fit(LAWS["hybrid"], same).missing == ""

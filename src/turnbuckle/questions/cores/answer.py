@@ -21,6 +21,10 @@ TIE: Final = 2.0
 FAR: Final = 2.0 * math.log(20.0)
 #: Efficiencies this close to the one asked for reach it.
 EVEN: Final = 1e-9
+#: Fewer core counts do not tell laws apart.
+ENOUGH_COUNTS: Final = 6
+#: Answers beyond this multiple of the most cores measured are refused, and ranges end there.
+FARTHEST: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,29 @@ class Count(Declared):
     measured_seconds: float | None
 
 
+@dataclass(frozen=True)
+class MeasuredStep(Declared):
+    """The fewest measured cores beyond which more do not pay (ECP report, section 4.3.1).
+
+    Attributes
+    ----------
+    cores, fastest_cores : cores per GPU, and those of the fastest runs.
+    share : performance there over that of the fastest runs.
+    """
+
+    cores: float
+    fastest_cores: float
+    share: float
+
+    def words(self, most: float) -> str:
+        """Return it in words; `most` are the most cores measured."""
+        if self.cores < self.fastest_cores:
+            best = f"the best ({self.fastest_cores:g} cores)"
+            return f"{self.cores:g} measured cores reach {percent(self.share)} of {best}"
+        last = " (the most)" if self.cores == most else ""
+        return f"{self.cores:g} measured cores{last} are the fastest"
+
+
 @dataclass(frozen=True, repr=False)
 class Cores(Shown):
     """The answer for one program.
@@ -82,7 +109,9 @@ class Cores(Shown):
     chosen : the law behind the answer; None where only `shared` could be answered.
     ties : other laws that the runs do not exclude.
     low, high : 90 % interval of the cores, laws that cannot be told apart included.
+    step : the measured number of cores beyond which more gain too little.
     following : number of cores to measure next; None where the answer is known to a core.
+    missed : how the law behind the answer misses the runs; empty where it does not.
     """
 
     question: ClassVar[str] = "cores"
@@ -100,7 +129,14 @@ class Cores(Shown):
     have: Count | None
     shared: tuple[Curve, ...]
     findings: tuple[Finding, ...]
+    step: MeasuredStep
     following: float | None = None
+    missed: str = ""
+
+    @property
+    def few(self) -> bool:
+        """Return whether the runs have too few core counts to tell laws apart."""
+        return self.runs.core_counts < ENOUGH_COUNTS
 
     @property
     def cores(self) -> float:
@@ -172,18 +208,18 @@ def span(value: float, low: float, high: float) -> str:
     return f"{value:.{places}f} ({upper})"
 
 
-def between(low: float, high: float) -> str:
-    """Format a range of cores in three digits.
+def between(low: float, high: float, most: float = math.inf) -> str:
+    """Format a range of cores in three digits; one that ends beyond `most` is open.
 
-    >>> between(2.93, 8.701), between(11.4, math.inf)
-    ('2.93 to 8.7', '11.4 or more')
+    >>> between(2.93, 8.701), between(11.4, math.inf), between(2.93, 170.0, most=16)
+    ('2.93 to 8.7', '11.4 or more', '2.93 or more')
     """
-    return f"{low:.3g} to {high:.3g}" if math.isfinite(high) else f"{low:.3g} or more"
+    return f"{low:.3g} to {high:.3g}" if high <= most and math.isfinite(high) else f"{low:.3g} or more"
 
 
 def shape(count: Count) -> str:
     """Format a number of cores that can be run: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
-    words = f"{count.cores:g} core{'' if count.cores == 1 else 's'}"
+    words = _cores(count.cores)
     if count.ranks is None or count.threads is None or min(count.ranks, count.threads) <= 1:
         return words
     return f"{words} ({count.ranks:g} ranks x {count.threads:g} threads)"
@@ -191,21 +227,41 @@ def shape(count: Count) -> str:
 
 def _sentence(answer: Cores) -> str:
     name = f"{answer.runs.program}: " if answer.runs.program else ""
-    if answer.chosen is None:
+    chosen, asked = answer.chosen, percent(answer.efficiency)
+    if chosen is None and not answer.missed:
         return name + "; ".join(sharing(c) for c in answer.shared)
-    asked, enough, below = percent(answer.efficiency), answer.whole, answer.below
+    step = answer.step.words(answer.measured_cores[1])
+    if chosen is None:
+        return f"{name}{step}; no law describes the runs: cores for {asked} cannot be said"
+    after = "" if answer.following is None else f"; measure at {_cores(answer.following)} next"
+    if answer.missed:
+        found = f"the {chosen.fit.law.name} law says {number(answer.cores)} for {asked}, but misses the runs"
+        return f"{name}{step}; {found}{after}"
+    if answer.few:
+        found = between(answer.low, answer.high, FARTHEST * answer.measured_cores[1])
+        laws = "the laws fitted" if answer.ties else f"the {chosen.fit.law.name} law"
+        counts = f"{answer.runs.core_counts} core counts are too few to choose a law"
+        needed = f"{asked} of what any number of cores reaches takes {found} by {laws}"
+        return f"{name}{step}; {needed}: {counts}{after}"
+    enough, below = answer.whole, answer.below
     if enough is not None and below is None:
         verb = "is" if enough.cores == 1 else "are"
-        return f"{name}{shape(enough)} per GPU {verb} enough for {asked}: {reached(enough.efficiency, answer.efficiency)}"
+        likely = "" if enough.reaches >= 0.95 else f" ({enough.reaches:.0%} likely)"
+        efficiency = reached(enough.efficiency, answer.efficiency)
+        return f"{name}{shape(enough)} per GPU {verb} enough for {asked}: {efficiency}{likely}"
     head = f"{name}{span(answer.cores, answer.low, answer.high)} cores per GPU for {asked}"
     if enough is None:
         return f"{head}; no whole number that can be run reaches it"
-    after = "" if answer.following is None else f"; measure at {answer.following:g} core{'s' * (answer.following != 1)} next"
     if any(_whole(c.cores) != _whole(answer.cores) for c in answer.ties):
-        laws = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (answer.chosen, *answer.ties))
+        laws = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (chosen, *answer.ties))
         return f"{name}{between(answer.low, answer.high)} cores per GPU for {asked}: the runs do not decide between laws ({laws}){after}"
     few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, answer.efficiency)}, "
     return f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{after}"
+
+
+def _cores(count: float) -> str:
+    """Format a number of cores with its noun: ``"1 core"``, ``"4 cores"``."""
+    return f"{count:g} core{'' if count == 1 else 's'}"
 
 
 def _whole(cores: float) -> float:
@@ -243,11 +299,23 @@ def how_it_fits(c: Candidate) -> str:
     return "fits as well" if above < TIE else "is not excluded" if above < FAR else "cannot be excluded by so few runs"
 
 
+def apart(c: Candidate) -> str:
+    """Return how far the AICc of a law is above the lowest; a dash where it has none."""
+    if c.fit.aicc is None or math.isinf(c.fit.aicc):
+        return "-"
+    return f"+{c.above:.1f}" if c.above else "lowest"
+
+
 def node_sentence(answer: Cores) -> str:
     """Return the efficiency that the node asked about reaches, in one sentence; without a law it is unknown."""
     name = f"{answer.runs.program}: " if answer.runs.program else ""
     if answer.have is None:
         return f"{name}what this node reaches is not known: no law could be fitted"
-    enough = "enough" if answer.have.efficiency >= answer.efficiency - EVEN else "not enough"
     efficiency = reached(answer.have.efficiency, answer.efficiency)
-    return f"{name}this node's {answer.have.cores:.3g} cores per GPU give {efficiency}: {enough} for {percent(answer.efficiency)}"
+    likely = answer.have.reaches
+    if 0.05 < likely < 0.95:
+        verdict = f"{likely:.0%} likely to be enough"
+    else:
+        verdict = "enough" if answer.have.efficiency >= answer.efficiency - EVEN else "not enough"
+    given = f"this node's {answer.have.cores:.3g} cores per GPU give {efficiency}"
+    return f"{name}{given}: {verdict} for {percent(answer.efficiency)}"

@@ -218,7 +218,7 @@ def _print_all(console: Console, answers: list[Cores]) -> None:
     """Print the answer for the program that needs most, because it decides the node."""
     from turnbuckle.questions.cores.answer import percent, shape
 
-    needs = [(c.whole.cores, c) for c in answers if c.whole is not None]
+    needs = [(c.whole.cores, c) for c in answers if c.whole is not None and not c.few and not c.missed]
     if len(needs) < len(answers):
         return
     _, most = max(needs, key=lambda pair: pair[0])
@@ -270,7 +270,7 @@ def _counts_table(answer: Cores) -> Table:
 
 
 def _laws_table(answer: Cores) -> Table:
-    from turnbuckle.questions.cores.answer import span
+    from turnbuckle.questions.cores.answer import apart, span
 
     table = unframed("law", "cores (90% range)", "AICc", "RMS", "parameters", title="laws")
     for c in answer.candidates:
@@ -282,7 +282,7 @@ def _laws_table(answer: Cores) -> Table:
             f"{name} {seconds(value) if unit == 's' else f'{value:.3g}'}"
             for (name, unit), value in zip(law.parameters, c.fit.values[0].tolist(), strict=True)
         ]
-        aicc = "lowest" if not c.above else f"+{c.above:.1f}"
+        aicc = apart(c)
         table.add_row(law.words, span(c.cores, c.low, c.high), aicc, f"{c.fit.rms:.2%}", ", ".join(values))
     return table
 

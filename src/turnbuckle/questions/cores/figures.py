@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.questions.cores import laws
-from turnbuckle.questions.cores.answer import Candidate, Cores, percent, span
+from turnbuckle.questions.cores.answer import Candidate, Cores, apart, between, percent, span
 from turnbuckle.questions.cores.fits import Axes, axes
 from turnbuckle.questions.cores.oversubscription import Curve
 from turnbuckle.questions.cores.replayed import Replayed
@@ -69,7 +69,10 @@ def cores_figure(result: Cores, name: str) -> Figure:
     title = f"{'time of a unit of work' if runs.throughput else 'run time'} [{unit}]"
     y = quantity("time", [low, top], title=title, labelExpr=PLAIN)
     interval: Rows = [{"cores": digits(max(result.low, least)), "to": digits(min(result.high, most))}]
-    sentence = f"{span(result.cores, result.low, result.high)} cores for {percent(result.efficiency)}"
+    answered = span(result.cores, result.low, result.high)
+    if result.few or result.missed:
+        answered = between(result.low, result.high, most)
+    sentence = f"{answered} cores for {percent(result.efficiency)}"
     place: Rows = [{"cores": digits(result.cores), "label": sentence}]
     # the answer's words stand on the side that has more room
     right = result.cores < least + (most - least) * 0.55
@@ -160,11 +163,10 @@ def _legend_layers(fitted: list[Candidate], chosen: Candidate, right: float, row
     """Name the laws, with their distance from the best, left of a pixel and below so many rows."""
     out: list[Spec] = []
     for k, c in enumerate(fitted):
-        apart = "lowest AICc" if not c.above else f"AICc +{c.above:.1f}"
         y = 34 + 16 * (k + row)
         width, look = _look(c, chosen)
         out.append(marks.rules([{}], right - 208, y, width, x2=right - 180, **look))
-        label = f"{_WORDS[c.fit.law.name]}: {apart}"
+        label = f"{_WORDS[c.fit.law.name]}: {apart(c)} AICc"
         out.append(marks.words(label, right - 172, y, align="left", fontSize=11, color=INK if c is chosen else SOFT))
     return out
 

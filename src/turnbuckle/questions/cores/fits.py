@@ -36,6 +36,8 @@ _LARGEST_EXPONENT: Final = 600.0
 _BLOCK: Final = 8_000_000
 #: Runs beyond one a configuration from which on repeats, not residuals, say how timings scatter.
 FEWEST_SPARE: Final = 3
+#: Runs that any law needs; one more than it has unknowns where these are more.
+FEWEST_RUNS: Final = 4
 #: Residuals, as a share of the run time: what is far off, what is off if repeats say so too, and how unlikely that must be.
 FAR_OFF, OFF, UNLIKELY = 0.10, 0.02, 0.01
 _GOLDEN, _NARROWINGS = (math.sqrt(5.0) - 1.0) / 2.0, 32
@@ -317,11 +319,12 @@ class Fit:
     ----------
     law : which.
     values : its parameters, shape (1, parameters).
-    aicc : the criterion; None where the runs are too few for it.
+    aicc : the criterion; infinite where the runs are too few for its correction, None where they are too few for the law.
     aic : the same without its correction for few runs.
     rms : root mean square of the residuals, as a share of the run time.
     unknowns : parameters that were free, the error's variance not among them.
     missing : what keeps it from being fitted; empty where it is.
+    runs : that it was fitted to.
     """
 
     law: Law
@@ -331,6 +334,7 @@ class Fit:
     unknowns: int
     missing: str = ""
     aic: float | None = None
+    runs: int = 0
 
 
 def weights(runs: Runs) -> Float:
@@ -360,8 +364,7 @@ def aic(rss: float, runs: int, unknowns: int) -> float:
 def fit(law: Law, runs: Runs) -> Fit:
     """Fit one law to the part of the run time that is not MPI."""
     unknowns, count = law.needs(runs), len(runs)
-    # AICc is finite from three runs more than unknowns on; two unknowns may be fitted to fewer
-    fewest = unknowns + (2 if unknowns == 2 else 3)
+    fewest = max(FEWEST_RUNS, unknowns + 1)
     missing = []
     # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit
     shapes = {"hybrid": 2, "floor": 4}.get(law.name, unknowns)
@@ -377,7 +380,7 @@ def fit(law: Law, runs: Runs) -> Fit:
     y = (runs.seconds - runs.mpi_seconds)[None, :]
     values = law.fit(runs, y, w)
     rss = float((((y - law.seconds(values, runs.ranks, runs.threads)) * w) ** 2).sum())
-    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns))
+    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns), runs=count)
 
 
 def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:

@@ -8,6 +8,10 @@ The interval holds 90 % of the draws of the chosen law, and of every other law w
 of the same, is 5 % or more: which law holds is a doubt of its own.  The weight is that of AIC where it is larger: at six runs the
 correction of AICc sets a law of three unknowns back by 28, however well it fits.  Laws within 2 of the lowest AICc fit as well.  An answer
 beyond the counts that were measured is a finding (A337); one beyond twice the most is refused unless asked for.
+
+Fewer than six core counts tell no laws apart: the interval then holds the draws of every law that the runs do not
+contradict (A527), and the answer begins with what was measured.  A law that the runs contradict is neither chosen nor in the
+interval while another holds.
 """
 
 from __future__ import annotations
@@ -25,9 +29,21 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.cores import laws
-from turnbuckle.questions.cores.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
-from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
-from turnbuckle.questions.cores.oversubscription import WORTH, curves
+from turnbuckle.questions.cores.answer import (
+    ENOUGH_COUNTS,
+    EVEN,
+    FARTHEST,
+    Candidate,
+    Cores,
+    Count,
+    MeasuredStep,
+    how_it_fits,
+    how_many,
+    number,
+    percent,
+)
+from turnbuckle.questions.cores.fits import FAR_OFF, LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
+from turnbuckle.questions.cores.oversubscription import WORTH, Curve, curves
 from turnbuckle.questions.cores.replayed import Replayed, replayed
 from turnbuckle.questions.cores.runs import Runs, from_profiles, read_runs
 
@@ -35,10 +51,12 @@ Choice = Literal["auto", "hybrid", "exponential", "usl", "floor"]
 
 EFFICIENCY: Final = 0.9
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
+#: The same of each law where fewer runs than these say how timings scatter: with the choice of a law the answer then holds
+#: 90 %.  A law with a single run to spare needs no more than `LEVEL`: its draws have tails enough.  Nor does an end that is
+#: out of reach: it tells of the law, not of the runs.
+FEW_LEVEL, FEW_RUNS = 0.96, 12
 #: Laws with a smaller Akaike weight are excluded.
 EXCLUDED: Final = 0.05
-#: Answers beyond this multiple of the most cores measured are refused.
-FARTHEST: Final = 2.0
 #: Run time that rises, and MPI time that differs, by more than these shares are said.
 RISES, DIFFERS = 0.02, 0.10
 _MOST_ROWS: Final = 16
@@ -82,39 +100,135 @@ def cores_per_gpu(
         raise error_of("A031.draws", found=f"{draws:,} draws of {len(runs):,} runs", most=max(100, _AFFORDABLE // len(runs)))
     varies, t_mpi = axes(runs, math.inf if extrapolate else FARTHEST), runs.mpi_seconds.mean(keepdims=True)
     fits = [fit(candidate_law, runs) for candidate_law in LAWS.values()]
-    shared = tuple(curves(runs, worth))
-    usable = [f for f in fits if f.aicc is not None and law in ("auto", f.law.name)]
+    shared, step = tuple(curves(runs, worth)), measured_step(runs, worth)
+    usable = [f.law.name for f in fits if f.aicc is not None and law in ("auto", f.law.name)]
     if not usable:
         if law == "auto" and shared:
-            why = f"no law: {_lacking(fits)}"
-            return Cores(runs, efficiency, tuple(Candidate(f) for f in fits), None, why, (), math.nan, math.nan, (), None, None, shared, ())
+            unfitted = tuple(Candidate(f) for f in fits)
+            return _without_law(runs, efficiency, unfitted, f"no law: {_lacking(fits)}", shared, step)
         raise _too_few(runs, [f for f in fits if law in ("auto", f.law.name)])
-    lowest = min(f.aicc for f in fits if f.aicc is not None)
+    few = runs.core_counts < ENOUGH_COUNTS
     drawn = {f.law.name: redrawn(f, runs, draws, seed) for f in fits if f.aicc is not None}
-    ranked = sorted(fits, key=lambda f: math.inf if f.aicc is None else f.aicc)
-    candidates = [_candidate(f, lowest, drawn.get(f.law.name), t_mpi, efficiency, varies) for f in ranked]
-    chosen = next(c for c in candidates if any(c.fit is f for f in usable))
     most = float(runs.cores.max())
+    candidates = _ranked(fits, few, drawn, t_mpi, efficiency, varies, FARTHEST * most)
+    contradicted = {c.fit.law.name: misses(c.fit, runs, c.limit_seconds) for c in candidates if c.fitted}
+    asked = [c for c in candidates if c.fit.law.name in usable]
+    holding = [c for c in asked if not contradicted[c.fit.law.name]]
+    weights = dict.fromkeys(contradicted, 1.0) if few else _weights(candidates)
+    likely = [c for c in holding if weights[c.fit.law.name] >= EXCLUDED]
+    within = [c for c in likely if extrapolate or c.cores <= FARTHEST * most]
+    chosen = (within or holding or asked)[0]
+    missed = contradicted[chosen.fit.law.name]
+    if missed and law == "auto" and chosen.fit.rms > FAR_OFF:
+        why, flaws = f"no law: {_contradicted(contradicted)}", _of_runs(runs)
+        flaws.append(finding("A336", 1, f"{chosen.fit.law.name}: {missed}"))
+        return _without_law(runs, efficiency, tuple(candidates), why, shared, step, missed, merge(flaws))
     if chosen.cores > FARTHEST * most and not (extrapolate and math.isfinite(chosen.cores)):
         raise _too_far(chosen, runs, efficiency, varies)
-    weights = _weights(candidates)
-    ties = [c for c in candidates if c is not chosen and weights.get(c.fit.law.name, 0.0) >= EXCLUDED] if law == "auto" else []
+    ties = [c for c in likely if c is not chosen] if law == "auto" else []
     low, high = min(c.low for c in (chosen, *ties)), max(c.high for c in (chosen, *ties))
     mixed = [(c.fit.law, drawn[c.fit.law.name], weights[c.fit.law.name] if ties else 1.0) for c in (chosen, *ties)]
     count = partial(_count, runs, chosen, varies, efficiency, mixed)
     counts, whole = _counts(runs, chosen, varies, efficiency, count)
     at_node = None if have is None else count(*_real_split(chosen, varies, have))
-    why, flaws = _why(chosen, candidates, ties, law), tuple(_findings(runs, chosen, whole, at_node, ties, low, high))
-    following = _next(runs, chosen, ties, varies, low, high)
-    return Cores(runs, efficiency, tuple(candidates), chosen, why, tuple(ties), low, high, counts, whole, at_node, shared, flaws, following)
+    flaws = _findings(runs, chosen, whole, at_node, ties, low, high, missed)
+    if few:
+        answers = ", ".join(f"{c.fit.law.name}: {how_many(c.cores)}" for c in (chosen, *ties))
+        flaws.append(finding("A527", runs.core_counts, f"{_many(runs.core_counts, 'core count')}; {answers}"))
+    return Cores(
+        runs=runs,
+        efficiency=efficiency,
+        candidates=tuple(candidates),
+        chosen=chosen,
+        why=_why(runs, chosen, candidates, ties, law, contradicted),
+        ties=tuple(ties),
+        low=low,
+        high=high,
+        counts=counts,
+        whole=whole,
+        have=at_node,
+        shared=shared,
+        findings=tuple(merge(flaws)),
+        step=step,
+        following=_next(runs, chosen, ties, varies, low, high),
+        missed=missed,
+    )
 
 
-def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
-    """Return a law with its answer, or without one if it was not fitted."""
+def _without_law(
+    runs: Runs,
+    efficiency: float,
+    candidates: tuple[Candidate, ...],
+    why: str,
+    shared: tuple[Curve, ...],
+    step: MeasuredStep,
+    missed: str = "",
+    findings: Sequence[Finding] = (),
+) -> Cores:
+    """Return an answer that no law stands behind: what was measured, and how many ranks may share a GPU."""
+    unknown = math.nan
+    return Cores(
+        runs, efficiency, candidates, None, why, (), unknown, unknown, (), None, None, shared, tuple(findings), step, missed=missed
+    )
+
+
+def measured_step(runs: Runs, worth: float = WORTH) -> MeasuredStep:
+    """Return the fewest measured cores that no larger number beats by `worth` of its performance or more.
+
+    Of several splits of one number of cores the fastest counts.
+
+    >>> cores, seconds = np.array([1.0, 2, 4, 8]), np.array([40.0, 22, 10.1, 10])
+    >>> measured_step(Runs("", np.ones(4), cores, seconds, np.zeros(4), True, False, ("",) * 4))
+    MeasuredStep(cores=4.0, fastest_cores=8.0, share=0.9900990099009901)
+    """
+    mean = runs.mean_of_repeats(runs.seconds)
+    counts = np.unique(runs.cores)
+    times = np.array([mean[runs.cores == n].min() for n in counts])
+    best = np.minimum.accumulate(times[::-1])[::-1]
+    step, fastest = int(np.argmax(times < best * (1 + worth))), int(np.argmin(times))
+    return MeasuredStep(float(counts[step]), float(counts[fastest]), float(times[fastest] / times[step]))
+
+
+def _ranked(
+    fits: Sequence[Fit],
+    few: bool,
+    drawn: dict[Name, tuple[Float, Float]],
+    t_mpi: Float,
+    efficiency: float,
+    varies: Axes,
+    farthest: float,
+) -> list[Candidate]:
+    """Return the laws with their answers, best first: by AICc, or by AIC where few core counts leave AICc infinite."""
+    lowest = min(f.aicc for f in fits if f.aicc is not None)
+    about = t_mpi, efficiency, varies, farthest
+    candidates = [_candidate(f, lowest, drawn.get(f.law.name), *about) for f in fits]
+
+    def criterion(c: Candidate) -> float:
+        value = c.fit.aic if few else c.fit.aicc
+        return math.inf if value is None else value
+
+    return sorted(candidates, key=criterion)
+
+
+def _candidate(
+    f: Fit,
+    lowest: float,
+    drawn: tuple[Float, Float] | None,
+    t_mpi: Float,
+    efficiency: float,
+    varies: Axes,
+    farthest: float,
+) -> Candidate:
+    """Return a law with its answer, or without one if it was not fitted; `farthest` are the most cores that an answer may have."""
     if f.aicc is None or drawn is None:
         return Candidate(f)
     values, mpi = drawn
-    low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+    level = FEW_LEVEL if f.unknowns + 1 < f.runs < FEW_RUNS else LEVEL
+    ends = (1 - level) / 2, (1 + level) / 2, (1 + LEVEL) / 2
+    cores_drawn = f.law.cores(values, mpi, efficiency, varies)
+    low, high, nearer = np.quantile(cores_drawn, ends, method="nearest")
+    if high > farthest:
+        high = nearer
     cores = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
     limit = float(f.law.limit(f.values, t_mpi)[0])
     above = 0.0 if f.aicc == lowest else f.aicc - lowest
@@ -175,15 +289,28 @@ def _weights(candidates: list[Candidate]) -> dict[Name, float]:
     return out
 
 
-def _why(chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], law: Choice) -> str:
+def _contradicted(contradicted: dict[Name, str]) -> str:
+    return "; ".join(f"{name} misses the runs ({how})" for name, how in contradicted.items() if how)
+
+
+def _why(
+    runs: Runs, chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], law: Choice, contradicted: dict[Name, str]
+) -> str:
     if law != "auto":
-        better = [c for c in candidates if c.above is not None and chosen.above is not None and c.above < chosen.above]
+        better = [c for c in candidates if c.above is not None and chosen.above is not None and c.above < chosen.above < math.inf]
         reason = f"{chosen.fit.law.name} law, as asked for"
         return reason + "".join(f"; AICc of {c.fit.law.name} is {_apart(chosen, c)} lower" for c in better)
     rivals = [c for c in candidates if c is not chosen and c.above is not None]
     if not rivals:
         return f"{chosen.fit.law.name}: the only law that these runs can carry"
+    if runs.core_counts < ENOUGH_COUNTS:
+        few = f"{runs.core_counts} core counts are too few to choose a law"
+        few += ": the interval includes every law that fits them"
+        answers = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (chosen, *ties))
+        return "; ".join(filter(None, [f"{few} ({answers})", _contradicted(contradicted)]))
     lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in rivals)
+    if contradictions := _contradicted(contradicted):
+        lowest += f"; {contradictions}"
     if ties:
         tied = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({how_many(c.cores)})" for c in ties)
         lowest += f": {tied}, so the interval includes {'it' if len(ties) == 1 else 'them'}"
@@ -320,7 +447,14 @@ def _runnable(runs: Runs, chosen: Candidate, varies: Axes) -> dict[float, tuple[
 
 
 def _findings(
-    runs: Runs, chosen: Candidate, whole: Count | None, have: Count | None, ties: list[Candidate], low: float, high: float
+    runs: Runs,
+    chosen: Candidate,
+    whole: Count | None,
+    have: Count | None,
+    ties: list[Candidate],
+    low: float,
+    high: float,
+    missed: str,
 ) -> list[Finding]:
     out = []
     least, most = float(runs.cores.min()), float(runs.cores.max())
@@ -334,17 +468,23 @@ def _findings(
         if whole.ranks > ranks or whole.threads > threads:
             detail = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
             out.append(finding("A337", 1, detail))
-    if missed := misses(chosen.fit, runs, chosen.limit_seconds):
+    if missed:
         out.append(finding("A336", 1, f"{chosen.fit.law.name}: {missed}"))
-    if ties:
+    if ties and runs.core_counts >= ENOUGH_COUNTS:
         out.append(finding("A338", len(ties), ", ".join(f"{c.fit.law.name}: {how_many(c.cores)}" for c in ties)))
+    return [*out, *_of_runs(runs)]
+
+
+def _of_runs(runs: Runs) -> list[Finding]:
+    """Return what the runs themselves show, whatever law is fitted to them."""
+    out = []
     if rising := _rising(runs):
         out.append(finding("A339", len(rising), "; ".join(rising[:3])))
     mpi, total = runs.mean_of_repeats(runs.mpi_seconds), float(runs.seconds.mean())
     spread = float(mpi.max() - mpi.min())
     if spread > DIFFERS * float(mpi.mean()) and spread > 0.01 * total:
         out.append(finding("A340", runs.shapes, f"{mpi.min():.3g} s to {mpi.max():.3g} s; the mean is taken"))
-    return merge(out)
+    return out
 
 
 def _rising(runs: Runs) -> list[str]:

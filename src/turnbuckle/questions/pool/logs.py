@@ -113,4 +113,5 @@ def _stream(
     columns |= {"limit": columns["work"], "parts": np.ones(len(kept)), "cores": cores, "gpus": gpus, "memory": memory}
     before = np.zeros(len(ran), dtype=bool) if standing is None else standing
     more = {"findings": (*findings, *aside), "standing": before[kept]}
-    return logged(source, columns, [names[k] for k in kept], [keys[k] for k in kept], **more)
+    rows = kept.tolist()
+    return logged(source, columns, [names[k] for k in rows], [keys[k] for k in rows], **more)

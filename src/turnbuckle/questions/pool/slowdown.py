@@ -132,9 +132,11 @@ def _recorded(tie: Tie, run: Run, machine: Machine, draws: int, seed: int) -> Sl
     low, high = (end / now if now else value for end in projected.ends)
     recorded = crossing(answer.run.profile)
     declared = (tie.bandwidth, tie.exposed, tie.moving)
-    moved = [shown if given is None else given for given, shown in zip(declared, recorded, strict=True)]
+    both = zip(declared, recorded, strict=True)
+    bandwidth, exposed, moving = (shown if given is None else given for given, shown in both)
     findings = (*answer.findings, *projected.findings)
-    return Slowdown(value, min(low, value), max(high, value), "recording", *moved, findings)
+    ends = min(low, value), max(high, value)
+    return Slowdown(value, *ends, "recording", bandwidth, exposed, moving, findings)
 
 
 def crossing(profile: Profile) -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ BLOCK: Final = 86_400.0
 COLUMNS: Final = ("arrival", "work", "limit", "parts", "cores", "gpus", "memory", "class_of")
 YEAR: Final = 365.25 * 86_400.0
 #: The most that a job has.  No public cluster is a tenth as large (Top500, November 2025), and no job runs a tenth as long.
-MOST_YEARS, MOST_PARTS, MOST_CORES, MOST_GPUS, MOST_MIB = 20, 1_000_000, 200_000_000, 5_000_000, 1 << 50
+MOST_YEARS, MOST_PARTS, MOST_CORES, MOST_GPUS, MOST_MIB = 20, 1_000_000, 200_000_000, 5_000_000, 1 << 40
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,15 @@ def logged(source: str, columns: Mapping[str, Float], names: Sequence[str], keys
     if reasons:
         detail = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
         findings.append(finding("A521", sum(reasons.values()), detail))
-    class_of, classes = classed([names[k] for k in kept])
-    times = {name: columns[name][kept] for name in ("arrival", "work", "limit")}
-    counts = {name: columns[name][kept].astype(np.int64) for name in ("parts", "cores", "memory")}
+    rows = kept.tolist()
+    class_of, classes = classed([names[k] for k in rows])
     gpus = columns["gpus"][kept]
-    counts["gpus"] = np.where(gpus > MILLI, np.ceil(gpus / MILLI) * MILLI, gpus).astype(np.int64)
+    gpus = np.where(gpus > MILLI, np.ceil(gpus / MILLI) * MILLI, gpus)
+    columns_of: dict[str, Any] = {name: columns[name][kept].astype(np.int64) for name in ("parts", "cores", "memory")}
+    columns_of |= {name: columns[name][kept] for name in ("arrival", "work", "limit")}
+    columns_of |= {"gpus": gpus.astype(np.int64), "class_of": class_of, "classes": classes}
     standing = int(more.pop("standing", np.zeros(len(names)))[kept].sum())
-    return Stream(source, **times, **counts, class_of=class_of, classes=classes, findings=tuple(findings), standing=standing, **more)
+    return Stream(source, **columns_of, findings=tuple(findings), standing=standing, **more)
 
 
 def _believed(columns: Mapping[str, Float], keys: Sequence[str]) -> tuple[Int, dict[str, int]]:
