@@ -15,7 +15,7 @@ from turnbuckle.page.charts import profile_charts
 from turnbuckle.page.charts.offload_map import offload_figure
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import host_work, summary
+from turnbuckle.profile.summary import each, host_work, summary
 from turnbuckle.profile.summary.describe import scope, transfer_distribution
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit
@@ -30,10 +30,12 @@ from turnbuckle.show.run_tables import (
     calls_table,
     category_words,
     copies_table,
+    gpus_table,
     host_work_tables,
     kernels_table,
     link_words,
     message_words,
+    ranks_table,
     run_time_table,
     start_up_words,
     window_words,
@@ -129,7 +131,7 @@ def _date(utc_ns: object) -> str:
 def profiled_section(answer: Answer) -> dict[str, Any]:
     """Return inputs, coverage, overhead, observed link, data quality and findings."""
     profile = answer.run.profile
-    shares = summary.categories_ns(profile)
+    shares = each.categories_ns(profile)
     total = max(profile.run_time_ns, 1)
     overhead = summary.overhead_share(profile)
     facts: Facts = [
@@ -219,10 +221,9 @@ def usage_section(answer: Answer) -> dict[str, Any]:
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
     return {
-        "categories": profile_charts.categories(summary.categories_ns(profile), category_words(answer.run))
-        if profile.run_time_ns
-        else None,
+        "categories": profile_charts.categories(each.categories_ns(profile), category_words(answer.run)) if profile.run_time_ns else None,
         "categories_table": run_time_table(answer.run),
+        "each_tables": [table for table in (ranks_table(profile), gpus_table(profile)) if table is not None],
         "distributions": profile_charts.distributions(sizes) if (sizes := transfer_distribution(profile)) else [],
         "copies_table": copies_table(profile) if gpu else None,
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from turnbuckle.profile.messages.traffic import traffic
-from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import host_work, summary
+from turnbuckle.profile.profile import Profile, device_busy
+from turnbuckle.profile.summary import each, host_work, summary
 from turnbuckle.profile.summary.describe import links
 from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.profile.transfers import known_links
@@ -27,7 +27,7 @@ _MEANING_UNRECORDED: Final = terms("meaning beside an unrecorded device")
 
 def category_words(run: Run) -> dict[str, str]:
     """Return the categories of the time line that were recorded, in words; without kernels nothing tells that the device is idle."""
-    shares = summary.categories_ns(run.profile)
+    shares = each.categories_ns(run.profile)
     named = {**CATEGORY_WORDS, **(_BESIDE_UNRECORDED if "kernel" in run.untold else {})}
     words = {name: text for name, text in named.items() if shares[name] or name not in run.untold}
     if run.on_device and not run.projectable:
@@ -52,8 +52,11 @@ _ENDS: Final = terms("end of the start-up")
 
 
 def run_time_table(run: Run) -> Table:
-    """Return where the run time goes: each instant belongs to one category.  The steady part stands beside a run of much start-up."""
-    shares, words = summary.categories_ns(run.profile), category_words(run)
+    """Return where the run time goes: each instant belongs to one category, of several ranks in the mean over them.
+
+    The steady part stands beside a run of much start-up.
+    """
+    shares, words, of_ranks = each.categories_ns(run.profile), category_words(run), len(each.ranks(run.profile))
     total = max(run.profile.run_time_ns, 1)
     meaning = {**_MEANING, **(_MEANING_UNRECORDED if "kernel" in run.untold else {})}
     if words["cpu"] == "nothing recorded":
@@ -70,7 +73,7 @@ def run_time_table(run: Run) -> Table:
     rows.append([Cell(text, tone="soft") for text in ("closure defect", "run time minus all of the above", defect, "")])
     head = ["category", "what it is", ">time", ">share"]
     if run.steady is not None:
-        left = summary.categories_ns(run.steady.profile)
+        left = each.categories_ns(run.steady.profile)
         head += [">steady", ">share "]
         for row, name in zip(rows, shares, strict=False):
             recorded = name in words
@@ -80,8 +83,48 @@ def run_time_table(run: Run) -> Table:
                 else cells("", DASH)
             )
         rows[-1] += [Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"), Cell("")]
-    caption = "The exclusive time line: each instant belongs to one category."
-    return Table(caption, head, rows, title="where the run time goes (each instant counted once)", wide=("what it is",))
+    caption, counted = "The exclusive time line: each instant belongs to one category.", "each instant counted once"
+    if of_ranks:
+        caption = f"The exclusive time line, mean of {of_ranks:,} ranks: each instant of a rank belongs to one category."
+        counted = f"mean of {of_ranks:,} ranks, each instant counted once"
+    return Table(caption, head, rows, title=f"where the run time goes ({counted})", wide=("what it is",))
+
+
+def ranks_table(profile: Profile) -> Table | None:
+    """Return where the run time of each rank goes; None for a run of one process."""
+    each_rank, total = each.ranks(profile), max(profile.run_time_ns, 1)
+    if not each_rank:
+        return None
+    shown = [name for name in CATEGORY_WORDS if any(row["categories_ns"][name] for row in each_rank)]
+    rows = [
+        cells(
+            f"process {row['process']}" if row["rank"] is None else f"rank {row['rank']}",
+            *(percent(row["categories_ns"][name] / total) for name in shown),
+        )
+        for row in each_rank[:MOST]
+    ]
+    head = ["rank", *(f">{CATEGORY_WORDS[name].partition(',')[0]}" for name in shown)]
+    caption = "Each rank's run time: each of its instants belongs to one category."
+    return Table(caption, head, rows, TOP, len(each_rank) - len(rows), title="each rank")
+
+
+def gpus_table(profile: Profile) -> Table | None:
+    """Return what each GPU does during the run; None for a single one."""
+    each_gpu, total = each.gpus(profile), max(profile.run_time_ns, 1)
+    if len(each_gpu) < 2:
+        return None
+    shares = ("kernels_ns", "between_gpus_ns", "copies_ns", "idle_ns")
+    rows = [cells(_gpu_name(row), *(percent(row[name] / total) for name in shares)) for row in each_gpu[:MOST]]
+    head = ["GPU", ">kernels", ">between GPUs alone", ">copies, no kernel", ">idle"]
+    caption = "Each GPU's share of the run time: kernels, of them those between GPUs that run alone, copies beside no kernel, nothing."
+    return Table(caption, head, rows, TOP, len(each_gpu) - len(rows), title="each GPU")
+
+
+def _gpu_name(row: dict[str, Any]) -> str:
+    number = "not numbered" if row["device"] is None else str(row["device"])
+    if row["rank"] is not None:
+        return f"{number} of rank {row['rank']}"
+    return number if row["process"] is None else f"{number} of process {row['process']}"
 
 
 def copies_table(profile: Profile) -> Table | None:
@@ -184,8 +227,13 @@ def window_words(profile: Profile) -> str:
     window = summary.kernel_window_ns(profile)
     if not window:
         return ""
-    busy = summary.kernels(profile)["union_ns"] / window
-    return f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(busy)} of it"
+    devices = summary.devices(profile)
+    busy = [device_busy(profile.trace, device, ("kernels",), process) for device, process in devices]
+    shares = sorted(share for start, end in busy if (share := int((end - start).sum()) / window))
+    ran = percent(shares[-1])
+    if len(shares) > 1:
+        ran = f"{percent(shares[0])} to {ran} (by GPU)"
+    return f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {ran} of it"
 
 
 def link_words(run: Run) -> dict[str, str]:

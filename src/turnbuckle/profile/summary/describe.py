@@ -11,7 +11,7 @@ from turnbuckle.machine import Machine, fastest_link
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import host_work, summary
+from turnbuckle.profile.summary import each, host_work, summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.summary.start_up import StartUp
@@ -48,6 +48,8 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "coverage": coverage(profile) if gpu else None,
         "overlap": summary.overlap(profile) if gpu and "copies" not in silent else None,
         "categories_ns": {c: None if c in unseen and not ns else ns for c, ns in summary.categories_ns(profile).items()},
+        "ranks": each.ranks(profile),
+        "gpus": each.gpus(profile),
         "closure_defect_ns": summary.closure_defect_ns(profile),
         "launch": summary.launch(profile) if gpu and called else None,
         "links": links(source, fits),

@@ -65,7 +65,7 @@ def _collective_kernels(profile: Profile) -> dict[str, int] | None:
     apart = replace(trace, tables={**trace.tables, "kernels": trace.kernels.filter(pl.Series(chosen))})
     others = replace(trace, tables={**trace.tables, "kernels": trace.kernels.filter(pl.Series(~chosen))})
     union = alone = 0
-    for device, process in _devices(profile):
+    for device, process in devices(profile):
         start, end = device_busy(apart, device, ("kernels",), process)
         union += int((end - start).sum())
         alone += int((end - start - covered_ns(start, end, *device_busy(others, device, ("kernels", "graphs", "memsets"), process))).sum())
@@ -99,7 +99,7 @@ def moved_bytes(profile: Profile, direction: str) -> int:
 def overlap(profile: Profile) -> dict[str, Any]:
     """Return the copies hidden behind kernels of their own device [ns], and the share of copy time that is hidden (None without copies)."""
     hidden = total = 0
-    for device, process in _devices(profile):
+    for device, process in devices(profile):
         computing = device_busy(profile.trace, device, ("kernels", "graphs", "memsets"), process)
         start, end = device_busy(profile.trace, device, ("copies",), process)
         total += int((end - start).sum())
@@ -113,7 +113,7 @@ def overlap(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _devices(profile: Profile) -> list[tuple[int, int | None]]:
+def devices(profile: Profile) -> list[tuple[int, int | None]]:
     """Return the devices by their numbers; for merged recordings also by process, because each process numbers the devices that it sees."""
     trace = profile.trace
     merged = trace.table("processes").height > 0

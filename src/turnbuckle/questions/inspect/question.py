@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from turnbuckle.profile.summary.describe import describe
-from turnbuckle.profile.summary.summary import categories_ns
+from turnbuckle.profile.summary.each import categories_ns
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 
@@ -26,7 +26,10 @@ class Summary(Shown):
         return describe(self.run.profile, self.run.source, self.run.fits, self.run.start_up)
 
     def table(self) -> pl.DataFrame:
-        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
+        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded.
+
+        Of several ranks the mean over them.
+        """
         spent = categories_ns(self.run.profile)
         recorded = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
         whole = self.run.seconds

@@ -28,10 +28,12 @@ from turnbuckle.show.rendered import is_markup
 from turnbuckle.show.run_tables import (
     calls_table,
     copies_table,
+    gpus_table,
     host_work_tables,
     kernels_table,
     link_words,
     message_words,
+    ranks_table,
     run_time_table,
     start_up_words,
     window_words,
@@ -147,7 +149,14 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     console.print()
     console.print(drawn(run_time_table(answer.run), bars=True))
     if not brief:
-        for table in (copies_table(profile), calls_table(profile), kernels_table(profile), *host_work_tables(profile)):
+        for table in (
+            ranks_table(profile),
+            gpus_table(profile),
+            copies_table(profile),
+            calls_table(profile),
+            kernels_table(profile),
+            *host_work_tables(profile),
+        ):
             if table is not None:
                 console.print()
                 console.print(drawn(table, most=10))
