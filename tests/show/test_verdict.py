@@ -203,7 +203,8 @@ APART = projection("fast", -0.5, -0.6, -0.4, alone=projection("fast", 0.0, -0.01
         ([APART, APART], "With their own GPUs and hosts, both machines are faster, fast most: 50 % faster (40 % to 60 %)."),
         (
             [APART, NEAR],
-            "Both machines are faster, fast most: 50 % faster (40 % to 60 %). Fast: with its own GPU and host; near: by the coupling alone.",
+            "Both machines are faster, fast most: 50 % faster (40 % to 60 %). "
+            "Fast: with its own GPU and host; near: by the coupling alone.",
         ),
         (
             [APART.unanswered("FP64 of gb300")],
