@@ -12,8 +12,8 @@ from hostile_names import FEW, SAMPLE, Ran, document
 
 from turnbuckle import read
 from turnbuckle.foundation.errors import CannotAnswer, GateFailed
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.projection import BOTH, Projection
-from turnbuckle.projection.run import Answer
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.gate import gate
 from turnbuckle.show.verdict import verdicts

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from turnbuckle.page.accuracy_section import accuracy_section, concerned
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.validate.card import TITLES
 from turnbuckle.questions.validate.figures import figures, ratios
 from turnbuckle.questions.validate.question import Validation, shipped

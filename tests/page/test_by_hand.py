@@ -14,9 +14,10 @@ from pages import Page
 
 from turnbuckle.page import by_hand
 from turnbuckle.page.html import page
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.order import projected_parts
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium, break_even_utilisation
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.distance.speeds import levers, planes, surface, sweep
 from turnbuckle.questions.suite.portfolio import Member, Offer, Portfolio

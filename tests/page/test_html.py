@@ -19,8 +19,9 @@ from runs import run_of
 
 from turnbuckle.page.by_hand import premium_section
 from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names, write
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import additive
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.show.figures.look import DARK
 from turnbuckle.show.text import clean, seconds, span
 from turnbuckle.show.verdict import headline, verdicts, which

@@ -8,7 +8,8 @@ import pytest
 from pages import Page
 
 from turnbuckle.page.html import RECORDED, SECTIONS, page
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.run import Run
 
 pytestmark = pytest.mark.shared
 

@@ -22,9 +22,10 @@ from turnbuckle.page.slack_sections import (
     tolerated,
 )
 from turnbuckle.page.studied import Studies, studied
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.projection import break_even_utilisation
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import reach
 from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from turnbuckle.foundation.findings import finding
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.projection import Interval, Projection
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.show.figures.look import colours
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.terminal.projections import print_projections

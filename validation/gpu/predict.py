@@ -30,8 +30,9 @@ from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.fields import finite
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.transfers.datasheet import project as on_sheet
 from turnbuckle.questions.transfers.question import recorded as copies_of

@@ -10,9 +10,9 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.page.charts import answer_charts
 from turnbuckle.projection.admission import ports
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import Port, ported
 from turnbuckle.projection.projection import PARTS
-from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.findings_table import severity_cell, what_to_do
 from turnbuckle.show.table import Cell, Table, cells

@@ -11,10 +11,10 @@ import numpy as np
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.run import Answer
 from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, shares
 from turnbuckle.projection.uncertainty import affordable
 from turnbuckle.questions.before_after.question import Moved, Window, moved, window

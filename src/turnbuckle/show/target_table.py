@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.foundation import registry
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.run import Answer
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, signed, span, terms
 from turnbuckle.show.verdict import LINE, Verdict

@@ -26,8 +26,9 @@ from strategies import FEWER, FULL, machine, soups, traces
 
 from turnbuckle.examples import sample
 from turnbuckle.machine import Machine, load
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.export import written
 from turnbuckle.questions.before_after.perfetto import lanes, stream

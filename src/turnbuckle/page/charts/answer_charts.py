@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.projection import PARTS
-from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVED, SOFT, ZONES

@@ -31,9 +31,10 @@ from turnbuckle.foundation.files import goal as place_of
 from turnbuckle.foundation.files import whole, whole_folder
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.formats import chakra, dimemas, goal, otf2, track_event
 from turnbuckle.questions.before_after.formats.steps import Steps, steps

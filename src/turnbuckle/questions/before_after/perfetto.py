@@ -25,9 +25,10 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after.formats.steps import changes_of
 from turnbuckle.questions.before_after.question import KINDS, Moved, moved
 from turnbuckle.show.text import clean, terms

@@ -25,10 +25,11 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.projection.admission import DEFAULT_TARGETS
+from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import NOISE, Projection, break_even_premium, chance_faster
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import LEVEL, SEED
 from turnbuckle.questions.suite import mix
 from turnbuckle.questions.suite.answer import SELF, Application, Cell, Flip, Group, Mix, Ratio, Ssi, Suite, Versus

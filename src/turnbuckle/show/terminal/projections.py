@@ -22,7 +22,8 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.admission import default_targets
-from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.run import Run
 from turnbuckle.show.findings_table import findings_table
 from turnbuckle.show.rendered import is_markup
 from turnbuckle.show.run_tables import (
