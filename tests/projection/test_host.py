@@ -20,6 +20,7 @@ from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter,
 from turnbuckle.machine.catalog import all_machines, folder, hosts
 from turnbuckle.machine.load import read
 from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.hosts import (
     HOST_ERROR,
     HOST_LOOP,
@@ -34,7 +35,6 @@ from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import drawn_source
 from turnbuckle.show.terminal.asked import model_of
 from turnbuckle.trace.trace import Trace
 

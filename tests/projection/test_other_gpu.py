@@ -19,6 +19,7 @@ from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.catalog import all_machines
 from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.given import kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, same_model
 from turnbuckle.projection.elsewhere.priors import Draws, other_vendor
@@ -26,7 +27,7 @@ from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.project import project
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import drawn_source, project_many
+from turnbuckle.projection.uncertainty import project_many
 
 #: 100 multiprocessors of 1 GHz, 1 TB/s.
 GPU = {**FULL, "gpu.memory_bandwidth": 1e12, "gpu.fp64": 10e12, "gpu.fp32": 20e12, "gpu.multiprocessors": 100.0, "gpu.clock": 1e9}

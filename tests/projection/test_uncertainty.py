@@ -19,22 +19,13 @@ from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.pieces import Pieces, pieces, thinned
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.projection.elsewhere.drawn import drawn_source, drawn_target
 from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
 from turnbuckle.projection.model import Model, additive, nething
 from turnbuckle.projection.order import Prepared, prepared
 from turnbuckle.projection.project import answered, project
 from turnbuckle.projection.projection import Projection, faster
-from turnbuckle.projection.uncertainty import (
-    ALPHA_ERROR,
-    ALPHA_UNKNOWN,
-    KERNEL_ALPHA,
-    Uncertain,
-    alpha_spread,
-    drawn_source,
-    drawn_target,
-    project_many,
-    uncertain,
-)
+from turnbuckle.projection.uncertainty import ALPHA_ERROR, ALPHA_UNKNOWN, KERNEL_ALPHA, Uncertain, alpha_spread, project_many, uncertain
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

@@ -15,11 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.cost.slack import COMMAND_TRIPS
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import finding, merge
-from turnbuckle.machine import Machine, Pair, Parameter
-from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces, thinned
 from turnbuckle.profile.profile import Profile
@@ -27,6 +25,7 @@ from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio, replays_apart
+from turnbuckle.projection.elsewhere.drawn import DrawnMachine, drawn_source, drawn_target
 from turnbuckle.projection.elsewhere.host_ends import hanging_on_host
 from turnbuckle.projection.elsewhere.hosts import SPEEDS, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
@@ -61,56 +60,6 @@ ALPHA_ERROR = 0.2
 ALPHA_UNKNOWN = 0.5
 #: Names of two unknowns of the model's form; `turnbuckle.projection.elsewhere.priors` names those of another machine.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
-
-
-@dataclass(frozen=True)
-class DrawnMachine:
-    """A machine whose parameters are arrays of draws, shape (draws, 1)."""
-
-    values: Mapping[ParameterName, Float]
-    copies_vanish: bool
-
-    def value(self, name: ParameterName) -> Float | None:
-        """Return the draws of one parameter [SI], or None."""
-        return self.values.get(name)
-
-
-def _drawn(default_name: str, parameter: Parameter, draws: Draws) -> Float:
-    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn.
-
-    The values of a certain number at many points have shape (points, 1, 1), and keep it.
-    """
-    name = parameter.unknown(default_name)
-    if parameter.error <= 0 or (draws.alone and name not in draws.alone):
-        return np.atleast_2d(parameter.value)
-    return (parameter.value * np.exp(parameter.error * draws.normal(name)))[:, None]
-
-
-def drawn_source(machine: Machine, draws: Draws) -> DrawnMachine:
-    """Draw a machine that stands alone; the arrays' counterpart of `Machine.drawn`."""
-    values = {n: _drawn(f"{machine.name}/{n}", p, draws) for n, p in machine.parameters.items()}
-    return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
-
-
-def drawn_target(declared: Machine, resolved: Machine, source: DrawnMachine, draws: Draws) -> DrawnMachine:
-    """Draw a target: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
-    if not declared.relative:
-        return drawn_source(declared, draws)
-    values = dict(source.values)
-    for change in declared.changes:
-        parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws) for w, p in change.parts().items()}
-        value = parts.get("set", values.get(change.parameter, parts.get("assume")))
-        if value is not None:
-            value = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
-            values[change.parameter] = np.minimum(value, parts.get("limit", np.inf))
-    return DrawnMachine({n: _share(n, v) for n, v in values.items()}, resolved.copies_vanish)
-
-
-def _share(name: str, value: Float) -> Float:
-    """Return draws within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
-    if name == "link.command_trips":
-        return np.maximum(value, COMMAND_TRIPS)
-    return np.minimum(value, 1.0) if name.endswith(".efficiency") else value
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, other_gpu
-from turnbuckle.projection.projection import SOURCE_GPU
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model
@@ -30,6 +29,8 @@ _FEWEST: Final = {"FP64": 4.0}
 _FEWEST_OTHER: Final = 128.0
 #: How many times longer kernels may take where not even that can be told: FP64 of 1/64 of the units in place of all of them.
 _LONGEST: Final = 64.0
+#: What decides every answer with another GPU where nothing tells which one the recording is of.
+SOURCE_GPU: Final = "the GPU of the recording"
 MEMORY: Final = "memory bandwidth"
 _MEMORY: Final[ParameterName] = "gpu.memory_bandwidth"
 _RATES: Final = tuple(dict.fromkeys(name for peaks in PEAKS.values() for name in peaks))

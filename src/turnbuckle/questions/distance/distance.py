@@ -20,11 +20,12 @@ from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, trusted_timeline
 from turnbuckle.projection.anchor import Durations, anchored
+from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.projection.order import Prepared, changed, curve_times, doubted, run_times, sum_times
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import DrawnMachine, Uncertain, uncertain
+from turnbuckle.projection.uncertainty import Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
 Mode = Literal["link", "api", "remoting", "network"]

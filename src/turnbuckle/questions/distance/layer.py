@@ -11,10 +11,10 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import along
-from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.distance import Distance
 from turnbuckle.replay.timeline import Change, no_change
 

@@ -37,9 +37,10 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import categories_ns, kernel_names
+from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.given import WORK_COLUMNS
 from turnbuckle.projection.elsewhere.priors import Draws, normals
-from turnbuckle.projection.uncertainty import SEED, drawn_source
+from turnbuckle.projection.uncertainty import SEED
 
 Placement = Literal["hbm", "ddr", "migrated"]
 Memory = Literal["hbm", "ddr"]

@@ -24,9 +24,9 @@ import numpy as np
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import DrawnMachine
 from turnbuckle.questions.distance.distance import MODEL, Distance, delaying
 from turnbuckle.questions.distance.question import around, tolerate
 from turnbuckle.questions.distance.speeds import surface

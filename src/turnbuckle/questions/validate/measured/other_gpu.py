@@ -35,9 +35,10 @@ from turnbuckle.foundation.table_file import read_text
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, read_measured
 from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.drawn import drawn_source, drawn_target
 from turnbuckle.projection.elsewhere.kernels import kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
-from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, drawn_source, drawn_target
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
 from turnbuckle.questions.validate.cases import Ask, Case
 from turnbuckle.questions.validate.rows import Data, Row
 
