@@ -124,7 +124,8 @@ def test_no_advice_moves_an_mpi_call_as_host_work(tmp_path: Path) -> None:
         kernels.append(b.kernel(at + 8_000, at + 28_000, 2 * k + 1))
         ranges.append(ranged("MPI_Sendrecv", at + 31_000, at + 99_000))
     strings = {**b.STRINGS, 7: "cudaDeviceSynchronize_v3020"}
-    tables: dict[str, Any] = {
+    kinds = ("RUNTIME", "KERNEL", "MEMCPY")
+    tables: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{kind}": rows for kind, rows in zip(kinds, (calls, kernels, None), strict=True)}
         "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
         "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
         "CUPTI_ACTIVITY_KIND_MEMCPY": None,
