@@ -126,10 +126,6 @@ def test_no_advice_moves_an_mpi_call_as_host_work(tmp_path: Path) -> None:
     strings = {**b.STRINGS, 7: "cudaDeviceSynchronize_v3020"}
     kinds = ("RUNTIME", "KERNEL", "MEMCPY")
     tables: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{kind}": rows for kind, rows in zip(kinds, (calls, kernels, None), strict=True)}
-        "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
-        "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
-        "CUPTI_ACTIVITY_KIND_MEMCPY": None,
-    }
     path = b.make(tmp_path / "a.sqlite", strings=strings, NVTX_EVENTS=ranges, **tables)
     run = Run.read(path)
     shares = summary.categories_ns(run.profile)
