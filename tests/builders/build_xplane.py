@@ -71,7 +71,11 @@ def _stat(keys: _Numbers, key: str, value: Any) -> bytes:
 
 def turns(count: int = 3) -> bytes:
     """Turns of a copy to the device, a kernel and a wait of JAX on one GPU, with what XLA calls them on lines of their own."""
-    copies, kernels, ops, calls, python = [], [], [], [], []
+    copies: list[Event] = []
+    kernels: list[Event] = []
+    ops: list[Event] = []
+    calls: list[Event] = []
+    python: list[Event] = []
     for k in range(count):
         at = 100_000 * k
         details = {"correlation_id": 2 * k + 1, "memcpy_details": "kind_src:pinned kind_dst:device size:4096 dest:0 async:1"}

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpi_rows import call, recorded
-from rows import on_device, trace_of
+from rows import on_device
+from strategies import trace_of
 
 from turnbuckle.page.profile_sections import usage_section
 from turnbuckle.profile.profile import build

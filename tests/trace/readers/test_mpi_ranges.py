@@ -19,7 +19,7 @@ from turnbuckle.trace import Trace, read
 DOMAIN = {"start": 1, "eventType": 75, "text": "MPI", "domainId": 3, "globalTid": b.THREAD}
 
 
-def ranged(name: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+def ranged(name: str, start: int, end: int | None, **more: Any) -> dict[str, Any]:
     return {"start": start, "end": end, "eventType": 59, "text": name, "domainId": 0, "globalTid": b.THREAD, **more}
 
 
@@ -88,7 +88,8 @@ def nvprof_marked(path: Path) -> Path:
             }
             for f, at, n in ends
         ]
-    return nvprof.make(path, nvprof.turns(3) | {"MARKER": marks}, ("_Z5scaleIfEvPT_i", "MPI_Allreduce"))
+    nvprof.make(path, nvprof.turns(3) | {"MARKER": marks}, ("_Z5scaleIfEvPT_i", "MPI_Allreduce"))
+    return path
 
 
 def kineto_marked(path: Path) -> Path:
@@ -123,7 +124,8 @@ def test_no_advice_moves_an_mpi_call_as_host_work(tmp_path: Path) -> None:
         kernels.append(b.kernel(at + 8_000, at + 28_000, 2 * k + 1))
         ranges.append(ranged("MPI_Sendrecv", at + 31_000, at + 99_000))
     strings = {**b.STRINGS, 7: "cudaDeviceSynchronize_v3020"}
-    tables = {"CUPTI_ACTIVITY_KIND_RUNTIME": calls, "CUPTI_ACTIVITY_KIND_KERNEL": kernels, "CUPTI_ACTIVITY_KIND_MEMCPY": None}
+    kinds = ("RUNTIME", "KERNEL", "MEMCPY")
+    tables: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{kind}": rows for kind, rows in zip(kinds, (calls, kernels, None), strict=True)}
     path = b.make(tmp_path / "a.sqlite", strings=strings, NVTX_EVENTS=ranges, **tables)
     run = Run.read(path)
     shares = summary.categories_ns(run.profile)

@@ -76,7 +76,7 @@ def test_flipped_bytes_are_refused_or_read_but_never_raise_anything_else(tmp_pat
 
 
 def test_times_beyond_belief_are_left_out_and_counted(tmp_path: Path) -> None:
-    before_all_time = ("Stream #2", (1 << 64) - 5, [("k", 10, 20, {})])
+    before_all_time: tuple[str, int, list[b.Event]] = ("Stream #2", (1 << 64) - 5, [("k", 10, 20, {})])
     content = b.space(b.plane("/device:GPU:0", {}, [("Stream #1", 0, [("k", 10, 20, {})]), before_all_time]))
     trace = read(written(tmp_path / "a.xplane.pb", content))
     assert trace.kernels.height == 1 and codes(trace)["P162"] == 1

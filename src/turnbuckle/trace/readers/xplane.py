@@ -156,7 +156,7 @@ class _Space:
 
     def _believed(self, event: dict[str, Any]) -> bool:
         """Return whether times fit a recording, and count the events whose times do not."""
-        fit = 0 <= event["start_ps"] <= event["end_ps"] < 1000 * _MOST_NS
+        fit: bool = 0 <= event["start_ps"] <= event["end_ps"] < 1000 * _MOST_NS
         self.broken += not fit
         return fit
 
@@ -181,7 +181,9 @@ class _Plane:
     """A plane: its name, its stats by name, and its lines."""
 
     def __init__(self, data: bytes) -> None:
-        self.name, stats, events = "", {}, {}
+        self.name = ""
+        stats: dict[int, str] = {}
+        events: dict[int, str] = {}
         own: list[bytes] = []
         self._lines: list[bytes] = []
         for number, _, value in fields(data):
@@ -192,7 +194,7 @@ class _Plane:
             elif number == 6:
                 own.append(value)
             elif number in (4, 5):
-                entry = dict((field, content) for field, _, content in fields(value))
+                entry: _Fields = {field: content for field, _, content in fields(value)}
                 about: _Fields = {field: content for field, _, content in fields(entry.get(2, b""))}
                 # a kernel's name, not what a viewer displays instead
                 (events if number == 4 else stats)[entry.get(1, 0)] = _text(about.get(2, b""))
@@ -270,8 +272,8 @@ def _memory(word: str | None) -> int:
 
 def _direction(source: int, target: int) -> str:
     """Return a copy's direction from the memories at its ends."""
-    ends = tuple("h" if _MEMORIES[end] in ("pageable", "pinned") else "d" for end in (source, target) if end)
-    return {("h", "d"): "h2d", ("d", "h"): "d2h", ("d", "d"): "d2d", ("h", "h"): "h2h"}.get(ends, "unknown")
+    ends = "".join("h" if _MEMORIES[end] in ("pageable", "pinned") else "d" for end in (source, target) if end)
+    return {"hd": "h2d", "dh": "d2h", "dd": "d2d", "hh": "h2h"}.get(ends, "unknown")
 
 
 def _shape(details: dict[str, str]) -> dict[str, int]:
