@@ -28,7 +28,7 @@ _MEANING_UNRECORDED: Final = terms("meaning beside an unrecorded device")
 def category_words(run: Run) -> dict[str, str]:
     """Return the categories of the time line that were recorded, in words; without kernels nothing tells that the device is idle."""
     shares = summary.categories_ns(run.profile)
-    named = CATEGORY_WORDS | (_BESIDE_UNRECORDED if "kernel" in run.untold else {})
+    named = {**CATEGORY_WORDS, **(_BESIDE_UNRECORDED if "kernel" in run.untold else {})}
     words = {name: text for name, text in named.items() if shares[name] or name not in run.untold}
     if run.on_device and not run.projectable:
         words["cpu"] = "nothing recorded"
@@ -55,7 +55,7 @@ def run_time_table(run: Run) -> Table:
     """Return where the run time goes: each instant belongs to one category.  The steady part stands beside a run of much start-up."""
     shares, words = summary.categories_ns(run.profile), category_words(run)
     total = max(run.profile.run_time_ns, 1)
-    meaning = _MEANING | (_MEANING_UNRECORDED if "kernel" in run.untold else {})
+    meaning = {**_MEANING, **(_MEANING_UNRECORDED if "kernel" in run.untold else {})}
     if words["cpu"] == "nothing recorded":
         meaning["cpu"] = "the rest: what the host did was not recorded"
     # without the device's share the others are no picture of the run
