@@ -15,6 +15,8 @@ from build_rocprof import START, equal_but_for_numbering, open_with_reader, refu
 from refusals import codes
 
 from turnbuckle.profile.classify import CALL_CLASSES, call_class, call_classes
+from turnbuckle.profile.profile import build
+from turnbuckle.projection.run import Run
 from turnbuckle.trace import Trace
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.readers import kineto
@@ -25,8 +27,8 @@ from turnbuckle.trace.readers.rocprof.rows import short_name
 
 def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
     v1_database(tmp_path / "results.db")
-    (tmp_path / "results.json").write_text(v1_json())
-    a, b = (open_with_reader(tmp_path / f"results.{kind}") for kind in ("db", "json"))
+    (tmp_path / "same.json").write_text(v1_json())
+    a, b = (open_with_reader(tmp_path / name) for name in ("results.db", "same.json"))
     equal_but_for_numbering(a, b)
     assert {t: f.height for t, f in a.tables.items()} == {
         "api": 5,
@@ -46,6 +48,30 @@ def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
     assert a.allocations.select("operation", "size_bytes", "memory").rows() == [(0, 8192, 3), (1, 8192, 3)]
     assert codes(a) == {"P113": 1, "P123": 1, "P176": 1} and codes(b) == {"P113": 1, "P176": 1}
     assert b.devices.row(0, named=True)["memory_bytes"] == 33538048 * 1024 and "secret" not in json.dumps([b.facts, b.names.to_list()])
+
+
+def test_a_database_and_its_json_are_one_run_with_one_answer(tmp_path: Path) -> None:
+    """rocprof writes its JSON beside the database and describes the devices there alone."""
+    v1_database(tmp_path / "results.db")
+    (tmp_path / "results.json").write_text(v1_json())
+    a, b = (open_with_reader(tmp_path / f"results.{kind}") for kind in ("db", "json"))
+    assert a.devices.equals(b.devices) and a.devices.height == 1
+    assert codes(a) == codes(b) | {"P230": 1} and "secret" not in json.dumps([a.facts, a.names.to_list()])
+    answers = [Run.of(build(trace)).project(["gh200"], draws=20).projections[0] for trace in (a, b)]
+    assert answers[0].ends == answers[1].ends and answers[0].seconds == answers[1].seconds
+
+
+@pytest.mark.parametrize("other", ["later", "cut", "nothing", "folder"])
+def test_a_json_of_another_run_describes_no_devices(other: str, tmp_path: Path) -> None:
+    v1_database(tmp_path / "results.db")
+    text = v1_json()
+    written = {"later": text.replace('"BeginNs": "6', '"BeginNs": "7'), "cut": text[: len(text) // 2], "nothing": ""}
+    if other == "folder":
+        (tmp_path / "results.json").mkdir()
+    else:
+        (tmp_path / "results.json").write_text(written[other])
+    trace = open_with_reader(tmp_path / "results.db")
+    assert not trace.devices.height and codes(trace)["P123"] == 1 and "P230" not in codes(trace)
 
 
 def test_kernels_that_rocprof_takes_for_copies(tmp_path: Path) -> None:

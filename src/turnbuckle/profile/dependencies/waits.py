@@ -410,4 +410,4 @@ def _beyond(device: Device, host: Host, work: Int, starts: Int) -> Int:
     launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
     later = launches[(starts[launches] > device.called[called].max()) & np.isin(host.thread[launches], threads)]
     later = later[~np.isin(later, device.call)]
-    return later[np.argsort(starts[later], kind="stable")]
+    return np.asarray(later[np.argsort(starts[later], kind="stable")])

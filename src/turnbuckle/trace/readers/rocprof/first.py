@@ -6,6 +6,7 @@ of roctx.  The database joins them by an index, the JSON by flow arrows in whole
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from array import array
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
+from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.parts import sqlite_tables
 from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 from turnbuckle.trace.readers.parts.mpi_tables import NO
@@ -36,7 +38,13 @@ _MARKERS: Final = re.compile(r"Unknown command type|<barrier packet>|Marker")
 _FILLS: Final = re.compile(r"Fill(?:Buffer|Image)\w*")
 #: Names of copies; rocprof also lists kernels with ``Copy`` or ``Fill`` in their names as copies.
 _COPIES: Final = re.compile(r"async-copy|\w+")
-_AGENT: Final = re.compile(r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)")
+_OF_AGENT: Final = r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)"
+_AGENT: Final = re.compile(_OF_AGENT)
+#: The same in the text of a JSON that is not read whole: its first time lies in its head, the agents at its end [B].
+_AGENT_TEXT: Final = re.compile(rf'"{_OF_AGENT}"\s*:\s*"([^"\\]{{0,200}})"'.encode())
+_BEGUN: Final = re.compile(rb'"BeginNs"\s*:\s*"?(\d{1,18})')
+_HEAD: Final = 1 << 16
+_TAIL: Final = 1 << 20
 _STARTS_WORK: Final = r"Memcpy|Memset|Launch|WaitEvent|Synchronize|WaitValue|WriteValue"
 _MOVES: Final = r"^hip(?:Memcpy|Memset)"
 _ALLOCATES: Final = r"^hip(?:Ext)?(?:Host)?(?:Malloc|Alloc)(?:Host|Managed|Async|WithFlags|FromPoolAsync)?$|^hipMemAlloc"
@@ -91,7 +99,33 @@ class _Database:
         if "rocTX" in timed:
             self._ranges()
         complete(self.rows)
-        return Agents().table(), {"format": "rocprof", "product_version": "rocprof", "container": "sqlite", "tables": self.seen}
+        return self._described(timed), {"format": "rocprof", "product_version": "rocprof", "container": "sqlite", "tables": self.seen}
+
+    def _described(self, timed: list[str]) -> pl.DataFrame:
+        """Return the devices as the JSON of the same run describes them, which rocprof writes beside the database; none without it.
+
+        It is of the same run if the first time in it is one of the database's.
+        """
+        try:
+            with opened(self.path.with_suffix(".json")) as file:
+                head = file.read(_HEAD)
+                file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+                tail = file.read(_TAIL).rpartition(b'"otherData"')[2]
+        except (OSError, ValueError):
+            return Agents().table()
+        begun = _BEGUN.search(head)
+        same = begun is not None and any(self._holds(table, int(begun[1])) for table in timed)
+        agents: dict[int, dict[str, str]] = {}
+        for number, name, value in _AGENT_TEXT.findall(tail) if same else ():
+            agents.setdefault(int(number), {})[name.decode()] = value.decode("utf-8", "replace")
+        devices = _devices(agents)
+        self.rows.flaws["P230"] += devices.height
+        return devices
+
+    def _holds(self, table: str, time: int) -> bool:
+        """Return whether a row of a table begins at a time [ns]."""
+        found = self.connection.execute(f"SELECT 1 FROM {sqlite_tables.quoted(table)} WHERE BeginNs = ? LIMIT 1", (time,)).fetchone()
+        return found is not None
 
     def _select(self, table: str, wanted: Mapping[str, str]) -> Any:
         """Return the pieces of a table; a column that the table lacks is null.  Names that begin with ``text_`` are texts."""
