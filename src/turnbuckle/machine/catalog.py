@@ -5,6 +5,7 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
     M001  no machine of that name
     M012  machines that are each other's base
     M013  a base or a chip that does not exist
+    M021  a number that `turnbuckle machines check` calls an error
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
+from .check import check
 from .device_names import device_words, is_slice
 from .load import devices_of, read
 from .machine import SOURCE, Machine
@@ -54,14 +56,29 @@ def load(name_or_path: str | Machine) -> Machine:
 
     Raises
     ------
-    MachineError : M001 (with the nearest name), M012, M013, or what `turnbuckle.machine.load.read` raises.
+    MachineError : M001 (with the nearest name), M012, M013, M021, or what `turnbuckle.machine.load.read` raises.
     UsageError : A426 where several are named.
     """
     if isinstance(name_or_path, Machine):
         return name_or_path
+    return _checked(unchecked(name_or_path))
+
+
+def unchecked(name_or_path: str) -> Machine:
+    """Return the same machine whatever its numbers are, so that `turnbuckle machines check` can tell all that is wrong with them."""
     if _is_path(name_or_path):
         return _chained(Path(name_or_path), name_or_path, ())
     return _named(name_or_path)
+
+
+@cache
+def _checked(machine: Machine) -> Machine:
+    """Return the machine.  Raises M021 for the first number that cannot be meant."""
+    errors = [remark for remark in check(machine) if remark.severity == "error"]
+    if errors:
+        first = errors[0]
+        raise error_of("M021", where=machine.file, found=f"{first.parameter}: {first.message}", count=len(errors))
+    return machine
 
 
 @cache
@@ -124,7 +141,7 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
     meant = {_by_device().get(device_words(n), "") for n in gpu_names}
     if len(meant) != 1 or "" in meant:
         return None
-    machine = _named(meant.pop())
+    machine = _checked(_named(meant.pop()))
     if has_c2c is not None and has_c2c != (machine.coupling == "c2c"):
         return None
     if any(is_slice(n) for n in gpu_names):

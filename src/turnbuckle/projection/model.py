@@ -40,6 +40,8 @@ from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, k
 from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
+#: Smallest and largest improvement that a class of time can be divided by, as of kernels.
+LAMBDAS: Final = (1e-3, 1e3)
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
 Replay = Literal["auto", "sum", "timeline"]
 #: How a program is ported to a target with one memory: its copies stay, are dropped, or give way to managed memory; empty drops them,
@@ -231,7 +233,7 @@ def additive(lambdas: dict[str, float]) -> Model:
 
     Raises
     ------
-    UsageError : A004 for an unknown class, waiting, or a lambda that is not positive; A005 without any.
+    UsageError : A004 for an unknown class, waiting, or a lambda outside `LAMBDAS`; A005 without any.
     """
     classes = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
     for name, improvement in lambdas.items():
@@ -239,7 +241,7 @@ def additive(lambdas: dict[str, float]) -> Model:
             raise error_of("A004.waiting", found=name)
         if name not in classes:
             raise error_of("A004.class", found=name, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes))
-        if not 0 < improvement < math.inf:
+        if not LAMBDAS[0] <= improvement <= LAMBDAS[1]:
             raise error_of("A004.sign", found=str(improvement), name=name)
     if not lambdas:
         raise error_of("A005")
