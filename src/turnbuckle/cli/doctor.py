@@ -19,7 +19,8 @@ from rich.text import Text
 
 from turnbuckle._native import __build__
 from turnbuckle._native import __version__ as native
-from turnbuckle.foundation import private_folder
+from turnbuckle.foundation import private_folder, registry
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show as show_unit
 from turnbuckle.machine import Machine, all_machines, load
@@ -27,6 +28,7 @@ from turnbuckle.machine.measured.topology import Topology, cpu_list, in_words
 from turnbuckle.machine.measured.topology import read as read_topology
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.summary import summary
+from turnbuckle.projection.model import charge_named
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
@@ -138,9 +140,25 @@ def installation() -> list[dict[str, Any]]:
         ),
         _line("ok", "libraries", ", ".join(_libraries())),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
+        *_plugins(),
         _cache(),
         _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),
     ]
+
+
+def _plugins() -> Iterator[dict[str, Any]]:
+    """Check what packages of third parties add; the catalogue has asked for their machines."""
+    for entry in registry.foreign():
+        about = f"{entry.kind} {entry.name}"
+        try:
+            charge_named(entry.name) if entry.kind == "charges" else entry.load()
+        except TurnbuckleError as error:
+            registry.left_out(entry, error)
+            yield _line("bad", entry.package, f"{about}: {error.what}: {error.found} ({error.code})")
+        else:
+            yield _line("ok", entry.package, about)
+    for flaw in registry.faults():
+        yield _line("bad", "packages", f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}")
 
 
 def _libraries() -> Iterator[str]:

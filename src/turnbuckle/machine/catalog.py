@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
 from .check import check
@@ -38,8 +38,27 @@ def _places() -> Mapping[str, Path]:
 
     A third party's machine does not replace a machine of the catalogue with the same name.
     """
-    folders = [*(Path(entry.load()()) for entry in registry.entries("machines").values()), folder()]
-    return {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
+    foreign = {name: path for entry in registry.entries("machines").values() for name, path in _foreign(entry).items()}
+    return foreign | {path.stem: path for path in sorted(folder().glob("*.toml"))}
+
+
+def _foreign(entry: registry.Entry) -> dict[str, Path]:
+    """Return the files by machine name that a package adds; none where its folder or one of its files cannot be read."""
+    try:
+        return entry.call(lambda: _files(entry))
+    except TurnbuckleError as error:
+        registry.left_out(entry, error)
+        return {}
+
+
+def _files(entry: registry.Entry) -> dict[str, Path]:
+    place = entry.load()()
+    if not isinstance(place, str | Path) or not Path(place).is_dir():
+        raise entry.fault("type", wanted="a function that returns a folder of machine files")
+    paths = {path.stem: path for path in sorted(Path(place).glob("*.toml"))}
+    for name, path in paths.items():
+        read(path, f"{name}.toml")
+    return paths
 
 
 @cache

@@ -8,7 +8,6 @@ The presets are the published methods:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
@@ -35,6 +34,7 @@ from turnbuckle.machine.parameter_names import (
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.projection.elsewhere.foreign import held_charge
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
 from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
@@ -214,13 +214,12 @@ def coupling_alone(model: Model) -> Model:
 
 
 def charge_named(name: str) -> Charge:
-    """Return the charge of that name from the registry.  Raises A429 where no installed package has it."""
+    """Return the charge of that name from the registry.  Raises A429 where no installed package has it, A503 where it is no charge."""
     charges = registry.entries("charges")
     if name not in charges:
         fix = did_you_mean(name, charges) or (f"one of {', '.join(charges)}" if charges else "install the package that has it")
         raise error_of("A429", fix=fix, name=clipped(name))
-    charge: Charge = charges[name].load()
-    return charge
+    return held_charge(charges[name], Charge, (Anchor, Falls))
 
 
 def additive(lambdas: dict[str, float]) -> Model:

@@ -165,8 +165,8 @@ class Run(Shown):
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the flaws of the recording and of the source machine."""
-        return merge([*self.profile.findings, *self.source_findings, *self._unfit])
+        """Return the flaws of the recording, of the source machine and of installed packages that were to help."""
+        return merge([*self.profile.findings, *self.source_findings, *self._unfit, *registry.faults()])
 
     @cached_property
     def _unfit(self) -> list[Finding]:

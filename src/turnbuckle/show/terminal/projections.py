@@ -291,6 +291,7 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
 #: Longest time that is read as one [s].
 _MOST_SECONDS = 1e12
 
+
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
     """Write the additive model on five numbers as printed in a paper or a table."""
     if is_markup(format):
