@@ -20,7 +20,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
-from .check import check
+from .check import believed
 from .device_names import device_words, is_slice
 from .load import devices_of, read
 from .machine import SOURCE, Machine
@@ -90,14 +90,7 @@ def unchecked(name_or_path: str) -> Machine:
     return _named(name_or_path)
 
 
-@cache
-def _checked(machine: Machine) -> Machine:
-    """Return the machine.  Raises M021 for the first number that cannot be meant."""
-    errors = [remark for remark in check(machine) if remark.severity == "error"]
-    if errors:
-        first = errors[0]
-        raise error_of("M021", where=machine.file, found=f"{first.parameter}: {first.message}", count=len(errors))
-    return machine
+_checked = cache(believed)
 
 
 @cache

@@ -216,16 +216,21 @@ def _far_from_calls(kept: dict[str, pl.DataFrame]) -> dict[str, int]:
 
 
 def beyond_all(tables: Tables) -> tuple[str, int] | None:
-    """Return the table of the one activity that ends after all others by more than these last, and by how much [ns]; or None."""
+    """Return the table of the one activity that ends long after all others, and by how much [ns]; None where there is none.
+
+    A call may last as long as all others together.  Device work that ends a tenth of that later is work that no call waits for.
+    """
     times = pl.col("start_ns", "end_ns")
     frames = {name: tables[name].select(times) for name in ("api", "mpi", *DEVICE_TABLES) if name in tables and tables[name].height}
     rows = [(end, start, name) for name, frame in frames.items() for start, end in frame.top_k(2, by="end_ns").iter_rows()]
     if len(rows) < 2:
         return None
-    *_, before, last = sorted(rows)
-    first = sorted(start for frame in frames.values() for start in frame["start_ns"].bottom_k(2))
-    others = before[0] - (first[1] if first[0] == last[1] else first[0])
-    return (last[2], last[0] - before[0]) if last[0] - before[0] > max(others, SECOND_NS) else None
+    *_, (before, _, _), (last, began, name) = sorted(rows)
+    first, second, *_ = sorted(start for frame in frames.values() for start in frame["start_ns"].bottom_k(2))
+    others = before - (second if first == began else first)
+    most = max(others // 10, SECOND_NS // 10) if name in DEVICE_TABLES else max(others, SECOND_NS)
+    waited_for = name not in DEVICE_TABLES or "api" in frames
+    return (name, last - before) if waited_for and last - before > most else None
 
 
 # --- values that cannot be --------------------------------------------------------------------------------------------
