@@ -149,16 +149,13 @@ def installation() -> list[dict[str, Any]]:
 def _plugins() -> Iterator[dict[str, Any]]:
     """Check what packages of third parties add; the catalogue has asked for their machines."""
     for entry in registry.foreign():
-        about = f"{entry.kind} {entry.name}"
         try:
             charge_named(entry.name) if entry.kind == "charges" else entry.load()
         except TurnbuckleError as error:
             registry.left_out(entry, error)
-            yield _line("bad", entry.package, f"{about}: {error.what}: {error.found} ({error.code})")
         else:
-            yield _line("ok", entry.package, about)
-    for flaw in registry.faults():
-        yield _line("bad", "packages", f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}")
+            yield _line("ok", entry.package, f"{entry.kind} {entry.name}")
+    yield from (_line("bad", "package", fault) for fault in registry.faults())
 
 
 def _libraries() -> Iterator[str]:

@@ -48,8 +48,6 @@ from .errors import TurnbuckleError, clipped, error_of
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-    from .findings import Finding
-
 #: Tables of the products, in the order in which their readers are tried.
 PRODUCTS: Final = ("core.csv", "mpi/adds.csv", "papers/adds.csv", "recorder/adds.csv")
 #: Kinds that packages of third parties may add to.
@@ -106,7 +104,7 @@ class Entry(NamedTuple):
         thread.start()
         thread.join(SOON_SECONDS if seconds is None else seconds)
         if not done and seconds is not None:
-            raise self.fault("time", seconds=seconds)
+            raise self.fault("A503.time", seconds=seconds)
         if not done:
             print(f"waiting for {self.kind} {self.name} of {clipped(self.package)}", file=sys.stderr)
             thread.join()
@@ -118,22 +116,20 @@ class Entry(NamedTuple):
     def _raised(self, error: BaseException) -> BaseException:
         if isinstance(error, TurnbuckleError):
             return error
-        coded = self.fault("call", found=f"{type(error).__name__}: {error}")
+        coded = self.fault("A503.call", found=f"{type(error).__name__}: {error}")
         coded.__cause__ = error
         return coded
 
-    def fault(self, case: str, found: str = "", **words: Any) -> TurnbuckleError:
-        """Build the error A503 of a case about this entry."""
+    def fault(self, name: str, found: str = "", **words: Any) -> TurnbuckleError:
+        """Build an error about this entry."""
         package = clipped(self.package)
-        return error_of(
-            f"A503.{case}", where=self.place, found=clipped(found, 160), kind=self.kind, name=self.name, package=package, **words
-        )
+        return error_of(name, where=self.place, found=clipped(found, 160), kind=self.kind, name=self.name, package=package, **words)
 
 
 def _answering(entry: Entry, verb: Any) -> Any:
     """Return a third party's verb that says whose it is where it fails; it may end the process no more than others may."""
     if not callable(verb):
-        raise entry.fault("type", wanted="a function")
+        raise entry.fault("A503.type", wanted="a function")
 
     @wraps(verb)
     def answering(*given: Any, **options: Any) -> Any:
@@ -157,11 +153,9 @@ def left_out(entry: Entry, error: TurnbuckleError) -> None:
     _faults[entry.kind, entry.name] = f"{entry.kind} {entry.name} of {entry.package} ({error.code}: {error.found or error.what})"
 
 
-def faults() -> list[Finding]:
-    """Return what was left out so far (P243)."""
-    from .findings import finding  # brings what the first page does without
-
-    return [finding("P243", len(_faults), clipped("; ".join(_faults.values()), 400))] if _faults else []
+def faults() -> tuple[str, ...]:
+    """Return what was left out so far, each with its package and what is wrong with it."""
+    return tuple(_faults.values())
 
 
 def foreign() -> Iterator[Entry]:
@@ -201,7 +195,7 @@ def _foreign(kind: str) -> dict[str, Entry]:
         except Exception as error:  # what an installer wrote may be damaged in any way
             if _of_ours(package, kind):
                 broken = Entry("entry_points.txt", "", kind, "(all)", "a package with damaged metadata")
-                left_out(broken, broken.fault("call", found=str(error)))
+                left_out(broken, broken.fault("A503.call", found=str(error)))
             continue
         for point in points:
             found.setdefault(point.name, Entry(point.value, "", kind, point.name, name))

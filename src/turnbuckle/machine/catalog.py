@@ -54,7 +54,7 @@ def _foreign(entry: registry.Entry) -> dict[str, Path]:
 def _files(entry: registry.Entry) -> dict[str, Path]:
     place = entry.load()()
     if not isinstance(place, str | Path) or not Path(place).is_dir():
-        raise entry.fault("type", wanted="a function that returns a folder of machine files")
+        raise entry.fault("A503.type", wanted="a function that returns a folder of machine files")
     paths = {path.stem: path for path in sorted(Path(place).glob("*.toml"))}
     for name, path in paths.items():
         read(path, f"{name}.toml")

@@ -131,7 +131,7 @@ def _read(
 def _formed(trace: object, entry: registry.Entry) -> Trace:
     """Return what a third party's reader made, with every column in its type.  Raises A503 where it is no recording."""
     if not isinstance(trace, Trace) or not isinstance(trace.names, pl.Series) or not isinstance(trace.facts, dict):
-        raise entry.fault("type", wanted="read gives a turnbuckle.Trace")
+        raise entry.fault("A503.type", wanted="read gives a turnbuckle.Trace")
     return replace(trace, tables={name: completed(name, frame) for name, frame in trace.tables.items()})
 
 

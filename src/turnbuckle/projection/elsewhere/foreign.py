@@ -11,7 +11,8 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
-from turnbuckle.foundation.registry import WORK_SECONDS, Entry
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.registry import WORK_SECONDS, Entry, faults
 from turnbuckle.machine.parameter_names import found_parameter
 from turnbuckle.profile.pieces import Pieces
 
@@ -34,12 +35,12 @@ def held_charge(entry: Entry, kind: type[Charge], words: Sequence[Any]) -> Charg
     """
     charge = entry.load()
     if not isinstance(charge, kind):
-        raise entry.fault("type", found=type(charge).__name__, wanted="a turnbuckle.projection.model.Charge")
+        raise entry.fault("A503.type", found=type(charge).__name__, wanted="a turnbuckle.projection.model.Charge")
     anchors, places = (get_args(word) for word in words)
     if charge.anchor not in anchors or charge.falls not in places:
-        raise entry.fault("type", wanted=f"the anchor is one of {', '.join(anchors)}", found=repr(charge.anchor))
+        raise entry.fault("A503.type", wanted=f"the anchor is one of {', '.join(anchors)}", found=repr(charge.anchor))
     if unknown := [name for name in (*charge.needs, *charge.kept) if found_parameter(str(name)) is None]:
-        raise entry.fault("type", wanted="it needs parameters of machines", found=str(unknown[0]))
+        raise entry.fault("A503.type", wanted="it needs parameters of machines", found=str(unknown[0]))
 
     def masked(selects: Callable[[Pieces], Bool]) -> Callable[[Pieces], Bool]:
         def covers(pieces: Pieces) -> Bool:
@@ -88,10 +89,16 @@ def held_predictor(entry: Entry) -> Callable[[pl.DataFrame, Machine, Machine], l
         most = kernels.height + _MORE_ROWS
         rows = entry.call(lambda: list(islice(predict(kernels, source, target), most + 1)), WORK_SECONDS)
         if len(rows) > most:
-            raise entry.fault("endless")
+            raise entry.fault("A503.endless")
         try:
             return [(str(name), float(ratio), float(error)) for name, ratio, error in rows]
         except (TypeError, ValueError) as error:
-            raise entry.fault("type", found=str(error), wanted="rows of a name, a ratio and its error") from None
+            raise entry.fault("A503.type", found=str(error), wanted="rows of a name, a ratio and its error") from None
 
     return predicted
+
+
+def failed_packages() -> list[Finding]:
+    """Return P243 where installed packages of third parties were to help and failed."""
+    failed = faults()
+    return [finding("P243", len(failed), clipped("; ".join(failed), 400))] if failed else []
