@@ -106,7 +106,8 @@ def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool
         sample = every if stride == 1 else _whole(start.gather_every(stride))
         samples.append(sample[_stamped(sample)])
         first = int(every.min(where=_stamped(every), initial=first))
-        last = max(last, frame[columns[-1]].max() or 0)  # type: ignore[type-var]  # whole numbers
+        ends = frame[columns[-1]].max()
+        last = max(last, ends if isinstance(ends, int) else 0)
     starts = np.sort(np.concatenate(samples)) if samples else np.zeros(0, np.int64)
     if starts.size < 3:
         return -LARGEST_NS, LARGEST_NS, False
@@ -207,7 +208,7 @@ def _far_from_calls(kept: dict[str, pl.DataFrame]) -> dict[str, int]:
     far = max(last - first, SECOND_NS)
     ran = {name: kept[name] for name in DEVICE_TABLES if name in kept and kept[name].height}
     near = {n: (f["start_ns"] >= first - far) & (f["end_ns"] <= last + far) for n, f in ran.items()}
-    counts = {name: count for name, mask in near.items() if (count := int((~mask).sum()))}
+    counts: dict[str, int] = {name: count for name, mask in near.items() if (count := int((~mask).sum()))}
     if sum(counts.values()) > max(1, sum(f.height for f in ran.values()) // 100):
         return {}
     for name in counts:
