@@ -73,7 +73,12 @@ def nan(value: Any) -> bool:
 def test_each_null_is_declared(name: str, verb: str, turnbuckle: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     finite = fields.finite
-    monkeypatch.setattr(fields, "finite", lambda value: (written.append(value), finite(value))[1])
+
+    def noted(value: Any) -> Any:
+        written.append(value)
+        return finite(value)
+
+    monkeypatch.setattr(fields, "finite", noted)
     words = [word for word in verb.split() if not word.startswith("--")]
     options = verb.split()[1:] if "--" in verb else []
     ran = turnbuckle(*(words[:1] if options else words), SAMPLE.with_name(name), *options, *VERBS[verb], "--format", "json")
