@@ -36,6 +36,7 @@ MAKERS = {
     "texts_of": (set(), set()),
     "unwritable": (set(), set()),
     "one_of": (set(), {"choices"}),
+    "fault": ({"found"}, {"kind", "name", "package"}),
     "_flaw": ({"found", "cause", "fix", "value"}, set()),
 }
 TABLE = {name: texts for klass in GROUPS for name, texts in errors.register(klass).items()}

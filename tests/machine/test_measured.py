@@ -238,7 +238,7 @@ def test_one_measurement_of_a_file(tmp_path: Path) -> None:
         ("direction, size [B], time [us], bandwidth [GB/s]\nh2d, 8, , \n", "A023"),
         ("direction, size [B], time [us]\nh2d, -8, 1\n", "A063"),
         ("direction, size [B], time [us]\nh2d, 0.5, 1\n", "A063"),
-        ("direction, size [B], time [us]\nh2d, 1e300, 1\n", "A063"),
+        ("direction, size [B], time [us]\nh2d, 1e300, 1\n", "U005"),
         ("direction, size [B], time [us]\nh2d, 8, 1e-300\n", "A023"),
         ("direction, size [B], bandwidth [GB/s]\nh2d, 1e15, 1e-300\n", "A023"),
         (f"H2D_Time_pinned +{'9' * 400}kB ms 1.00\n", "A023"),

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.trace import check as module
-from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
+from turnbuckle.trace.bounds import DEVICE_TABLES, sound
+from turnbuckle.trace.check import check, launch_pairs, nested_calls
 
 #: Every example joins whole tables.
 COSTLY = settings(max_examples=50)
 
-HOUR = 3_600_000_000_000
+SECOND = 1_000_000_000
+HOUR = 3600 * SECOND
 NAMES = pl.Series(["cudaLaunchKernel", "cudaGraphLaunch_v10000", "cuGraphLaunch", "cudaMemcpyAsync"], dtype=pl.String)
 GRAPH_LAUNCH, DRIVER_GRAPH_LAUNCH = 1, 2
 
@@ -153,17 +155,28 @@ def test_agreement_is_about_one_time_and_needs_the_host() -> None:
     assert set_aside(**rows) == ({"api": 501, "kernels": 501, "copies": 1}, {})
 
 
-def test_half_an_hour_of_quiet_is_believed() -> None:
+def test_half_an_hour_of_quiet_is_believed_where_a_call_ends_it() -> None:
     rows = launched(200)
     rows["kernels"].append({"start_ns": HOUR // 2, "end_ns": HOUR // 2 + 10})
+    assert set_aside(**rows) == ({"api": 200, "kernels": 200}, {"P241": 1})
+    rows["api"].append({"start_ns": HOUR // 2 - 90, "end_ns": HOUR // 2 - 80})
     assert set_aside(**rows)[1] == {}
 
 
 def test_inside_the_recorded_session_nothing_is_too_far() -> None:
     rows = launched(200)
-    rows["kernels"].append({"start_ns": 3 * HOUR, "end_ns": 3 * HOUR + 10})
+    rows["api"].append({"start_ns": 3 * HOUR, "end_ns": 3 * HOUR + 10})
     assert set_aside(**rows)[1] == {"P103": 1}
     assert set_aside({"analysis_duration_ns": 4 * HOUR}, **rows)[1] == {}
+    # an end that is the last record's own is none that the file states
+    assert set_aside({"analysis_duration_ns": 3 * HOUR + 10}, **rows)[1] == {"P103": 1}
+
+
+def test_ten_seconds_after_a_session_nothing_happens() -> None:
+    rows = launched(200)
+    rows["api"].append({"start_ns": 5_000, "end_ns": 60 * SECOND})
+    assert set_aside(**rows)[1] == {}
+    assert set_aside({"analysis_duration_ns": 3 * SECOND}, **rows)[1] == {"P103": 1}
 
 
 def test_a_table_without_times_passes() -> None:
@@ -206,7 +219,7 @@ def test_no_row_is_lost_without_being_counted(rows: dict[str, list[dict[str, Any
 def test_what_is_sound_stays_sound_and_can_be_checked(rows: dict[str, list[dict[str, Any]]]) -> None:
     kept, _ = sound(tables(**rows), {})
     counts(check(kept, {}, NAMES))
-    assert {f.code for f in sound(kept, {})[1]} <= {"P102", "P103"}  # bounds follow the bulk, which strays no longer move
+    assert {f.code for f in sound(kept, {})[1]} <= {"P102", "P103", "P241"}  # bounds follow the bulk, which strays no longer move
 
 
 # --- launch_pairs -----------------------------------------------------------------------------------------------------

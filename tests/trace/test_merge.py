@@ -21,7 +21,7 @@ from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.check import sound
+from turnbuckle.trace.bounds import sound
 from turnbuckle.trace.merge.alignment import _from_others
 from turnbuckle.trace.merge.merge import Merged, merge
 from turnbuckle.trace.merge.shared_collectives import Group

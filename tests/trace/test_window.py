@@ -22,7 +22,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.profile.summary.start_up import start_up
 from turnbuckle.profile.summary.summary import kernel_window_ns
 from turnbuckle.projection.run import Run, part_of
-from turnbuckle.trace.check import sound
+from turnbuckle.trace.bounds import sound
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import Part, cut, run_ns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from turnbuckle.cli.first_page import MODELS, PARAGRAPHS
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
 from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
@@ -45,7 +46,11 @@ VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}
 def _register(name: str, entry: registry.Entry, sentence: str | None) -> None:
     above, _, verb = name.rpartition(" ")
     # one function answers `turnbuckle model NAME` and `turnbuckle.model.NAME`; its command is made when it is asked for
-    place = f"turnbuckle.show.terminal.model_answer:{name}" if above else entry.place
+    place = entry.place
+    if above:
+        place = f"turnbuckle.show.terminal.model_answer:{name}"
+    elif entry.package:
+        place = f"turnbuckle.foundation.registry:{name}"
     (models_app if above else app).command(place, name=verb, help=sentence)
 
 
@@ -60,6 +65,22 @@ def _with_its_whole_text(words: Sequence[str]) -> None:
         above, _, verb = name.rpartition(" ")
         del (models_app if above else app)[verb]
         _register(name, VERBS[name], None)
+
+
+def _with_foreign_sentences() -> None:
+    """Register the verbs of third parties again with what each does, or with what is wrong with it: a page of help names them all."""
+    for name, entry in VERBS.items():
+        if entry.package:
+            above, _, verb = name.rpartition(" ")
+            del (models_app if above else app)[verb]
+            _register(name, entry, _foreign_sentence(entry))
+
+
+def _foreign_sentence(entry: registry.Entry) -> str:
+    try:
+        return (getdoc(entry.load()) or "").partition("\n")[0] or f"a verb of {entry.package}"
+    except TurnbuckleError as error:
+        return f"{error.what} ({error.code})"
 
 
 def dispatch(words: Sequence[str]) -> int:
@@ -78,6 +99,8 @@ def dispatch(words: Sequence[str]) -> int:
             )
     if not words:
         words = ["--help"]
+    if words[-1] in ("--help", "-h", "model"):
+        _with_foreign_sentences()
     _with_its_whole_text(words)
     forget()
     try:

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from turnbuckle._native import __build__
 from turnbuckle._native import __version__ as native
-from turnbuckle.foundation import private_folder
+from turnbuckle.foundation import private_folder, registry
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show as show_unit
 from turnbuckle.machine import Machine, all_machines, load
@@ -28,6 +29,7 @@ from turnbuckle.machine.measured.topology import read as read_topology
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
+from turnbuckle.projection.model import charge_named
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
@@ -139,9 +141,22 @@ def installation() -> list[dict[str, Any]]:
         ),
         _line("ok", "libraries", ", ".join(_libraries())),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
+        *_plugins(),
         _cache(),
         _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),
     ]
+
+
+def _plugins() -> Iterator[dict[str, Any]]:
+    """Check what packages of third parties add; the catalogue has asked for their machines."""
+    for entry in registry.foreign():
+        try:
+            charge_named(entry.name) if entry.kind == "charges" else entry.load()
+        except TurnbuckleError as error:
+            registry.left_out(entry, error)
+        else:
+            yield _line("ok", entry.package, f"{entry.kind} {entry.name}")
+    yield from (_line("bad", "package", fault) for fault in registry.faults())
 
 
 def _libraries() -> Iterator[str]:

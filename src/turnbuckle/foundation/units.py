@@ -63,6 +63,8 @@ _QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{
 _LANES = re.compile(r"GT/s(?:\s*x\s*([0-9]{1,2}))?")
 _EXACT = Context(prec=60, traps=[])
 _LONGEST = 64
+#: Larger quantities are refused, in any unit: products of a few of them stay numbers.
+_LARGEST = 1e30
 #: Transfers a second and lane [GT/s] of PCI Express -> its generation and line code.
 _PCIE = {2.5: ("1", "8/10"), 5: ("2", "8/10"), 8: ("3", "128/130"), 16: ("4", "128/130"), 32: ("5", "128/130"), 64: ("6", "242/256")}
 
@@ -139,7 +141,7 @@ def parse(text: str, unit: str) -> float:
         fix = f"did you mean {number} {word}/s?" if (si, unit) == ("B", "B/s") else example
         raise error_of("U003.dimension", found=quoted, fix=fix, word=word, dimension=UNITS[si], wanted=UNITS[unit])
     value = float(_EXACT.multiply(_EXACT.create_decimal(number), factor))
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:
         raise error_of("U005", found=quoted, fix=example, wanted=UNITS[unit])
     return value
 

@@ -6,6 +6,7 @@ Errors (`turnbuckle.foundation.errors.MachineError`):
     M030  several machines of that short name
     M012  machines that are each other's base
     M013  a base or a chip that does not exist
+    M021  a number that `turnbuckle machines check` calls an error
     M035  a host that does not exist
     M036  a file named as a host that changes more than a host
 """
@@ -20,9 +21,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 
+from .check import believed
 from .load import read, texts_of_head
 from .machine import SOURCE, Machine, Parameter, schema
 from .parameter_names import HOST_WAYS, ParameterName
@@ -44,8 +46,27 @@ def _places() -> Mapping[str, Path]:
 
     A third party's machine does not replace a machine of the catalogue with the same name.
     """
-    folders = [*(Path(entry.load()()) for entry in registry.entries("machines").values()), folder()]
-    return {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
+    foreign = {name: path for entry in registry.entries("machines").values() for name, path in _foreign(entry).items()}
+    return foreign | {path.stem: path for path in sorted(folder().glob("*.toml"))}
+
+
+def _foreign(entry: registry.Entry) -> dict[str, Path]:
+    """Return the files by machine name that a package adds; none where its folder or one of its files cannot be read."""
+    try:
+        return entry.call(lambda: _files(entry))
+    except TurnbuckleError as error:
+        registry.left_out(entry, error)
+        return {}
+
+
+def _files(entry: registry.Entry) -> dict[str, Path]:
+    place = entry.load()()
+    if not isinstance(place, str | Path) or not Path(place).is_dir():
+        raise entry.fault("A503.type", wanted="a function that returns a folder of machine files")
+    paths = {path.stem: path for path in sorted(Path(place).glob("*.toml"))}
+    for name, path in paths.items():
+        read(path, f"{name}.toml")
+    return paths
 
 
 @cache
@@ -64,14 +85,23 @@ def load(name_or_path: str | Machine) -> Machine:
 
     Raises
     ------
-    MachineError : M001 (with the nearest name), M030 (with those it may mean), M012, M013, or what `turnbuckle.machine.load.read` raises.
+    MachineError : M001 (with the nearest name), M030 (with those it may mean), M012, M013, M021, or what `turnbuckle.machine.load.read`
+        raises.
     UsageError : A426 where several are named.
     """
     if isinstance(name_or_path, Machine):
         return name_or_path
+    return _checked(unchecked(name_or_path))
+
+
+def unchecked(name_or_path: str) -> Machine:
+    """Return the same machine whatever its numbers are, so that `turnbuckle machines check` can tell all that is wrong with them."""
     if _is_path(name_or_path):
         return _chained(Path(name_or_path), name_or_path, ())
     return _named(name_or_path)
+
+
+_checked = cache(believed)
 
 
 @cache

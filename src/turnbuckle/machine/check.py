@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Severity
 from turnbuckle.foundation.units import MANNER, show
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
@@ -47,6 +48,24 @@ def check(machine: Machine) -> list[Remark]:
     """Return the remarks on implausible facts of a machine, errors first."""
     remarks = [*_values(machine), *_consistency(machine)]
     return sorted(remarks, key=lambda r: r.severity != "error")
+
+
+def believed(machine: Machine) -> Machine:
+    """Return a machine without errors.  Raises M021 for the first of its numbers that cannot be meant."""
+    errors = [remark for remark in check(machine) if remark.severity == "error"]
+    if errors:
+        first = errors[0]
+        raise error_of("M021", where=machine.file, found=f"{first.parameter}: {first.message}", count=len(errors))
+    return machine
+
+
+def plausible(name: ParameterName, value: float, source: str) -> Parameter:
+    """Return a number of a machine that the user states without error.  Raises M021 where it cannot be meant."""
+    parameter = Parameter(value, 0.0, schema()[name].unit, "assumption", source)
+    for remark in _value(name, parameter):
+        if remark.severity == "error":
+            raise error_of("M021", where=source, found=f"{name}: {remark.message}", count=1)
+    return parameter
 
 
 def _values(machine: Machine) -> Iterator[Remark]:

@@ -14,7 +14,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, LinkTerm, Par
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
 from turnbuckle.profile.transfers import LinkFit, fit_class, fit_links, known_links, link_findings, looks_like, reference_fit
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 
 #: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
 ASSUMED_LINK = (31.5e9, 0.8, 2e-6)

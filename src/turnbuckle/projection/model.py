@@ -8,7 +8,6 @@ The presets are the published methods:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
@@ -35,11 +34,14 @@ from turnbuckle.machine.parameter_names import (
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
+from turnbuckle.projection.elsewhere.foreign import held_charge
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
 from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
 
 Anchor = Literal["ratio", "difference", "absolute"]
+#: Smallest and largest improvement that a class of time can be divided by, as of kernels.
+LAMBDAS: Final = (1e-3, 1e3)
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
 Replay = Literal["auto", "sum", "timeline"]
 #: How a program is ported to a target with one memory: its copies stay, are dropped, or give way to managed memory; empty drops them,
@@ -212,13 +214,12 @@ def coupling_alone(model: Model) -> Model:
 
 
 def charge_named(name: str) -> Charge:
-    """Return the charge of that name from the registry.  Raises A429 where no installed package has it."""
+    """Return the charge of that name from the registry.  Raises A429 where no installed package has it, A503 where it is no charge."""
     charges = registry.entries("charges")
     if name not in charges:
         fix = did_you_mean(name, charges) or (f"one of {', '.join(charges)}" if charges else "install the package that has it")
         raise error_of("A429", fix=fix, name=clipped(name))
-    charge: Charge = charges[name].load()
-    return charge
+    return held_charge(charges[name], Charge, (Anchor, Falls))
 
 
 def additive(lambdas: dict[str, float]) -> Model:
@@ -231,7 +232,7 @@ def additive(lambdas: dict[str, float]) -> Model:
 
     Raises
     ------
-    UsageError : A004 for an unknown class, waiting, or a lambda that is not positive; A005 without any.
+    UsageError : A004 for an unknown class, waiting, or a lambda outside `LAMBDAS`; A005 without any.
     """
     classes = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
     for name, improvement in lambdas.items():
@@ -239,7 +240,7 @@ def additive(lambdas: dict[str, float]) -> Model:
             raise error_of("A004.waiting", found=name)
         if name not in classes:
             raise error_of("A004.class", found=name, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes))
-        if not 0 < improvement < math.inf:
+        if not LAMBDAS[0] <= improvement <= LAMBDAS[1]:
             raise error_of("A004.sign", found=str(improvement), name=name)
     if not lambdas:
         raise error_of("A005")

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Bool
+from turnbuckle.foundation.errors import error_of
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
@@ -47,6 +48,7 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
     Raises
     ------
     CannotAnswer : A121, the profile has no host-device activity and the target is another machine; A122, its order cannot be trusted.
+    UsageError : A509, the machine or a charge makes a run time that is no number.
     """
     return answered(profile, prepared(profile, model), pair, model)
 
@@ -64,6 +66,8 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
     target = stated(ready, pair)
     durations = priced(ready, pair, model) if durations is None else durations
     result = replayed(ready, durations)
+    if not np.isfinite(result.seconds):
+        raise error_of("A509", where=pair.target.name, found=f"{float(result.seconds)} s")
     network_findings = [] if ready.network is None else ready.network.findings
     # the window is that of kernels with rows of their own: a graph recorded as one names none
     windows = (None, None) if profile.trace.graphs.height else result.kernel_windows

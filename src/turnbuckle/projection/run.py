@@ -31,6 +31,7 @@ from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, default_targets, require_calls
 from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.clean import cleaned
+from turnbuckle.projection.elsewhere.foreign import failed_packages
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
 from turnbuckle.projection.order import Prepared, on_network, prepared
@@ -220,8 +221,8 @@ class Run(Shown):
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the flaws of the recording and of the source machine."""
-        return merge([*self.profile.findings, *self.source_findings, *self._unfit, *self.left_out])
+        """Return the flaws of the recording, of the source machine and of installed packages that were to help."""
+        return merge([*self.profile.findings, *self.source_findings, *self._unfit, *self.left_out, *failed_packages()])
 
     @cached_property
     def _unfit(self) -> list[Finding]:

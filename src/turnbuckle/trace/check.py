@@ -1,8 +1,7 @@
 """Flaws of a recording, counted, and the join of device records to the host calls that started them.
 
-`sound` takes out the rows that must never enter a sum, a fit or a path.  `check` counts every other flaw and changes nothing.
-`launch_pairs` is the only join between host and device.  All three work on the tables of ``schema/trace.csv`` alone, so that they
-treat the output of every reader alike.
+`check` counts flaws and changes nothing; what cannot be was set aside before (`turnbuckle.trace.bounds`).  `launch_pairs` is the only
+join between host and device.  Both work on the tables of ``schema/trace.csv`` alone, so that they treat the output of every reader alike.
 """
 
 from __future__ import annotations
@@ -12,176 +11,19 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int, filled
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables as schema_tables
 from turnbuckle.foundation.schema import words
-
-Tables = Mapping[str, pl.DataFrame]
-
-#: Tables whose rows run on a device and were started by a host call.
-DEVICE_TABLES: Final = ("kernels", "copies", "memsets", "graphs")
-#: Tables whose times the host wrote itself; a device's clock cannot spoil them.
-HOST_TABLES: Final = ("api", "mpi", "os_calls", "ranges", "scheduling")
-#: Largest time that any recording can hold [ns]: exact as a float64, and 104 days.
-LARGEST_NS: Final = 2**53
-HOUR_NS: Final = 3_600_000_000_000
+from turnbuckle.trace.bounds import DEVICE_TABLES, Tables, beyond_all, by_name
 
 #: Codes of the copies that are migrations of pages.
 MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
 #: Kinds of overhead that the profiler does not cause: the driver's JIT, module and function loading, a full command buffer, and a delay
 #: that the user made the recorder insert (`turnbuckle.trace.readers.recorded.reader.DELAY`).
 DRIVER_OVERHEAD: Final = [2, 6, 7, 8, 100]
-_SAMPLE_ROWS: Final = 200_000
 _PROFILER_SHARE: Final = 0.10
-
-
-# --- rows that must not be counted ------------------------------------------------------------------------------------
-
-
-def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], list[Finding]]:
-    """Set aside the rows whose times cannot be trusted.
-
-    A row is set aside for one reason, the first of these that holds:
-
-    - P102, no time: a start or end that the table requires is missing; the end is 0 and the start is not negative; or the start is 0
-      where everything else happens more than an hour later.
-    - P103, beyond 2^53 ns either side of zero.
-    - P101, end before start.
-    - P103, far from the recording: the time lies outside the session (fact ``analysis_duration_ns``, where the file states it).  It also
-      lies further from the bulk of starts (1st to 99th percentile over all tables) than ten times the bulk's length and than an hour.
-      Such a row stays where rows of another table have times within an hour of it, and one of these tables has the host's times.
-
-    Parameters
-    ----------
-    tables : tables of ``schema/trace.csv`` by name [ns]; tables without times pass unchanged.
-
-    Returns the tables without those rows (the same frames where nothing is wrong), and at most one finding per code.  Every row is
-    either in the tables returned or in a finding's count.
-    """
-    low, high, zero_is_lost = _plausible(tables, facts)
-    verdicts = {name: _verdict(name, frame, low, high, zero_is_lost) for name, frame in tables.items() if _time_columns(frame)}
-    _believe_agreeing(tables, verdicts, low, high)
-    kept: dict[str, pl.DataFrame] = {}
-    lost: dict[str, dict[str, int]] = {"P101": {}, "P102": {}, "P103": {}}
-    for name, frame in tables.items():
-        verdict = verdicts.get(name)
-        if verdict is None or not verdict.any():
-            kept[name] = frame
-            continue
-        for code, marks in (("P101", (_BACKWARDS,)), ("P102", (_LOST,)), ("P103", (_WILD, _FAR))):
-            if count := int(np.isin(verdict, marks).sum()):
-                lost[code][name] = count
-        kept[name] = frame.filter(pl.Series(verdict == _GOOD))
-    return kept, [finding(code, sum(counts.values()), _by_table(counts)) for code, counts in lost.items() if counts]
-
-
-_GOOD, _BACKWARDS, _LOST, _WILD, _FAR = range(5)
-
-
-def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool]:
-    """Return the bounds of believable times [ns], and whether a start of 0 can only be a lost stamp."""
-    total = sum(frame.height for frame in tables.values())
-    stride = max(1, total // _SAMPLE_ROWS)
-    samples, first = [], LARGEST_NS
-    for frame in tables.values():
-        columns = _time_columns(frame)
-        if not columns or not frame.height:
-            continue
-        start = frame[columns[0]]
-        every = _whole(start)
-        sample = every if stride == 1 else _whole(start.gather_every(stride))
-        samples.append(sample[_stamped(sample)])
-        first = int(every.min(where=_stamped(every), initial=first))
-    starts = np.sort(np.concatenate(samples)) if samples else np.zeros(0, np.int64)
-    if starts.size < 3:
-        return -LARGEST_NS, LARGEST_NS, False
-    bulk_low = int(starts[-(-(starts.size - 1) // 100)])
-    bulk_high = int(starts[(starts.size - 1) * 99 // 100])
-    margin = max(10 * (bulk_high - bulk_low), HOUR_NS)
-    low, high = bulk_low - margin, bulk_high + margin
-    duration = facts.get("analysis_duration_ns")
-    if isinstance(duration, int) and 0 < duration <= LARGEST_NS:
-        low, high = min(low, 0), max(high, duration)
-    # `low` limits `first`: one stray row before the bulk must not make a lost 0 look like the session's begin
-    return low, high, max(first, low) > HOUR_NS
-
-
-def _whole(column: pl.Series) -> Int:
-    """Return the values of a column that are not missing."""
-    return (column.drop_nulls() if column.null_count() else column).to_numpy()
-
-
-def _stamped(times: Int) -> Bool:
-    """Return which times [ns] a clock can have written."""
-    return np.asarray((times >= -LARGEST_NS) & (times <= LARGEST_NS) & (times != 0))
-
-
-def _all_good(times: list[pl.Series], low: int, high: int, zero_is_lost: bool) -> bool:
-    """Return whether no row of a table can be set aside, from its times [ns] at a glance: so are nearly all tables."""
-    if any(column.null_count() for column in times) or not len(times[0]):
-        return not len(times[0])
-    start, end = times[0].to_numpy(), times[-1].to_numpy()
-    least = start.min()
-    if (zero_is_lost and least <= 0) or (len(times) == 2 and end.min() <= 0):
-        return False
-    inside = least >= max(low, -LARGEST_NS) and end.max() <= min(high, LARGEST_NS)
-    return bool(inside and (end >= start).all())
-
-
-def _verdict(name: str, frame: pl.DataFrame, low: int, high: int, zero_is_lost: bool) -> NDArray[np.int8]:
-    """Return one mark per row: `_GOOD`, or the first reason to set the row aside."""
-    columns = _time_columns(frame)
-    if _all_good([frame[c] for c in columns], low, high, zero_is_lost):
-        return np.zeros(frame.height, np.int8)
-    required = [c.name for c in schema_tables().get(name, ()) if c.name in columns and not c.nullable]
-    start, end = pl.col(columns[0]), pl.col(columns[-1])
-    lost = pl.any_horizontal(pl.lit(False), *(pl.col(c).is_null() for c in required))
-    if zero_is_lost:
-        lost = lost | (start == 0)
-    if len(columns) == 2:
-        lost = lost | ((end == 0) & (start >= 0))
-    wild = pl.any_horizontal(~pl.col(c).is_between(-LARGEST_NS, LARGEST_NS) for c in columns)
-    far = pl.any_horizontal(~pl.col(c).is_between(low, high) for c in columns)
-    mark = pl.when(lost).then(_LOST).when(wild).then(_WILD).when(end < start).then(_BACKWARDS).when(far).then(_FAR).otherwise(_GOOD)
-    return frame.select(mark.cast(pl.Int8)).to_series().to_numpy(writable=True)
-
-
-def _believe_agreeing(tables: Tables, verdicts: Mapping[str, NDArray[np.int8]], low: int, high: int) -> None:
-    """Clear the mark `_FAR` of rows whose times rows of another table confirm, if the host's clock wrote one of these tables."""
-    names = [name for name, verdict in verdicts.items() if (verdict == _FAR).any()]
-    if len(names) < 2 or not set(names) & set(HOST_TABLES):
-        return
-    times, table, row = [], [], []
-    for number, name in enumerate(names):
-        rows = np.flatnonzero(verdicts[name] == _FAR)
-        frame = tables[name]
-        for column in _time_columns(frame):
-            stamps = frame[column].gather(rows).fill_null(low).to_numpy()
-            outside = (stamps < low) | (stamps > high)
-            times.append(stamps[outside])
-            row.append(rows[outside])
-            table.append(np.full(int(outside.sum()), number))
-    time, table_of, row_of = np.concatenate(times), np.concatenate(table), np.concatenate(row)
-    order = np.argsort(time, kind="stable")
-    cluster = np.empty(time.size, np.int64)
-    cluster[order] = np.concatenate(([0], np.cumsum(np.diff(time[order]) > HOUR_NS)))
-    clusters = int(cluster.max()) + 1
-    seen = np.stack([np.bincount(cluster[table_of == n], minlength=clusters) > 0 for n in range(len(names))])
-    host = np.array([name in HOST_TABLES for name in names])
-    agreed = (seen.sum(axis=0) > 1) & seen[host].any(axis=0)
-    for number, name in enumerate(names):
-        of_table = table_of == number
-        verdicts[name][row_of[of_table]] = _GOOD
-        verdicts[name][row_of[of_table & ~agreed[cluster]]] = _FAR
-
-
-def _time_columns(frame: pl.DataFrame) -> list[str]:
-    """Return ``[start_ns, end_ns]``, ``[time_ns]`` or nothing."""
-    names = frame.columns
-    return [c for c in ("start_ns", "end_ns", "time_ns") if c in names]
 
 
 # --- which call started which record ----------------------------------------------------------------------------------
@@ -341,7 +183,7 @@ def check(
     pairs: pl.DataFrame | None = None,
     inner: Bool | None = None,
 ) -> list[Finding]:
-    """Count the flaws of sound tables (see `sound`), and change nothing.
+    """Count the flaws of sound tables (`turnbuckle.trace.bounds.sound`), and change nothing.
 
     Parameters
     ----------
@@ -349,7 +191,7 @@ def check(
     names : texts that the name columns index; without them, graph launches that left no record cannot be counted.
     pairs, inner : `launch_pairs` and `nested_calls` of these tables, where the caller has them; else they are computed.
 
-    Returns findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
+    Returns findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132, P133 and P242, those that occur, in that order.
     """
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
     pairs = launch_pairs(complete) if pairs is None else pairs
@@ -373,6 +215,8 @@ def check(
         findings.append(finding("P132", count))
     if count := pairs.height - pairs["api_row"].n_unique():
         findings.append(finding("P133", count))
+    if (reach := beyond_all(tables)) is not None:
+        findings.append(finding("P242", 1, f"{reach[0]}, by {reach[1] * 1e-9:.3g} s"))
     return findings
 
 
@@ -383,7 +227,7 @@ def _zero_durations(tables: Tables) -> Iterator[Finding]:
         # a Sendrecv is two rows: only the receiving one has the call's length, so the sending one is no flaw
         counts["mpi"] = _count(tables["mpi"], zero & (pl.col("end_ns").max().over("thread", "start_ns", "name") == pl.col("start_ns")))
     if total := sum(counts.values()):
-        yield finding("P104", total, _by_table(counts))
+        yield finding("P104", total, by_name(counts))
 
 
 def _orphans(tables: Tables, launched: Tables, migrations: Bool, before: Mapping[str, int]) -> Iterator[Finding]:
@@ -396,7 +240,7 @@ def _orphans(tables: Tables, launched: Tables, migrations: Bool, before: Mapping
         counts["copies"] = int((~called & ~migrations).sum())
     counts = {table: max(count - before.get(table, 0), 0) for table, count in counts.items()}
     if total := sum(counts.values()):
-        yield finding("P109", total, _by_table(counts))
+        yield finding("P109", total, by_name(counts))
 
 
 def _two_clocks(tables: Tables, launched: Tables, total: int) -> Iterator[Finding]:
@@ -525,7 +369,3 @@ def _inside_earlier() -> pl.Expr:
 
 def _count(frame: pl.DataFrame, condition: pl.Expr) -> int:
     return int(frame.select(condition.sum()).item() or 0)
-
-
-def _by_table(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{table} {count}" for table, count in counts.items() if count)

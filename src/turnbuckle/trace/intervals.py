@@ -1,7 +1,7 @@
 """Exact arithmetic on sets of half-open time intervals ``[start, end)`` in integer nanoseconds.
 
 Kernel time summed exceeds busy time as soon as two streams run at once; a union does not.  Every function takes arrays
-of shape (n,) and is exact for times within 2^53 ns either side of zero (which `turnbuckle.trace.check.sound`
+of shape (n,) and is exact for times within 2^53 ns either side of zero (which `turnbuckle.trace.bounds.sound`
 guarantees).  An interval whose end is not after its start covers nothing.
 """
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
+
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
@@ -17,8 +19,10 @@ from turnbuckle.trace.readers import kineto, nsys_tables, parquet
 from turnbuckle.trace.readers.parts.mpi_ranges import with_named_calls
 from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
-from turnbuckle.trace.trace import Trace
+from turnbuckle.trace.trace import Trace, completed
 
+#: Stands for a reader of ours that needs no entry to be found.
+_OURS = registry.Entry("turnbuckle")
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 #: Patterns of the files that name a recording when the user gives its folder.
 _ENTRY_FILES = (
@@ -85,22 +89,51 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     member = kineto.archive(place)
     head = _head(member[0] if member else place).removeprefix(MARK)
     for entry in registry.entries("readers").values():
-        reader: ModuleType = entry.load()
-        if reader.sniff(head, place):
-            return _read(reader, place, use_cache, threads, progress)
+        reader = _that_knows(entry, head, place)
+        if reader is not None:
+            return _read(reader, place, use_cache, threads, progress, entry)
     if program := nsys_tables.exporter(place):
         return with_named_calls(nsys_tables.read_report(place, program, threads=threads, progress=progress))
     raise _unknown(place, head)
 
 
-def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
-    before = path.stat() if use_cache and getattr(reader, "CACHED", True) and not kineto.archive(path) else None
+def _that_knows(entry: registry.Entry, head: bytes, path: Path) -> ModuleType | None:
+    """Return the reader of an entry if it knows a file; of a third party's that fails the others go on without it."""
     try:
-        trace = with_named_calls(reader.read(path, threads=threads, progress=progress))
-    except OSError as error:
-        raise error_of("P005.parts", where=str(path), found=str(error)) from error
+        reader: ModuleType = entry.load()
+        return reader if entry.call(lambda: reader.sniff(head, path)) else None
+    except TurnbuckleError as error:
+        registry.left_out(entry, error)
+        return None
+
+
+def _read(
+    reader: ModuleType,
+    path: Path,
+    use_cache: bool,
+    threads: int,
+    progress: Callable[[float], object] | None,
+    entry: registry.Entry = _OURS,
+) -> Trace:
+    before = path.stat() if use_cache and getattr(reader, "CACHED", True) and not kineto.archive(path) else None
+
+    def whole() -> Trace:
+        try:
+            trace: Trace = with_named_calls(reader.read(path, threads=threads, progress=progress))
+        except OSError as error:
+            raise error_of("P005.parts", where=str(path), found=str(error)) from None
+        return _formed(trace, entry) if entry.package else trace
+
+    trace = entry.call(whole, seconds=None)
     distrust = None if before is None else cache.store(path, trace, before)
     return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
+
+
+def _formed(trace: object, entry: registry.Entry) -> Trace:
+    """Return what a third party's reader made, with every column in its type.  Raises A503 where it is no recording."""
+    if not isinstance(trace, Trace) or not isinstance(trace.names, pl.Series) or not isinstance(trace.facts, dict):
+        raise entry.fault("A503.type", wanted="read gives a turnbuckle.Trace")
+    return replace(trace, tables={name: completed(name, frame) for name, frame in trace.tables.items()})
 
 
 def recordings_in(path: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables
 from turnbuckle.foundation.units import seconds_of
-from turnbuckle.trace.check import DEVICE_TABLES, sound
+from turnbuckle.trace.bounds import DEVICE_TABLES, sound
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace
@@ -121,7 +121,7 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
 
     Parameters
     ----------
-    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.check.sound`) do not count for its begin.
+    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.bounds.sound`) do not count for its begin.
     part : the selection.
     exchanges : function that numbers MPI exchanges; None treats each call alone.
     steady : function that finds the end of start-up; a part ``steady`` needs it.

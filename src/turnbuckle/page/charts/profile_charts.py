@@ -24,7 +24,7 @@ NINETY = 1.645
 MOST_POINTS = 600
 
 
-def categories(shares_ns: dict[str, int], words: Mapping[str, str] = CATEGORY_WORDS) -> Figure:
+def categories(shares_ns: Mapping[str, float], words: Mapping[str, str] = CATEGORY_WORDS) -> Figure:
     """Draw the exclusive time line as one bar of shares of the run time, with a table of the same numbers.
 
     Parameters

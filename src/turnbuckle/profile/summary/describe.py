@@ -16,7 +16,7 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.summary.start_up import StartUp
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 
 
 def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit], begun: StartUp | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import polars as pl
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.profile.classify import CALL_CLASS, by_name, call_classes
 from turnbuckle.profile.profile import Profile, device_busy
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.intervals import merge, union_ns
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import run_ns

@@ -15,7 +15,7 @@ from turnbuckle.profile.classify import CATEGORIES, by_name
 from turnbuckle.profile.dependencies.sides import SCOPES, scope_of
 from turnbuckle.profile.messages.nccl import collectives
 from turnbuckle.profile.profile import Profile, device_busy
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
 from turnbuckle.trace.window import kernels_ns
 

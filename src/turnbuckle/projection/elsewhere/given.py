@@ -28,6 +28,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, Table, read_text, table_of
 from turnbuckle.machine import Machine
 from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters, timed
+from turnbuckle.projection.elsewhere.foreign import held_predictor
 from turnbuckle.trace.spelling import Names
 from turnbuckle.trace.trace import Trace
 
@@ -110,9 +111,7 @@ class KernelTable:
 
     def _predicted(self, kernels: pl.DataFrame, source: Machine, targets: Sequence[Machine]) -> KernelTable:
         assert self.predict is not None
-        predictions = {
-            t.name: {str(n): (float(r), float(e)) for n, r, e in self.predict(kernels, source, t.resolved(source))} for t in targets
-        }
+        predictions = {t.name: {n: (r, e) for n, r, e in self.predict(kernels, source, t.resolved(source))} for t in targets}
         for name, target in [
             (n, t) for t, rows in predictions.items() for n, (r, e) in rows.items() if not (0 < r < _MOST and 0 <= e < _MOST)
         ]:
@@ -170,7 +169,7 @@ def kernel_table(*paths: str | Path) -> KernelTable:
         if str(path) in predictors:
             if len(paths) > 1:
                 raise error_of("A432.beside", found=clipped(str(path), 60))
-            return KernelTable((), (), (), f"predictor {path}", predict=predictors[str(path)].load())
+            return KernelTable((), (), (), f"predictor {path}", predict=held_predictor(predictors[str(path)]))
         if near := did_you_mean(str(path), predictors):
             raise error_of("A432.name", found=clipped(str(path), 60), fix=near)
     tables, counters = list[KernelTable](), dict[str, str]()

@@ -24,7 +24,7 @@ from turnbuckle.profile.messages.nccl import operation_in
 from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.profile.summary.start_up import LIBRARY
 from turnbuckle.show.text import terms
-from turnbuckle.trace.check import sound
+from turnbuckle.trace.bounds import sound
 from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import numbers_a_step
@@ -153,7 +153,7 @@ def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep:
     stand_in : returns a placeholder that classifies like the name of a host call (`turnbuckle.questions.anonymise.stand_in`).
     keep : kernels whose names this regular expression matches keep them; ValueError where it is none.
 
-    Rows that no answer counts with (`turnbuckle.trace.check.sound`) are left out; the findings that count them stay.
+    Rows that no answer counts with (`turnbuckle.trace.bounds.sound`) are left out; the findings that count them stay.
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     tables = {name: frame for name, frame in tables.items() if frame.height}

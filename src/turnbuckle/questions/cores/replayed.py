@@ -29,7 +29,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.shown import Shown
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 
 if TYPE_CHECKING:
     from turnbuckle.show.figures.figure import Figure

@@ -38,7 +38,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.table_file import Column, Table, read_table
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import kernel_table
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.intervals import union_ns
 
 COLUMNS = (

@@ -22,7 +22,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.run import Run
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.intervals import union_ns
 
 Basis = Literal["recording", "declared", "published", "no GPU", "fixed"]

@@ -21,7 +21,8 @@ import numpy as np
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.settings import Setting
-from turnbuckle.machine import Machine, Pair, Parameter, load, schema
+from turnbuckle.machine import Machine, Pair, load, schema
+from turnbuckle.machine.check import plausible
 from turnbuckle.machine.parameter_names import parameter_name
 from turnbuckle.projection.admission import require, require_calls, require_order
 from turnbuckle.projection.anchor import Prices
@@ -173,6 +174,10 @@ def _alone(held: Held, asked: Projected) -> Results:
     return answer
 
 
+#: Source of a number that a study sets.
+_STUDY: Final = "set by the study"
+
+
 def _target(asked: Sequence[Projected], source: Machine) -> Machine:
     """Return the target of points that differ in numbers alone; a number that differs has shape (points, 1, 1)."""
     target = source if asked[0].on == "self" else load(asked[0].on)
@@ -180,7 +185,8 @@ def _target(asked: Sequence[Projected], source: Machine) -> Machine:
     for k, (n, first) in enumerate(asked[0].others):
         name, values = parameter_name(n), [each.others[k][1] for each in asked]
         value: Any = first if values.count(first) == len(values) else np.array(values)[:, None, None]
-        given[name] = Parameter(value, 0.0, schema()[name].unit, "assumption", "set by the study")
+        _, most = (plausible(name, end(values), _STUDY) for end in (min, max))
+        given[name] = replace(most, value=value)
     return target.with_parameters(given) if given else target
 
 
@@ -384,8 +390,7 @@ class Pooled:
     @property
     def machine(self) -> Machine:
         """Return the fabric with its parameters in place."""
-        named = ((parameter_name(n), v) for n, v in self.others)
-        given = {name: Parameter(v, 0.0, schema()[name].unit, "assumption", "set by the study") for name, v in named}
+        given = {name: plausible(name, value, _STUDY) for name, value in ((parameter_name(n), v) for n, v in self.others)}
         return load(self.on).with_parameters(given) if given else load(self.on)
 
 

@@ -18,7 +18,7 @@ from turnbuckle.profile.pieces import Pieces, described
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.trace import Trace
 
 #: What may change, in the order in which differences are taken over.

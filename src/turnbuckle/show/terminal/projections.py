@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.admission import default_targets
 from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.model import LAMBDAS
 from turnbuckle.projection.run import Run
 from turnbuckle.show.findings_table import findings_table
 from turnbuckle.show.rendered import is_markup
@@ -290,6 +290,10 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
         Terminal(highlight=False).print(table)
 
 
+#: Longest time that is read as one [s].
+_MOST_SECONDS = 1e12
+
+
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
     """Write the additive model on five numbers as printed in a paper or a table."""
     if is_markup(format):
@@ -302,7 +306,7 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
             raise error_of("A011.class", found=text, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes[:5]))
         try:
             values[name] = float(number)
-            if not 0 <= values[name] < math.inf:
+            if not 0 <= values[name] <= _MOST_SECONDS:
                 raise ValueError
         except ValueError:
             raise error_of("A011.time", found=word, name=name) from None
@@ -310,7 +314,7 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
         raise error_of("A011.incomplete", found=text, missing=", ".join(missing))
     if extra := set(lambdas) - {"data", "control"}:
         raise error_of("A011.printed", name=sorted(extra)[0])
-    if bad := [n for n, v in lambdas.items() if not 0 < v < math.inf]:
+    if bad := [n for n, v in lambdas.items() if not LAMBDAS[0] <= v <= LAMBDAS[1]]:
         raise error_of("A004.sign", found=str(lambdas[bad[0]]), name=bad[0])
     totals = AdditiveTotals(**values)
     projected = totals.projected(lambdas.get("data", 1.0), lambdas.get("control", 1.0))

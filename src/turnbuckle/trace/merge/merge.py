@@ -21,7 +21,7 @@ from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.findings import merge as merged_findings
 from turnbuckle.foundation.units import show
-from turnbuckle.trace.check import DEVICE_TABLES, sound
+from turnbuckle.trace.bounds import DEVICE_TABLES, sound
 from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.merge.alignment import QUANTILES, Clocks, align
 from turnbuckle.trace.merge.shared_collectives import groups, lanes

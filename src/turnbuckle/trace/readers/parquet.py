@@ -6,7 +6,7 @@
 
 Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's columns and types (older traces lack
 the latest columns), and as many rows as ``trace.json`` says.  Indices must lie inside their lists, and starts in order.  Facts and findings
-must be registered ones.  Rows with impossible times are left to `turnbuckle.trace.check.sound`, which counts them as it does in every
+must be registered ones.  Rows with impossible times are left to `turnbuckle.trace.bounds.sound`, which counts them as it does in every
 recording.
 """
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from turnbuckle.foundation.schema import words
-from turnbuckle.trace.check import DEVICE_TABLES
+from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.trace import Trace
 
 #: An event behind its method of the library's event writer, without its time.
