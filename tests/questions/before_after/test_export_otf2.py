@@ -8,6 +8,7 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -237,8 +238,7 @@ def test_a_file_that_cannot_grow_leaves_no_archive(tmp_path: Path, most: int, ca
 
 def test_an_error_that_the_library_only_prints_is_one(tmp_path: Path) -> None:
     """Closing a file on a full disk returns success: the anchor file was empty, and the command said that all was well."""
-    core = _otf2.Config.conf.lib
-    with pytest.raises(FileNotFoundError), archive_of._refusals(_otf2):
-        core.OTF2_Reader_Open(str(tmp_path / "none.otf2").encode())
+    with pytest.raises(FileNotFoundError), archive_of._refusals(_otf2), suppress(_otf2.Error):
+        _otf2.Reader_Open(str(tmp_path / "none.otf2"))
     with pytest.raises(ZeroDivisionError), archive_of._refusals(_otf2):
         print(1 / 0)
