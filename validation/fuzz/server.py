@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import invariants
 from cases import Case, prepare, shown
 from seeds import Seed
 
