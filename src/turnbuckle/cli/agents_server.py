@@ -18,7 +18,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
-from anyio.abc import CancelScope, ObjectReceiveStream, ObjectSendStream
+from anyio import CancelScope
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError

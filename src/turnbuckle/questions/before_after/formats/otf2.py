@@ -89,14 +89,14 @@ def _refusals(core: Any) -> Iterator[None]:
     """Raise `OSError` where the library met an error of the system: it prints it, and may go on as if the file were whole."""
     met: list[Any] = []
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, *_ERROR_CALLBACK)
     def note(_: Any, file: Any, line: int, function: Any, code: int, text: Any, values: Any) -> int:
         met.append(core.ErrorCode(code))
         return code
 
     register = core.Config.conf.lib.OTF2_Error_RegisterCallback
     register.argtypes, register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
-    before = register(ctypes.cast(note, ctypes.c_void_p), None)
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, *_ERROR_CALLBACK)(note)
+    before = register(ctypes.cast(callback, ctypes.c_void_p), None)
     try:
         yield
     except core.Error as error:
